@@ -12,8 +12,7 @@ from matplotlib.text import Text
 from limbeck.records import ClassificationScores, KeptFacts, Record
 from limbeck.records.facts import ClassFacts
 from limbeck.report import write_report
-from limbeck.report.content import Content
-from limbeck.report.gather import curve, draws, seconds_split
+from limbeck.report.content import Content, curve, draws, seconds_split
 from limbeck.report.plots import Series, line_panel
 from limbeck.report.svg import Panel
 from limbeck.support.errors import LimbeckError

@@ -249,7 +249,8 @@ def test_a_pages_drawing_is_wider_than_its_labels():
               for at, form in enumerate(("fp32, fused", "int8 dynamic, per tensor"))],
     )  # fmt: skip
     section = bench_section([record])
-    (drawing,) = section.drawings
+    (panel,) = section.drawings
+    drawing = panel.svg
     width = float(re.search(r'viewBox="0 0 ([\d.]+)', drawing)[1])
     ticks = [float(x) for x in re.findall(r'<text[^>]* x="([\d.]+)"[^>]*>[\d.]+<', drawing)]
     assert len(ticks) > 1 and min(ticks) < width / 2

@@ -16,9 +16,9 @@ import tiny_runs as tiny
 from limbeck.data import load_task
 from limbeck.recipe import Recipe
 from limbeck.run import distill
-from limbeck.run.default_folder import default_folder
 from limbeck.run.prepare import prepare
 from limbeck.run.rows import load_rows
+from limbeck.run.run_folder import default_folder
 from limbeck.scoring import evaluate
 from limbeck.support.errors import LimbeckError
 from limbeck.teachers.teacher import Teacher

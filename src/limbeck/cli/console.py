@@ -145,11 +145,8 @@ def show_classification(found: ClassificationScores) -> None:
     for counted in (cells.count_cells(found), cells.confusion_cells(found, found.student)):
         if counted is not None:
             _show(counted[: _MOST_CLASSES + 1])
-    for line in cells.tie_words(found):
+    for line in cells.tie_words(found) + cells.agreement_words(found):
         say(line)
-    agreement = cells.agreement_words(found)
-    if agreement is not None:
-        say(agreement)
     if found.disagreements:
         say("they disagree most on:")
         _show(cells.disagreement_cells(found, _MOST_EXAMPLES))

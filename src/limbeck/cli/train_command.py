@@ -28,7 +28,6 @@ from limbeck.recipe.catalog import RECOMMENDED, recommended
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import file_name
 
-
 DATA, STUDENT, TRAINING = "Task and data", "Student", "Training"
 
 

@@ -23,8 +23,8 @@ from limbeck.preflight.data_checks import (
     check_values,
 )
 from limbeck.preflight.influence import check_influence, check_start, check_weights
-from limbeck.preflight.input_checks import INPUT_CHECKS
 from limbeck.preflight.model_checks import (
+    INPUT_CHECKS,
     check_labels,
     check_padding,
     check_positions,

@@ -32,8 +32,7 @@ from limbeck.preflight.data_checks import (
     unsaid_problem,
 )
 from limbeck.preflight.influence import Terms, check_influence, check_weights
-from limbeck.preflight.input_checks import INPUT_CHECKS
-from limbeck.preflight.model_checks import check_labels, check_request
+from limbeck.preflight.model_checks import INPUT_CHECKS, check_labels, check_request
 from limbeck.preflight.score_checks import (
     TeacherOutputs,
     ask_teacher,

@@ -1,27 +1,34 @@
 """One JSON record a run: the last thing a training run writes and the first that tables read."""
 
-from limbeck.records.course_facts import Best, Cost, Epoch, Examples, Execution, StageFacts
 from limbeck.records.facts import (
     AnswerCounts,
     BenchFacts,
     BenchRow,
+    Best,
     ClassFacts,
     ClassificationScores,
+    Cost,
     CoverageFacts,
     DifferenceFacts,
     Disagreement,
+    Epoch,
+    Examples,
+    Execution,
     FloorFacts,
     KeptFacts,
     Latency,
     McNemarFacts,
     ModelFacts,
     ModelScores,
+    Numbers,
     OutputsFacts,
     ReliabilityPoint,
     RowTests,
+    StageFacts,
     TeacherFacts,
     TeamFacts,
     TeamMember,
+    finite,
 )
 from limbeck.records.machine import hardware, versions
 from limbeck.records.record import (
@@ -32,7 +39,6 @@ from limbeck.records.record import (
     read_collection,
     write_collection,
 )
-from limbeck.records.record_part import Numbers, finite
 from limbeck.support.files import write_whole
 
 __all__ = [

@@ -1,15 +1,41 @@
-"""What a split's predictions of classes come to, of a student and of its teacher; and tests between them by row.
+"""What a record holds: how a run went, what its predictions come to, what was measured, who taught.
 
-Part of `limbeck.records`. Scores are percentages (0 to 100), probabilities 0 to 1.
+Part of `limbeck.records`. Scores are percentages (0 to 100), probabilities 0 to 1, times seconds.
 """
 
 from __future__ import annotations
 
+import math
+from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, field_serializer, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_validator
 
-from limbeck.records.record_part import Numbers, RecordPart
+Numbers = dict[str, float | None]
+"""Named numbers; None stands for a value that was not finite (JSON has no NaN)."""
+
+
+class RecordPart(BaseModel):
+    """Some of what is known about a run."""
+
+    # Unknown keys are kept: a record read, extended and saved again loses nothing.
+    model_config = ConfigDict(extra="allow", validate_assignment=True, populate_by_name=True)
+
+
+def finite(value: Any) -> Any:
+    """The same structure with every float that is not finite replaced by None."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    if isinstance(value, Path):
+        return str(value)
+    # NumPy and torch scalars: JSON knows only Python's own numbers.
+    if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
+        return finite(value.item())
+    return value
 
 
 class AnswerCounts(RecordPart):
@@ -291,6 +317,14 @@ class BenchFacts(RecordPart):
     rows: list[BenchRow] = Field(default_factory=list)
 
     @property
+    def said(self) -> str:
+        """When and where it timed, in sentences."""
+        return (
+            f"Timed in turns by one bench ({self.identity}, {self.when}) on {self.processor}."
+            + self.caution
+        )
+
+    @property
     def caution(self) -> str:
         """A sentence where something else ran meanwhile; else nothing."""
         if self.waited is None or self.waited <= BUSY:
@@ -354,3 +388,147 @@ class TeamFacts(RecordPart):
     with each distribution."""
     chosen: str | None = None
     """Of those with each distribution the one that this run's student comes from: best on dev."""
+
+
+class Epoch(RecordPart):
+    """One epoch: mean training loss per named term, dev scores, and the layer pairs in use."""
+
+    epoch: int
+    """Counted from 1 in each stage."""
+    stage: int = 1
+    step: int = 0
+    seconds: float | None = None
+    train: Numbers = Field(default_factory=dict)
+    labelled: int | None = None
+    """Where some rows have no label: examples with one, of which `train` holds the means of terms that read labels."""
+    dev: Numbers = Field(default_factory=dict)
+    active_layers: dict[str, list[list[int]]] = Field(default_factory=dict)
+    """Objective name → (student layer, teacher layer) pairs this epoch."""
+    sampled: dict[str, int] = Field(default_factory=dict)
+    """Teacher, of several that take turns → optimisation steps this epoch."""
+    sampling_probabilities: Numbers = Field(default_factory=dict)
+    """Teacher → its probability of being sampled at the end of this epoch."""
+
+
+class StageFacts(RecordPart):
+    """One stage of the training: what it trained on and what it cost."""
+
+    stage: int
+    task: str | None = None
+    data: str | None = None
+    rows: int | None = None
+    tokens: float | None = None
+    """Mean length of a training example."""
+    truncated: int | None = None
+    without_outputs: int = 0
+    """Of rows that it alone has, those that were left out because stored teacher outputs say nothing of them."""
+    teacher: str | None = None
+    steps: int | None = None
+    student_examples: float | None = None
+    """Examples the student was trained on, every pass counted."""
+    embeddings_trained: int | None = None
+    """Word embeddings that took part in its steps, where those of words in no row were left out."""
+    student_flops: float | None = None
+    teacher_flops: float | None = None
+    seconds: float | None = None
+    """Of training, dev scores not counted."""
+
+
+class Best(RecordPart):
+    """An epoch of the last stage, and its primary dev score."""
+
+    epoch: int
+    primary: float | None = None
+
+
+class Cost(RecordPart):
+    """Where the run's time (seconds) and FLOPs went.
+
+    The parts of the time add up to the total, earlier starts of the run included; what such a start
+    did after its last checkpoint was lost with it and is not in them. Records of earlier versions
+    know but the first three parts, which do not add up.
+    """
+
+    total_seconds: float | None = None
+    student_seconds: float | None = None
+    """Of training, but for the teacher."""
+    teacher_seconds: float | None = None
+    """Of training while the teacher ran or its stored outputs were read, and of storing them."""
+    evaluation_seconds: float | None = None
+    """Scoring dev after every epoch and at the end, student and teacher."""
+    preparation_seconds: float | None = None
+    """Loading, tokenising, pre-flight, and whatever no other part claims."""
+    team_seconds: float | None = None
+    """Ranking several teachers and the runs made first for it."""
+    measuring_seconds: float | None = None
+    """Latency and FLOPs."""
+    saving_seconds: float | None = None
+    """Checkpoints and the student."""
+    embeddings_trained: int | None = None
+    """Word embeddings that took part in its steps, where those of words in no row were left out."""
+    student_flops: float | None = None
+    teacher_flops: float | None = None
+    student_examples: float | None = None
+    """Examples the student was trained on in all stages, every pass counted."""
+
+
+class Examples(RecordPart):
+    """Rows per split of the task, and how many of them the length limit cut."""
+
+    train: int | None = None
+    dev: int | None = None
+    test: int | None = None
+    """Rows that chose nothing and were scored once, at the end; None where there were none."""
+    truncated: dict[str, int] = Field(default_factory=dict)
+    labels: Literal["teacher"] | None = None
+    """Whose labels dev and test rows have: teacher means its own predictions, so that scores are agreement with it."""
+    in_train: dict[str, int] = Field(default_factory=dict)
+    """Split → how many of its rows are training rows too, by their texts without case and outer whitespace; records
+    of earlier versions, and of images, have none."""
+    labelled: int | None = None
+    """Of the training rows those with a label; all of them in records of earlier versions."""
+    unlabelled: int = 0
+    """Of the training rows those without."""
+    unlabelled_in_scored_splits: int = 0
+    """Rows without a label that were left out because dev or test holds their texts."""
+    unlabelled_repeated: int = 0
+    """Rows without a label that were left out because another training row holds their texts."""
+    unlabelled_blank: int = 0
+    """Rows without a label that were left out because they hold no text."""
+    relabelled: int = 0
+    """Training rows that were given another class (`label_noise`)."""
+    without_outputs: int = 0
+    """Training rows that were left out because stored teacher outputs say nothing of them."""
+    augmented: int = 0
+    """Of the training rows those that are augmented examples (`augment`)."""
+    fingerprints: dict[str, str] = Field(default_factory=dict)
+    """Key of `scores` → digest of the rows that were scored (`limbeck.data.rows_fingerprint`);
+    records of earlier versions have none."""
+
+
+class Execution(RecordPart):
+    """How the arithmetic was carried out, with nothing left open."""
+
+    precision: Literal["fp32", "bf16"] | None = None
+    """Type of matrix products."""
+    training: dict[str, float] = Field(default_factory=dict)
+    """Epochs and learning rate that the recipe left out → what they came to for these rows and this student."""
+    attention: dict[str, str] = Field(default_factory=dict)
+    """`student`, `teacher` → attention implementation."""
+    teacher_outputs: dict[str, Literal["stored", "live"]] = Field(default_factory=dict)
+    """Number of a stage → where its teacher's outputs came from."""
+    live_because: dict[str, str] = Field(default_factory=dict)
+    """Number of a stage → under `cache: auto`, why its teacher's outputs cannot be stored."""
+    processes: tuple[int, ...] = ()
+    """How many processes made the run; several numbers where others went on with it; none of earlier versions."""
+    read: dict[str, str] = Field(default_factory=dict)
+    """Rows and models → digest of what they were; a run goes on with no others."""
+    files: dict[str, str] = Field(default_factory=dict)
+    """Setting and place → checksum of the files there when the run began; none of earlier versions."""
+    stored: list[str] = Field(default_factory=list)
+    """Keys of the stored outputs that were made for this run, by any of its starts."""
+
+    @property
+    def processes_said(self) -> str:
+        """`2`, or `2, then 1` of a run that another number went on with; nothing where one process made it."""
+        return "" if set(self.processes) <= {1} else ", then ".join(map(str, self.processes))

@@ -17,20 +17,27 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from limbeck.records.course_facts import Best, Cost, Epoch, Examples, Execution, StageFacts
 from limbeck.records.facts import (
     BenchFacts,
+    Best,
     ClassFacts,
     ClassificationScores,
+    Cost,
+    Epoch,
+    Examples,
+    Execution,
     FloorFacts,
     KeptFacts,
     ModelFacts,
+    Numbers,
     OutputsFacts,
+    RecordPart,
     RowTests,
+    StageFacts,
     TeacherFacts,
     TeamFacts,
+    finite,
 )
-from limbeck.records.record_part import Numbers, RecordPart, finite
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import write_whole
 from limbeck.support.manifest import sealed, verified

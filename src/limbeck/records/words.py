@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from limbeck.records.course_facts import Examples
+from limbeck.records.facts import Examples
 from limbeck.records.record import Record
 
 

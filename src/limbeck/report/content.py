@@ -1,37 +1,123 @@
 """What the report says, section by section, ready for the template.
 
-Part of `limbeck.report`: records and a table in, plain strings, numbers and drawings out.
+Part of `limbeck.report`: records and a table in, plain strings, numbers and drawings out. Finished runs only, means
+over seeds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from statistics import fmean
+from typing import Any, TypeVar
 
 import numpy as np
 
-from limbeck.records import Record
+from limbeck.records import Epoch, Record
 from limbeck.records.words import agreement_said, one_answer, repeated_said, rows_said
-from limbeck.report import gather, plots
-from limbeck.report.maps import heat_map
-from limbeck.report.own_sections import Section, legend_entry
+from limbeck.report import plots
+from limbeck.report.plots import Level, Series, StackedBars, layer_map
 from limbeck.report.sections import (
+    Section,
     bench_section,
     classification_sections,
+    legend_entry,
     row_tests_section,
     team_section,
 )
 from limbeck.support.plain import write_yaml
 from limbeck.support.words import count_of
-from limbeck.tables.cells import FACTS, duration, facts_of
+from limbeck.tables.cells import FACTS, facts_of
 from limbeck.tables.model import (
     ResultsTable,
     Row,
+    place_of,
     place_title,
     several_sources,
     teacher_values,
     values_of,
 )
+
+GroupKey = tuple[str, int | None]
+"""Method and student layers: one line or bar of the report."""
+T = TypeVar("T")
+
+
+def grouped(runs: Iterable[Record], key: Callable[[Record], T]) -> dict[T, list[Record]]:
+    """Runs by what they share, in the order of appearance."""
+    found: dict[T, list[Record]] = {}
+    for run in runs:
+        found.setdefault(key(run), []).append(run)
+    return found
+
+
+def _group(run: Record) -> GroupKey:
+    return run.method, run.student.layers
+
+
+def curve(
+    name: str, style: int, runs: Sequence[Record], value: Callable[[Epoch], float | None]
+) -> Series | None:
+    """Mean, lowest and highest over runs at each epoch; None where nothing was recorded."""
+    found: dict[int, list[float]] = {}
+    for run in runs:
+        for place, epoch in _placed(run):
+            if (number := value(epoch)) is not None:
+                found.setdefault(place, []).append(number)
+    if not found:
+        return None
+    values = [found[epoch] for epoch in sorted(found)]
+    mean, low, high = (tuple(map(of, values)) for of in (fmean, min, max))
+    return Series(name, style, tuple(map(float, sorted(found))), mean, low, high)
+
+
+def _placed(run: Record) -> Iterator[tuple[int, Epoch]]:
+    """Each epoch with its number in the whole run: stages count their own from 1."""
+    lengths: dict[int, int] = {}
+    for epoch in run.epochs:
+        lengths[epoch.stage] = max(lengths.get(epoch.stage, 0), epoch.epoch)
+    for epoch in run.epochs:
+        before = sum(length for stage, length in lengths.items() if stage < epoch.stage)
+        yield before + epoch.epoch, epoch
+
+
+def draws(run: Record) -> dict[str, list[tuple[int, list[list[int]]]]]:
+    """Objective → (epoch, pairs) for each objective whose layers changed during the run."""
+    found: dict[str, list[tuple[int, list[list[int]]]]] = {}
+    for place, epoch in _placed(run):
+        for objective, pairs in epoch.active_layers.items():
+            found.setdefault(objective, []).append((place, pairs))
+    return {
+        objective: epochs
+        for objective, epochs in found.items()
+        if any(pairs != epochs[0][1] for _, pairs in epochs)
+    }
+
+
+SECONDS = ("student", "teacher", "evaluation", "preparation", "team")
+"""Parts of a run's time; the rest, saving and measuring, is small."""
+
+
+def seconds_split(name: str, runs: Sequence[Record]) -> StackedBars | None:
+    """Mean seconds of a run by what they went into; the rest is "other"."""
+    totals = [r.cost.total_seconds for r in runs if r.cost.total_seconds is not None]
+    if not totals:
+        return None
+    parts = [(part, _mean_cost(runs, f"{part}_seconds")) for part in SECONDS]
+    other = max(0.0, fmean(totals) - sum(value for _, value in parts))
+    return StackedBars(name, (*parts, ("other", other)))
+
+
+def flops_split(name: str, runs: Sequence[Record]) -> StackedBars | None:
+    """Mean FLOPs of a run, student and teacher, in units of 10¹²."""
+    if not any(run.cost.student_flops for run in runs):
+        return None
+    sides = ("student", "teacher")
+    return StackedBars(name, tuple((s, _mean_cost(runs, f"{s}_flops") / 1e12) for s in sides))
+
+
+def _mean_cost(runs: Sequence[Record], field: str) -> float:
+    return fmean(getattr(run.cost, field) or 0.0 for run in runs)
+
 
 # More drawings of one kind than this are for a table, not for the eye.
 _MOST_DRAWS = 6
@@ -44,22 +130,17 @@ class Content:
         self, records: Sequence[Record], students: Sequence[Record], table: ResultsTable
     ) -> None:
         self.records, self.table = records, table
-        self.students = students
         self.finished = [run for run in students if run.status == "finished"]
         self.many_sources = several_sources(records)
         # In the order of the table's rows, so that legend, dots and table agree.
-        self.groups: dict[gather.GroupKey, list[Record]] = {}
-        found = gather.by_group(students)
-        for row in table.rows:
-            for key, runs in found.items():
-                if row.role == "student" and key[0] == row.label and key[1] == row.layers:
-                    self.groups[key] = runs
-        self.groups |= {key: runs for key, runs in found.items() if key not in self.groups}
+        found = grouped(students, _group)
+        order = [(row.label, row.layers) for row in table.rows if row.role == "student"]
+        self.groups = {key: found[key] for key in dict.fromkeys([*order, *found]) if key in found}
         methods = list(dict.fromkeys(method for method, _ in self.groups))
         self.styles = {method: index for index, method in enumerate(methods)}
         self.many_depths = len({layers for _, layers in self.groups}) > 1
 
-    def name(self, key: gather.GroupKey) -> str:
+    def name(self, key: GroupKey) -> str:
         """A group's printed name; the depth only where depths differ."""
         method, layers = key
         return f"{method}, {count_of(layers, 'layer')}" if self.many_depths and layers else method
@@ -89,37 +170,32 @@ class Content:
         teachers = [row for row in self.table.rows if row.role == "teacher"]
         teacher = teachers[0] if len(teachers) == 1 else None
         cards = [
-            _card("Teacher", row, None, self._score([row]), [_latency(row)]) for row in teachers
+            _card("Teacher", row, None, self._score([row]), [], _latency(row)) for row in teachers
         ]
         depths: dict[int | None, list[Row]] = {}
         for row in self.table.rows:
             if row.role == "student":
                 depths.setdefault(row.layers, []).append(row)
-        cards += [
-            _card(
-                "Student",
-                rows[0],
-                teacher,
-                self._score(rows),
-                [self._kept(rows), self._speed(depth, teacher)],
-            )
-            for depth, rows in depths.items()
-        ]
+        for depth, rows in depths.items():
+            runs = [run for run in self.finished if run.student.layers == depth]
+            kept = _kept(runs) if len(rows) == 1 else []
+            score, speed = self._score(rows), _speed(runs, teacher)
+            cards.append(_card("Student", rows[0], teacher, score, kept, speed))
         return cards
 
     def alerts(self) -> list[str]:
-        """What a reader must know before any number: students that predict one class for every row."""
-        said = {_titled(run): agreement_said(run.examples) for run in self.finished}
-        return [
-            f"Scores of the {title} are {agreement}: no labels were read."
-            for title, agreement in said.items()
-            if agreement is not None
-        ] + [
-            f"The {_titled(run)} predicts {only!r} for every dev row: it has learned nothing. Train it longer or at a "
-            "higher rate, and look at the learning curves below."
-            for run in self.finished
-            if (only := one_answer(run)) is not None
-        ]
+        """What a reader must know before any number: scores without labels, students that predict one class."""
+        found = []
+        for run in self.finished:
+            if (agreement := agreement_said(run.examples)) is not None:
+                found.append(f"Scores of the {_titled(run)} are {agreement}: no labels were read.")
+        for run in self.finished:
+            if (only := one_answer(run)) is not None:
+                found.append(
+                    f"The {_titled(run)} predicts {only!r} for every dev row: it has learned nothing. Train it longer "
+                    "or at a higher rate, and look at the learning curves below."
+                )
+        return found
 
     def _score(self, rows: Sequence[Row]) -> str | None:
         """The one score of a card: the average, or the only column; None of several rows."""
@@ -129,48 +205,26 @@ class Content:
         cell = rows[0].average if self.table.has_average else rows[0].cells.get(columns[0].key)
         return None if cell is None or cell.mean is None else f"{cell.mean:.1f}"
 
-    def _kept(self, rows: Sequence[Row]) -> str | None:
-        """The share of the teacher's score that a single run kept, with its interval."""
-        runs = [run for run in self.finished if run.student.layers == rows[0].layers]
-        if len(rows) != 1 or len(runs) != 1 or (kept := runs[0].kept) is None:
-            return None
-        return (
-            f"{100 * kept.share:.1f} % of the teacher's score "
-            f"({100 * kept.level:.0f} % interval {100 * kept.low:.1f} to {100 * kept.high:.1f})"
-        )
-
-    def _speed(self, depth: int | None, teacher: Row | None) -> str | None:
-        """Latency over all runs of a depth, and the ratio to the teacher that each timed in turns."""
-        runs = [run for run in self.finished if run.student.layers == depth]
-        facts = facts_of([run.student for run in runs], runs, None)
-        value, ratio = facts["latency"].value, facts["speedup"].value
-        if value is None:
-            return None
-        said = f" ({ratio:.1f} × the teacher's speed)" if ratio and teacher else ""
-        return f"{FACTS['latency'].text(value)} ms{said}"
-
     def score_section(self) -> Section:
         """Every run as a dot."""
         drawings = []
+        profile = self.table.profile
         # A single dot says no more than the table.
         for column in self.table.columns if len(self.finished) > 1 else ():
             rows = []
             for key, runs in self.groups.items():
-                values = [
-                    value
-                    for run in runs
-                    if run.status == "finished"
-                    and (value := values_of(run, self.table.profile).get(column.key)) is not None
-                ]
-                if values:
-                    rows.append((self.name(key), self.styles[key[0]], values))
+                ended = (run for run in runs if run.status == "finished")
+                values = [values_of(run, profile).get(column.key) for run in ended]
+                if known := [value for value in values if value is not None]:
+                    rows.append((self.name(key), self.styles[key[0]], known))
             if rows:
+                theirs = {teacher_values(run, profile).get(column.key) for run in self.records}
                 drawings.append(
                     plots.dots(
                         column.title,
                         rows,
                         x_label="dev score" if column.in_average else "score",
-                        reference=self.teacher_level(column.key),
+                        reference=_teacher(theirs),
                         least_span=plots.SCORE_SPAN,
                     )
                 )
@@ -181,15 +235,15 @@ class Content:
         """Dev score by epoch."""
         drawings = []
         for title, runs in self._panels():
-            found = self._series(runs, lambda epoch: epoch.dev.get("primary"))
-            if found:
+            if found := self._series(runs, lambda epoch: epoch.dev.get("primary")):
+                scores = [run.teacher.scores.get("dev", {}) for run in runs if run.teacher]
                 drawings.append(
-                    plots.lines(
+                    plots.line_panel(
                         title,
                         found,
                         x_label="epoch",
                         y_label="primary dev score",
-                        reference=_primary_of_teacher(runs),
+                        reference=_teacher({one.get("primary") for one in scores}),
                         least_span=plots.SCORE_SPAN,
                     )
                 )
@@ -197,57 +251,52 @@ class Content:
         return Section("curves", "Learning curves", lead, drawings, self.legend())
 
     def term_section(self) -> Section:
-        """Each named training term by epoch."""
+        """Each named training term by epoch, the total loss first."""
         drawings = []
         for title, runs in self._panels():
-            for term in gather.term_names(runs):
-                found = self._series(runs, lambda epoch, term=term: epoch.train.get(term))
-                if found:
+            names = {term: None for run in runs for epoch in run.epochs for term in epoch.train}
+            for term in sorted(names, key=lambda term: term != "loss"):
+                if found := self._series(runs, lambda epoch, term=term: epoch.train.get(term)):
                     name = "total loss" if term == "loss" else term
                     drawings.append(
-                        plots.lines(f"{title}: {name}", found, x_label="epoch", y_label=name)
+                        plots.line_panel(f"{title}: {name}", found, x_label="epoch", y_label=name)
                     )
         lead = "Mean training loss of each epoch, and every named term of it, over seeds."
-        return Section(
-            "terms", "Training loss, term by term", lead, drawings, self.legend(), "small"
-        )
+        title = "Training loss, term by term"
+        return Section("terms", title, lead, drawings, self.legend(), "small")
 
     def draw_section(self) -> Section:
         """Teacher layers of the runs whose mapping changes."""
-        drawings: list[str] = []
-        student_layers: set[int] = set()
-        more = 0
-        for run in self.finished:
-            for objective, epochs in gather.draws(run).items():
-                if len(drawings) >= _MOST_DRAWS:
-                    more += 1
-                    continue
-                student_layers |= {student for _, pairs in epochs for student, _ in pairs}
-                where = place_title(run, self.many_sources)
-                total = run.teacher.layers if run.teacher else None
-                said = f"{run.method} ({objective}), {where}, seed {run.seed}"
-                drawings.append(plots.active_layers(said, epochs, total))
-        lead = "Which teacher layer taught each student layer, epoch by epoch."
-        if more:
-            lead += f" {more} more in the runs' records."
-        legend = [
-            legend_entry(f"student layer {slot}", slot - 1) for slot in sorted(student_layers)
+        drawn = [(run, *one) for run in self.finished for one in draws(run).items()]
+        shown, more = drawn[:_MOST_DRAWS], len(drawn) - _MOST_DRAWS
+        drawings = [
+            plots.active_layers(
+                f"{run.method} ({objective}), {place_title(run, self.many_sources)}, seed {run.seed}",
+                epochs,
+                run.teacher.layers if run.teacher else None,
+            )
+            for run, objective, epochs in shown
         ]
+        layers = {student for *_, epochs in shown for _, pairs in epochs for student, _ in pairs}
+        lead = "Which teacher layer taught each student layer, epoch by epoch."
+        if more > 0:
+            lead += f" {more} more in the runs' records."
+        legend = [legend_entry(f"student layer {layer}", layer - 1) for layer in sorted(layers)]
         return Section("draws", "Layers sampled at random", lead, drawings, legend, "small")
 
     def cost_section(self) -> Section:
         """Seconds and FLOPs by what they went into."""
-        finished = gather.by_group(self.finished)
+        finished = grouped(self.finished, _group)
         names = {key: self.name(key) for key in self.groups if key in finished}
         drawings = []
         for title, label, unit, split in (
-            ("Time of one run", "seconds, mean over runs", "s", gather.seconds_split),
-            ("Work of one run", "10¹² FLOPs, mean over runs", "TFLOP", gather.flops_split),
+            ("Time of one run", "seconds, mean over runs", "s", seconds_split),
+            ("Work of one run", "10¹² FLOPs, mean over runs", "TFLOP", flops_split),
         ):
             bars = [bar for key in names if (bar := split(names[key], finished[key])) is not None]
             if bars:
                 drawings.append(plots.stacks(title, bars, x_label=label, unit=unit))
-        parts = (*gather.SECONDS, "other")
+        parts = (*SECONDS, "other")
         legend = [legend_entry(part, index, patch=True) for index, part in enumerate(parts)]
         lead = (
             "Where a training run's time and arithmetic went; a multiply-add counts as 2 FLOPs. "
@@ -262,33 +311,6 @@ class Content:
             legend_entry(method, style) for method, style in self.styles.items() if method in alive
         ]
 
-    def teacher_level(self, column: str) -> tuple[str, float] | None:
-        """The teacher's score in a column, where all runs share one."""
-        values = {
-            known[column]
-            for run in self.records
-            if column in (known := teacher_values(run, self.table.profile))
-        }
-        return ("teacher", values.pop()) if len(values) == 1 else None
-
-    def runs(self) -> list[dict[str, str]]:
-        """Every run in a line, the failed ones included."""
-        return [
-            {
-                "method": run.method,
-                "where": place_title(run, self.many_sources),
-                "layers": "–" if run.student.layers is None else str(run.student.layers),
-                "seed": str(run.seed),
-                "score": _number(run.primary_score()),
-                "best": str(run.best.epoch) if run.best else "–",
-                "epochs": str(len(run.epochs)),
-                "time": "–" if run.cost.total_seconds is None else duration(run.cost.total_seconds),
-                "status": run.status,
-                "error": run.error or "",
-            }
-            for run in self.records
-        ]
-
     def recipes(self) -> list[dict[str, str]]:
         """Each method's recipe as YAML, from its first run; the seed is the only thing left out."""
         shown: dict[str, dict[str, str]] = {}
@@ -296,7 +318,8 @@ class Content:
             recipe = {key: value for key, value in run.recipe.items() if key != "seed"}
             text = write_yaml(recipe, width=88)
             if recipe and text not in shown:
-                depth = f", {count_of(run.student.layers, 'layer')}" if run.student.layers else ""
+                layers = run.student.layers
+                depth = f", {count_of(layers, 'layer')}" if layers else ""
                 name = f"{run.method}, {place_title(run, self.many_sources)}{depth}"
                 shown[text] = {"name": name, "text": text}
         return list(shown.values())
@@ -305,35 +328,33 @@ class Content:
         """Versions and hardware, and what is to be known of the rows; where runs differ, every value."""
         found: dict[str, dict[str, None]] = {}
         for run in self.records:
-            for source in (run.versions, run.hardware):
-                for key, value in source.items():
-                    if value is not None:
-                        found.setdefault(key.replace("_", " "), {})[str(value)] = None
-            if (rows := rows_said(run.examples)) is not None:
-                found.setdefault("training rows", {})[rows] = None
-            for said in repeated_said(run.examples):
-                found.setdefault("scored rows", {})[said.rstrip(".")] = None
+            said = [
+                (key.replace("_", " "), one) for key, one in (run.versions | run.hardware).items()
+            ]
+            said.append(("training rows", rows_said(run.examples)))
+            said += [("scored rows", one.rstrip(".")) for one in repeated_said(run.examples)]
+            for key, value in said:
+                if value is not None:
+                    found.setdefault(key, {})[str(value)] = None
         return [(key, "; ".join(values)) for key, values in found.items()]
 
-    def _panels(self) -> list[tuple[str, list[Record]]]:
+    def _panels(self) -> Iterator[tuple[str, list[Record]]]:
         """Finished runs by task, data and depth, in the order of the table's columns, titled."""
-        found = gather.by_place(self.finished)
+        found = grouped(self.finished, place_of)
         order = dict.fromkeys(column.place for column in self.table.columns)
-        panels = []
+        depths = sorted({layers for _, layers in self.groups}, key=lambda layers: -(layers or 0))
         for place in (*order, *(found.keys() - order)):
-            runs = found.get(place, [])
-            depths = {layers for (_, layers) in self.groups}
-            for depth in sorted(depths, key=lambda layers: -(layers or 0)):
-                own = [run for run in runs if run.student.layers == depth]
+            for depth in depths:
+                own = [run for run in found.get(place, []) if run.student.layers == depth]
                 if own:
-                    title = place_title(own[0], self.many_sources)
                     shown = f", {count_of(depth, 'layer')}" if self.many_depths and depth else ""
-                    panels.append((title + shown, own))
-        return panels
+                    yield place_title(own[0], self.many_sources) + shown, own
 
-    def _series(self, runs: Sequence[Record], value: Any) -> list[plots.Series]:
+    def _series(
+        self, runs: Sequence[Record], value: Callable[[Epoch], float | None]
+    ) -> list[Series]:
         found = [
-            gather.curve(method, style, [run for run in runs if run.method == method], value)
+            curve(method, style, [run for run in runs if run.method == method], value)
             for method, style in self.styles.items()
         ]
         return [series for series in found if series is not None]
@@ -341,13 +362,23 @@ class Content:
 
 def similarity_section(similarity: Mapping[str, np.ndarray]) -> Section:
     """One heat map a student."""
-    drawings = [heat_map(label, matrix) for label, matrix in similarity.items()]
     lead = (
         "How alike each student layer (rows) and each teacher layer (columns) represent the same "
         "examples; the nearer to 1, the more alike."
     )
-    wide = any(np.asarray(matrix).shape[1] > 12 for matrix in similarity.values())
-    return Section("similarity", "Layer similarity", lead, drawings, layout="wide" if wide else "")
+    return Section(
+        "similarity",
+        "Layer similarity",
+        lead,
+        [layer_map(label, matrix) for label, matrix in similarity.items()],
+        layout="wide" if any(matrix.shape[1] > 12 for matrix in similarity.values()) else "",
+    )
+
+
+def _teacher(scores: Iterable[float | None]) -> Level:
+    """The teacher's score, where all runs share one."""
+    known = {score for score in scores if score is not None}
+    return ("teacher", known.pop()) if len(known) == 1 else None
 
 
 def _latency(row: Row) -> str | None:
@@ -355,52 +386,52 @@ def _latency(row: Row) -> str | None:
     return None if fact is None or fact.value is None else f"{FACTS['latency'].text(fact.value)} ms"
 
 
+def _kept(runs: Sequence[Record]) -> list[str]:
+    """The share of the teacher's score that a single run kept, with its interval."""
+    if len(runs) != 1 or (kept := runs[0].kept) is None:
+        return []
+    return [
+        f"{100 * kept.share:.1f} % of the teacher's score "
+        f"({100 * kept.level:.0f} % interval {100 * kept.low:.1f} to {100 * kept.high:.1f})"
+    ]
+
+
+def _speed(runs: Sequence[Record], teacher: Row | None) -> str | None:
+    """Latency over all runs of a depth, and the ratio to the teacher that each timed in turns."""
+    facts = facts_of([run.student for run in runs], runs, None)
+    value, ratio = facts["latency"].value, facts["speedup"].value
+    if value is None:
+        return None
+    said = f" ({ratio:.1f} × the teacher's speed)" if ratio and teacher else ""
+    return f"{FACTS['latency'].text(value)} ms{said}"
+
+
 def _titled(run: Record) -> str:
     layers = f" of {count_of(run.student.layers, 'layer')}" if run.student.layers else ""
-    return (
-        f"student{layers} by {run.method}, seed {run.seed}"
-        if run.kind == "distill"
-        else f"model{layers}"
-    )
+    if run.kind == "distill":
+        return f"student{layers} by {run.method}, seed {run.seed}"
+    return f"model{layers}"
 
 
 def _card(
-    title: str, row: Row, teacher: Row | None, score: str | None, more: Sequence[str | None]
+    title: str,
+    row: Row,
+    teacher: Row | None,
+    score: str | None,
+    lines: list[str],
+    speed: str | None,
 ) -> dict[str, str]:
     """Title, the score in large type (the depth where there is no single score), and a line for each fact."""
-
-    def fact(source: Row, name: str) -> float | None:
-        known = source.facts.get(name)
-        return known.value if known else None
-
     depth = count_of(row.layers, "layer") if row.layers else None
-    lines = [line for line in more[:-1] if line is not None]
     for name, noun in (("parameters", "parameters"), ("flops", "FLOPs per example")):
-        value = fact(row, name)
-        if value is None:
-            continue
-        other = fact(teacher, name) if teacher else None
-        share = f" ({100 * value / other:.0f} %)" if other else ""
-        lines.append(f"{FACTS[name].text(value)} {noun}{share}")
-    if more[-1] is not None:
-        lines.append(more[-1])
+        value, other = (
+            None if one is None or name not in one.facts else one.facts[name].value
+            for one in (row, teacher)
+        )
+        if value is not None:
+            share = f" ({100 * value / other:.0f} %)" if other else ""
+            lines = [*lines, f"{FACTS[name].text(value)} {noun}{share}"]
+    whole = "\n".join([*lines, *([] if speed is None else [speed])])
     if score is None:
-        return {"title": title, "big": depth or title, "lines": "\n".join(lines)}
-    return {
-        "title": f"{title}, {depth}" if depth else title,
-        "big": score,
-        "lines": "\n".join(lines),
-    }
-
-
-def _primary_of_teacher(runs: Sequence[Record]) -> tuple[str, float] | None:
-    values = {
-        value
-        for run in runs
-        if run.teacher and (value := run.teacher.scores.get("dev", {}).get("primary")) is not None
-    }
-    return ("teacher", values.pop()) if len(values) == 1 else None
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1f}"
+        return {"title": title, "big": depth or title, "lines": whole}
+    return {"title": f"{title}, {depth}" if depth else title, "big": score, "lines": whole}

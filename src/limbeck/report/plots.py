@@ -1,32 +1,32 @@
-"""The report's drawings, each from plain numbers to one inline SVG.
+"""The report's drawings, each from plain numbers to one panel: lines, dots, bars, matrices.
 
-Part of `limbeck.report`; which runs go into which drawing is decided in `content`.
+Part of `limbeck.report`; which runs go into which drawing is decided in `content`. A panel's `.svg` stands in a page.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from limbeck.evaluation.calibration import Bin
-from limbeck.report.maps import value_cells
 from limbeck.report.svg import INK, MUTED, PAPER, Panel, series_colour, series_dash, series_marker
 
 # A reference level, and what stands beside it.
 _DASHED: dict[str, Any] = {"color": MUTED, "linestyle": (0, (4, 3)), "linewidth": 1.2}
 _BESIDE: dict[str, Any] = {
-    "textcoords": "offset points",
-    "ha": "right",
-    "color": MUTED,
-    "fontsize": 9,
-}
+    "textcoords": "offset points", "ha": "right", "color": MUTED, "fontsize": 9
+}  # fmt: skip
 
 SCORE_SPAN = 5.0
 """Points of score that an axis of scores shows at least."""
+
+Level = tuple[str, float] | None
+"""A reference line: what it is called, and where it is."""
 
 
 @dataclass(frozen=True)
@@ -50,34 +50,14 @@ class StackedBars:
     parts: tuple[tuple[str, float], ...]
 
 
-def lines(
-    title: str,
-    series: Sequence[Series],
-    *,
-    x_label: str,
-    y_label: str,
-    reference: tuple[str, float] | None = None,
-    least_span: float | None = None,
-) -> str:
-    """`line_panel`, as it stands in a page."""
-    return line_panel(
-        title,
-        series,
-        x_label=x_label,
-        y_label=y_label,
-        reference=reference,
-        least_span=least_span,
-    ).svg
-
-
 def line_panel(
     title: str,
     series: Sequence[Series],
     *,
     x_label: str,
     y_label: str,
-    reference: tuple[str, float] | None = None,
-    least_span: float | None = None,
+    reference: Level = None,
+    least_span: float = 0.0,
     whole: bool = True,
     legend: bool = False,
     log: bool = False,
@@ -96,16 +76,11 @@ def line_panel(
             colour = series_colour(line.style)
             if len(line.x) > 1:
                 axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.16, lw=0)
-            many = len(line.x) > 15
             axes.plot(
-                line.x,
-                line.mean,
-                color=colour,
-                linestyle=series_dash(line.style),
-                marker=series_marker(line.style),
-                markevery=max(1, len(line.x) // 8) if many else 1,
-                label=line.name,
-            )
+                line.x, line.mean, color=colour, linestyle=series_dash(line.style),
+                marker=series_marker(line.style), label=line.name,
+                markevery=max(1, len(line.x) // 8) if len(line.x) > 15 else 1,
+            )  # fmt: skip
         if reference is not None:
             said = f"{reference[0]} {reference[1]:.1f}"
             axes.axhline(reference[1], **_DASHED, label=said)
@@ -113,8 +88,7 @@ def line_panel(
                 place = (1, reference[1])
                 axes.annotate(said, place, (-2, 3), ("axes fraction", "data"), **_BESIDE)
         axes.margins(y=0.12)
-        if least_span is not None:
-            axes.set_ylim(_widened(axes.get_ylim(), least_span))
+        axes.set_ylim(_widened(axes.get_ylim(), least_span))
         if log:
             places = sorted({place for line in series for place in line.x})
             axes.set_xscale("log")
@@ -128,20 +102,27 @@ def line_panel(
     return panel
 
 
+def _widened(limits: tuple[float, float], least: float) -> tuple[float, float]:
+    """The limits, or as much more on both sides as they are too near each other."""
+    low, high = limits
+    more = max(0.0, least - (high - low)) / 2
+    return low - more, high + more
+
+
 def dots(
     title: str,
     groups: Sequence[tuple[str, int, Sequence[float]]],
     *,
     x_label: str,
-    reference: tuple[str, float] | None = None,
-    least_span: float | None = None,
-) -> str:
+    reference: Level = None,
+    least_span: float = 0.0,
+) -> Panel:
     """A row of dots a group, one a run, a bar at the mean; (name, style, values) from the top.
 
     The axis of x covers at least `least_span`.
     """
     said = "; ".join(
-        f"{name.replace(chr(10), ' · ')} {', '.join(f'{value:.1f}' for value in values) or 'none'}"
+        f"{name.replace(chr(10), ' · ')} {', '.join(f'{value:.1f}' for value in values)}"
         for name, _, values in groups
     )
     beside = f"; {reference[0]} {reference[1]:.1f}" if reference else ""
@@ -150,83 +131,64 @@ def dots(
     panel = Panel(title, f"{title}. {x_label} of each run: {said}{beside}.", 4.2, height, grid="x")
     with panel as axes:
         for row, (_, style, values) in enumerate(groups):
-            if not values:
-                continue
-            colour = series_colour(style)
             axes.plot(
-                values,
-                [row] * len(values),
-                linestyle="none",
-                marker=series_marker(style),
-                markersize=6,
-                color=colour,
-                alpha=0.65,
-                markeredgewidth=0,
-            )
+                values, [row] * len(values), linestyle="none", marker=series_marker(style),
+                markersize=6, color=series_colour(style), alpha=0.65, markeredgewidth=0,
+            )  # fmt: skip
             mean = sum(values) / len(values)
             axes.plot([mean, mean], [row - 0.3, row + 0.3], color=INK, linewidth=1.8)
         if reference is not None:
             axes.axvline(reference[1], **_DASHED)
             place = (reference[1], 0)
             axes.annotate(reference[0], place, (-3, 4), ("data", "axes fraction"), **_BESIDE)
-        axes.set_yticks(range(len(groups)), [name for name, _, _ in groups])
-        axes.tick_params(axis="y", length=0, labelcolor=INK)
-        axes.spines["left"].set_visible(False)
-        axes.set_ylim(len(groups) - 0.4, -0.6)
+        name_rows(axes, [name for name, _, _ in groups])
         axes.margins(x=0.08)
-        if least_span is not None:
-            axes.set_xlim(_widened(axes.get_xlim(), least_span))
+        axes.set_xlim(_widened(axes.get_xlim(), least_span))
         axes.set_xlabel(x_label)
-    return panel.svg
+    return panel
 
 
-def _widened(limits: tuple[float, float], least: float) -> tuple[float, float]:
-    """The limits, or as much more on both sides as they are too near each other."""
-    low, high = limits
-    more = max(0.0, least - (high - low)) / 2
-    return low - more, high + more
+def name_rows(axes: Axes, names: Sequence[str]) -> None:
+    """A name at the left of each row, the first at the top."""
+    axes.set_yticks(range(len(names)), names)
+    axes.tick_params(axis="y", length=0, labelcolor=INK)
+    axes.spines["left"].set_visible(False)
+    axes.set_ylim(len(names) - 0.4, -0.6)
 
 
 def active_layers(
     title: str, epochs: Sequence[tuple[int, Sequence[Sequence[int]]]], total: int | None = None
-) -> str:
+) -> Panel:
     """Which teacher layer taught which student layer in each epoch: (epoch, pairs).
 
     `total` is the teacher's number of layers, so that drawings of one teacher share their scale.
     """
-    by_slot: dict[int, tuple[list[int], list[int]]] = {}
+    by_slot: dict[int, list[tuple[int, int]]] = {}
     for epoch, pairs in epochs:
         for student, teacher in pairs:
-            xs, ys = by_slot.setdefault(student, ([], []))
-            xs.append(epoch)
-            ys.append(teacher)
+            by_slot.setdefault(student, []).append((epoch, teacher))
     said = "; ".join(
-        f"student layer {slot}: {', '.join(map(str, ys))}" for slot, (_, ys) in by_slot.items()
+        f"student layer {slot}: {', '.join(str(layer) for _, layer in found)}"
+        for slot, found in by_slot.items()
     )
     panel = Panel(title, f"{title}. Teacher layer of each epoch for {said}.", 4.2, 2.6)
     with panel as axes:
-        for slot in sorted(by_slot):
-            xs, ys = by_slot[slot]
+        for slot, found in sorted(by_slot.items()):
+            xs, ys = zip(*found, strict=True)
             colour = series_colour(slot - 1)
             # The faint line only leads the eye: layers are sampled again, nothing lies between.
             axes.plot(xs, ys, linewidth=0.9, color=colour, alpha=0.35)
-            axes.plot(
-                xs,
-                ys,
-                linestyle="none",
-                color=colour,
-                marker=series_marker(slot - 1),
-                markersize=5.5,
-            )
+            marker = series_marker(slot - 1)
+            axes.plot(xs, ys, linestyle="none", color=colour, marker=marker, markersize=5.5)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
         axes.yaxis.set_major_locator(MaxNLocator(integer=True))
         if total is not None:
             axes.set_ylim(0.4, total + 0.6)
         axes.set(xlabel="epoch", ylabel="teacher layer")
-    return panel.svg
+    return panel
 
 
-def stacks(title: str, bars: Sequence[StackedBars], *, x_label: str, unit: str) -> str:
+def stacks(title: str, bars: Sequence[StackedBars], *, x_label: str, unit: str) -> Panel:
     """Horizontal stacked bars from the top; every bar has the same parts in the same order."""
     said = "; ".join(
         f"{bar.name} {', '.join(f'{part} {value:.3g}' for part, value in bar.parts)}"
@@ -238,41 +200,19 @@ def stacks(title: str, bars: Sequence[StackedBars], *, x_label: str, unit: str) 
             start = 0.0
             for index, (_, value) in enumerate(bar.parts):
                 axes.barh(
-                    row,
-                    value,
-                    left=start,
-                    height=0.62,
-                    color=series_colour(index),
-                    edgecolor=PAPER,
-                    linewidth=0.8,
-                )
+                    row, value, left=start, height=0.62, color=series_colour(index),
+                    edgecolor=PAPER, linewidth=0.8,
+                )  # fmt: skip
                 start += value
             axes.annotate(
-                f"{start:.3g} {unit}",
-                (start, row),
-                xytext=(5, 0),
-                textcoords="offset points",
-                va="center",
-                color=INK,
-                fontsize=9,
-            )
-        axes.set_yticks(range(len(bars)), [bar.name for bar in bars])
-        axes.tick_params(axis="y", length=0, labelcolor=INK)
-        axes.spines["left"].set_visible(False)
-        axes.set_ylim(len(bars) - 0.4, -0.6)
+                f"{start:.3g} {unit}", (start, row), xytext=(5, 0), textcoords="offset points",
+                va="center", color=INK, fontsize=9,
+            )  # fmt: skip
+        name_rows(axes, [bar.name for bar in bars])
         axes.margins(x=0.14)
         axes.set_xlim(left=0)
         axes.set_xlabel(x_label)
-    return panel.svg
-
-
-# The drawings of a classifier: how sure it is and how right, and what it takes for what. Part of
-# `limbeck.report`, beside `plots`.
-
-
-def reliability(title: str, bins: Sequence[Bin], error: float) -> str:
-    """`reliability_panel`, as it stands in a page."""
-    return reliability_panel(title, bins, error).svg
+    return panel
 
 
 def reliability_panel(title: str, bins: Sequence[Bin], error: float) -> Panel:
@@ -286,32 +226,52 @@ def reliability_panel(title: str, bins: Sequence[Bin], error: float) -> Panel:
         most = max(part.count for part in full)
         for part in full:
             axes.bar(
-                (part.low + part.high) / 2,
-                part.accuracy,
-                width=0.92 * (part.high - part.low),
-                color=series_colour(0),
-                alpha=0.2 + 0.8 * (part.count / most) ** 0.5,
-            )
+                (part.low + part.high) / 2, part.accuracy, width=0.92 * (part.high - part.low),
+                color=series_colour(0), alpha=0.2 + 0.8 * (part.count / most) ** 0.5,
+            )  # fmt: skip
             axes.plot(
-                [part.confidence - 0.02, part.confidence + 0.02],
-                [part.confidence] * 2,
-                color=series_colour(1),
-                linewidth=2.2,
-                solid_capstyle="butt",
-            )
+                [part.confidence - 0.02, part.confidence + 0.02], [part.confidence] * 2,
+                color=series_colour(1), linewidth=2.2, solid_capstyle="butt",
+            )  # fmt: skip
         # The largest of C probabilities is at least 1 / C, so bins below are always empty.
         lowest = min(part.low for part in full)
         axes.plot([lowest, 1], [lowest, 1], color=MUTED, linestyle=(0, (4, 3)), linewidth=1)
         axes.set_xlim(lowest, 1)
         axes.set_ylim(0, 1)
-        axes.annotate(
-            f"error {100 * error:.1f} %",
-            (0.04, 0.92),
-            xycoords="axes fraction",
-            color=INK,
-            fontsize=9,
-        )
+        place = {"xycoords": "axes fraction", "color": INK, "fontsize": 9}
+        axes.annotate(f"error {100 * error:.1f} %", (0.04, 0.92), **place)
         axes.set(xlabel="confidence", ylabel="accuracy")
+    return panel
+
+
+# Matrices as coloured cells with their values: layer by layer, class by class, teacher by teacher.
+
+
+def layer_map(
+    title: str,
+    matrix: np.ndarray,
+    measure: str = "similarity",
+    *,
+    student_layers: Sequence[int] | None = None,
+    teacher_layers: Sequence[int] | None = None,
+) -> Panel:
+    """Student layers (rows, the first at the bottom) by teacher layers, each value written in.
+
+    The layers' numbers count from 1 where none are given.
+    """
+    matrix = np.asarray(matrix, dtype=float)
+    rows, columns = matrix.shape
+    best = np.nanargmax(np.nan_to_num(matrix, nan=-np.inf), axis=1) + 1
+    nearest = "; ".join(f"{row} to {column}" for row, column in enumerate(best, start=1))
+    alt = f"{title}. {measure} of student and teacher layers; nearest teacher layer: {nearest}."
+    width = min(8.5, max(4.2, 0.9 + 0.34 * columns))
+    panel = Panel(title, alt, width, max(1.7, 1.0 + 0.34 * rows), grid="none")
+    with panel as axes:
+        value_cells(axes, matrix, low=min(0.0, float(np.nanmin(matrix))), high=1.0)
+        axes.set_xticks(range(1, columns + 1), [*map(str, teacher_layers or range(1, columns + 1))])
+        axes.set_yticks(range(1, rows + 1), [*map(str, student_layers or range(1, rows + 1))])
+        axes.tick_params(labelcolor=MUTED)
+        axes.set(xlabel="teacher layer", ylabel="student layer")
     return panel
 
 
@@ -322,7 +282,7 @@ def confusion_map(
     counts: np.ndarray,
     *,
     down: str = "label",
-) -> str:
+) -> Panel:
     """Counts (label, prediction), the first label at the top; coloured by the share of the label's rows.
 
     `down`: whose classes the rows of the matrix are.
@@ -335,11 +295,10 @@ def confusion_map(
         for row, label in enumerate(labels)
         for column, other in enumerate(predicted)
     )
-    longest = max(map(len, labels))
     panel = Panel(
         title,
         f"{title}. Rows by {down} and prediction: {said}.",
-        1.6 + 0.075 * longest + 0.6 * len(predicted),
+        1.6 + 0.075 * max(map(len, labels)) + 0.6 * len(predicted),
         1.5 + 0.075 * min(max(map(len, predicted)), 12) + 0.42 * len(labels),
         "none",
     )
@@ -348,8 +307,45 @@ def confusion_map(
         axes.set_xticks(range(1, len(predicted) + 1), predicted, rotation=40, ha="right")
         axes.set_yticks(range(1, len(labels) + 1), labels)
         axes.invert_yaxis()
-        axes.tick_params(length=0, labelcolor=INK)
         axes.set(xlabel="predicted", ylabel=down)
-        for edge in ("left", "bottom"):
-            axes.spines[edge].set_visible(False)
-    return panel.svg
+    return panel
+
+
+def short(value: float) -> str:
+    """Two decimals without the nought before the point; a dash for what is not finite."""
+    if not np.isfinite(value):
+        return "–"
+    text = f"{value:.2f}"
+    return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
+
+
+def value_cells(
+    axes: Axes,
+    matrix: np.ndarray,
+    *,
+    low: float,
+    high: float,
+    text: Callable[[float], str] = short,
+    written: np.ndarray | None = None,
+) -> None:
+    """A cell for each value of a matrix, coloured from `low` to `high`, the value written in, or `written`'s.
+
+    Rows and columns are at 1, 2, …; what is not finite is left without colour.
+    """
+    rows, columns = matrix.shape
+    edges = [np.arange(count + 1) + 0.5 for count in (columns, rows)]
+    axes.pcolormesh(
+        *edges, np.ma.masked_invalid(matrix), cmap="cividis", vmin=low, vmax=high,
+        edgecolor=PAPER, linewidth=0.8,
+    )  # fmt: skip
+    for row, column in np.ndindex(rows, columns):
+        value = float(matrix[row, column])
+        shown = value if written is None else float(written[row, column])
+        light = "#111111" if value > low + 0.55 * (high - low) else "#ffffff"
+        axes.text(
+            column + 1, row + 1, text(shown), ha="center", va="center", fontsize=8,
+            color=light if np.isfinite(value) else MUTED,
+        )  # fmt: skip
+    axes.tick_params(length=0, labelcolor=INK)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_visible(False)

@@ -1,23 +1,82 @@
-"""What a run's page shows of predictions of classes: scores, confusion, calibration, disagreements.
+"""The sections of a run's page: what each is made of, and those of classes, rows, benches, exports and teachers.
 
 Part of `limbeck.report`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 
 from limbeck.evaluation.calibration import Bin
 from limbeck.records import ClassificationScores, ModelScores, Record, TeamFacts
 from limbeck.report import plots
-from limbeck.report.own_sections import Section, SectionTable, legend_entry
-from limbeck.report.plots import confusion_map, reliability
+from limbeck.report.svg import COLOURS, Panel, series_dash, series_marker
 from limbeck.runtimes import ExportManifest
+from limbeck.support.registry import Registry
+from limbeck.support.words import count_of
 from limbeck.tables import classes as cells
-from limbeck.tables.classes import row_test_cells, row_test_words
+
+
+@dataclass(frozen=True)
+class SectionTable:
+    """A titled table: headings, then rows; which columns (from 0) hold words and not numbers."""
+
+    title: str
+    cells: list[list[str]]
+    words: tuple[int, ...] = (0,)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading, a sentence on how to read it, its tables, drawings with the legend they share, and notes."""
+
+    key: str
+    title: str
+    lead: str
+    drawings: Sequence[Panel]
+    legend: list[dict[str, Any]] = field(default_factory=list)
+    layout: Literal["", "wide", "small"] = ""
+    tables: list[SectionTable] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def legend_entry(name: str, style: int, patch: bool = False) -> dict[str, Any]:
+    """A name with the colour, marker and dash of its style."""
+    dash = series_dash(style)
+    return {
+        "name": name,
+        "colour": f"var(--series-{style % COLOURS})",
+        "marker": series_marker(style),
+        "dash": "" if isinstance(dash, str) else " ".join(str(2 * part) for part in dash[1]),
+        "patch": patch,
+    }
+
+
+@dataclass(frozen=True)
+class PagePart:
+    """What is measured of a finished run beside its record, and shown on its page.
+
+    Attributes:
+        files: patterns of the files that it keeps in the run's folder.
+        sections: from the folder to what its page shows.
+    """
+
+    files: tuple[str, ...]
+    sections: Callable[[Path], list[Section]]
+
+
+PAGE_PARTS: Registry[PagePart] = Registry("part of a run's page")
+
+
+def page_parts() -> list[PagePart]:
+    """All that are known."""
+    return [PAGE_PARTS.get(name) for name in PAGE_PARTS]
+
 
 _LEAD = (
     "The student beside its teacher, class by class. Reliability: bars are the share of right predictions among those "
@@ -43,41 +102,37 @@ def classification_sections(runs: Sequence[Record]) -> list[Section]:
 
 
 def _section(key: str, split: str, found: ClassificationScores, run: Record) -> Section:
-    tests = run.row_tests.get(split)
+    taught = found.teacher is not None
     tables = [
         SectionTable(f"All classes, {found.rows:,} rows", cells.whole_cells(found)),
         SectionTable("By class", cells.class_cells(found)),
     ]
-    counted = cells.count_cells(found)
-    if counted is not None:
+    if (counted := cells.count_cells(found)) is not None:
         tables.append(SectionTable("Answers by class", counted))
     if found.disagreements:
         shown = cells.disagreement_cells(found)
         words = tuple(range(1, len(shown[0])))
         tables.append(SectionTable("Where student and teacher disagree most", shown, words))
-    models = [("Student", found.student)]
-    if found.teacher is not None:
-        models.append(("Teacher", found.teacher))
-    drawings = [drawing for name, model in models for drawing in _reliability(name, model)]
-    drawings += [drawing for name, model in models for drawing in _confusion(name, found, model)]
-    agreement = cells.agreement_words(found)
-    notes = [agreement] if agreement is not None else []
-    notes += cells.row_test_words(tests, "student", "teacher") if tests is not None else []
+    models = [("Student", found.student), ("Teacher", found.teacher)]
+    known = [(name, model) for name, model in models if model is not None]
+    drawings = [drawing for name, model in known for drawing in _reliability(name, model)]
+    drawings += [drawing for name, model in known for drawing in _confusion(name, found, model)]
+    notes = cells.agreement_words(found)
+    if (tests := run.row_tests.get(split)) is not None:
+        notes += cells.row_test_words(tests, "student", "teacher")
     notes += cells.tie_words(found) + cells.threshold_words(run.thresholds)
     if found.student.calibration_error is not None:
         notes.append(
             f"Expected calibration error: over {len(found.student.reliability)} equally wide bins of the predictions' "
             "probabilities, the mean distance of accuracy and mean probability, weighted by rows."
         )
-    lead = _LEAD if found.teacher is not None else _ALONE
-    if found.labels == "teacher":
-        lead = _BY_TEACHER
+    lead = _BY_TEACHER if found.labels == "teacher" else _LEAD if taught else _ALONE
     if found.student.micro_f1 is not None:
         lead = lead.partition(" Confusion:")[0]
     return Section(key, f"Classes on {split}", lead, drawings, tables=tables, notes=notes)
 
 
-def _reliability(name: str, model: ModelScores) -> list[str]:
+def _reliability(name: str, model: ModelScores) -> list[Panel]:
     if model.calibration_error is None:
         return []
     bins = [
@@ -85,26 +140,20 @@ def _reliability(name: str, model: ModelScores) -> list[str]:
             point.low,
             point.high,
             point.rows,
-            np.nan if point.confidence is None else point.confidence,
-            np.nan if point.accuracy is None else point.accuracy,
+            *(np.nan if one is None else one for one in (point.confidence, point.accuracy)),
         )
         for point in model.reliability
     ]
-    return [reliability(f"{name}: reliability", bins, model.calibration_error / 100)]
+    return [plots.reliability_panel(f"{name}: reliability", bins, model.calibration_error / 100)]
 
 
-def _confusion(name: str, found: ClassificationScores, model: ModelScores) -> list[str]:
+def _confusion(name: str, found: ClassificationScores, model: ModelScores) -> list[Panel]:
     if model.confusion is None or len(model.confusion) > cells.MOST_SHOWN:
         return []
-    columns = cells.predicted_names(found, model)
+    columns, counts = cells.predicted_names(found, model), np.array(model.confusion)
+    down = "label" if found.labels is None else "teacher"
     return [
-        confusion_map(
-            f"{name}: confusion",
-            found.names,
-            columns,
-            np.array(model.confusion),
-            down="label" if found.labels is None else "teacher",
-        )
+        plots.confusion_map(f"{name}: confusion", found.names, columns, counts, down=down),
     ]
 
 
@@ -117,26 +166,21 @@ _STYLES = {"teacher": 0, "student": 1, "export": 2}
 
 def bench_section(runs: Sequence[Record]) -> Section:
     """The last bench's times, one drawing a condition; of several runs only where one bench timed them all."""
-    benches = {run.bench.identity: run.bench for run in runs if run.bench is not None}
-    drawings: list[str] = []
-    lead = ""
-    if len(benches) == 1 and all(run.bench is not None for run in runs):
-        (bench,) = benches.values()
-        conditions: dict[tuple[int, int, int], dict[str, tuple[str, int, list[float]]]] = {}
-        for run in runs:
-            assert run.bench is not None
-            for row in run.bench.rows:
-                found = conditions.setdefault((row.batch_size, row.tokens, row.threads), {})
-                # On two lines: a form is long, and labels take their width from the drawing.
-                name = f"{row.model} · {row.backend}\n{row.form}"
-                found.setdefault(name, (name, _STYLES[row.role], [row.p50]))
-        for (batch, tokens, threads), rows in conditions.items():
-            plural = "s" if threads > 1 else ""
-            title = f"batch {batch}, {tokens} tokens, {threads} thread{plural}"
-            drawings.append(plots.dots(title, [*rows.values()], x_label="ms of a pass (p50)"))
-        lead = f"Timed in turns by one bench ({bench.identity}, {bench.when}) on {bench.processor}."
-        lead += bench.caution
-    return Section("latency", "Latency", lead, drawings)
+    benches = [run.bench for run in runs if run.bench is not None]
+    if len({bench.identity for bench in benches}) != 1 or len(benches) < len(runs):
+        return Section("latency", "", "", [])
+    conditions: dict[str, dict[str, tuple[str, int, list[float]]]] = {}
+    for row in (row for bench in benches for row in bench.rows):
+        threads = count_of(row.threads, "thread")
+        found = conditions.setdefault(f"batch {row.batch_size}, {row.tokens} tokens, {threads}", {})
+        # On two lines: a form is long, and labels take their width from the drawing.
+        name = f"{row.model} · {row.backend}\n{row.form}"
+        found.setdefault(name, (name, _STYLES[row.role], [row.p50]))
+    drawings = [
+        plots.dots(title, [*rows.values()], x_label="ms of a pass (p50)")
+        for title, rows in conditions.items()
+    ]
+    return Section("latency", "Latency", benches[0].said, drawings)
 
 
 def export_cards(exports: Sequence[ExportManifest]) -> list[dict[str, str]]:
@@ -167,20 +211,18 @@ _ROW_TESTS_LEAD = (
 def row_tests_section(runs: Sequence[Record]) -> Section:
     """The splits of a single run whose classes, where it has any, no other section shows."""
     tests = runs[0].row_tests_alone if len(runs) == 1 else {}
-    if not any(one.difference is not None for one in tests.values()):
-        return Section("row-tests", "", "", [])
+    table = SectionTable("Student less teacher", cells.row_test_cells(tests))
     notes = [
         f"{split}: {words}."
         for split, one in tests.items()
-        for words in row_test_words(one, "student", "teacher")
+        for words in cells.row_test_words(one, "student", "teacher")
     ]
-    table = SectionTable("Student less teacher", row_test_cells(tests))
     return Section(
         "row-tests",
         "Student and teacher compared",
         _ROW_TESTS_LEAD,
         [],
-        tables=[table],
+        tables=[table] if len(table.cells) > 1 else [],
         notes=notes,
     )
 
@@ -195,21 +237,18 @@ _MOST_RUNS = 4
 
 def team_section(runs: Sequence[Record]) -> Section:
     """Scores, shares and, where they were learned, the course of the shares."""
-    drawings: list[str] = []
+    drawings: list[Panel] = []
     names: dict[str, int] = {}
-    shown = [run for run in runs if run.team is not None][:_MOST_RUNS]
-    for run in shown:
-        assert run.team is not None  # chosen for it
-        for member in run.team.members:
+    learned = False
+    for run, team in [(run, run.team) for run in runs if run.team is not None][:_MOST_RUNS]:
+        for member in team.members:
             names.setdefault(member.name, len(names))
         said = f"{run.method}, seed {run.seed}"
-        drawings += [*_scores(said, run.team, names), *_shares(said, run.team)]
-        if run.team.by == "adaptive":
+        drawings += [*_scores(said, team, names), *_shares(said, team)]
+        if team.by == "adaptive":
+            learned = True
             drawings.append(_course(said, run, names))
-    learned = any(run.team and run.team.by == "adaptive" for run in shown)
-    legend: list[dict[str, Any]] = []
-    if learned:
-        legend = [legend_entry(name, style) for name, style in names.items()]
+    legend = [legend_entry(name, style) for name, style in names.items()] if learned else []
     lead = (
         "Each teacher's dev score, with that of a student distilled from it alone where there is "
         "one (the second dot), and its part in the run: its sampling probability or its weight."
@@ -217,38 +256,31 @@ def team_section(runs: Sequence[Record]) -> Section:
     return Section("team", "Teachers", lead, drawings, legend)
 
 
-def _scores(said: str, team: TeamFacts, names: dict[str, int]) -> list[str]:
+def _scores(said: str, team: TeamFacts, names: dict[str, int]) -> list[Panel]:
     rows = []
     for member in team.members:
         known = [value for value in (member.score, member.student_score) if value is not None]
         if known:
             rows.append((member.name, names[member.name], known))
-    return (
-        [plots.dots(f"{said}: scores", rows, x_label="dev score", least_span=plots.SCORE_SPAN)]
-        if rows
-        else []
-    )
+    span = plots.SCORE_SPAN
+    drawn = plots.dots(f"{said}: scores", rows, x_label="dev score", least_span=span)
+    return [drawn] if rows else []
 
 
-def _shares(said: str, team: TeamFacts) -> list[str]:
-    known = [member for member in team.members if member.share is not None]
-    bars = [
-        plots.StackedBars(member.name, (("share", float(member.share or 0)),)) for member in known
-    ]
-    if not bars:
-        return []
+def _shares(said: str, team: TeamFacts) -> list[Panel]:
+    known = [(one.name, one.share) for one in team.members if one.share is not None]
+    bars = [plots.StackedBars(name, (("share", float(share)),)) for name, share in known]
     label = "probability of being sampled" if team.use == "sample" else "weight in the mean"
     label += ", at the start" if team.by == "adaptive" else ""
-    return [plots.stacks(f"{said}: {team.by}", bars, x_label=label, unit="share")]
+    return [plots.stacks(f"{said}: {team.by}", bars, x_label=label, unit="share")] if bars else []
 
 
-def _course(said: str, run: Record, names: dict[str, int]) -> str:
+def _course(said: str, run: Record, names: dict[str, int]) -> Panel:
     epochs = [epoch for epoch in run.epochs if epoch.sampling_probabilities]
+    x = tuple(float(epoch.epoch) for epoch in epochs)
     series = []
     for name in epochs[0].sampling_probabilities if epochs else ():
-        x = tuple(float(epoch.epoch) for epoch in epochs)
         y = tuple(float(epoch.sampling_probabilities[name] or 0) for epoch in epochs)
         series.append(plots.Series(name, names[name], x, y, y, y))
-    return plots.lines(
-        f"{said}: probabilities", series, x_label="epoch", y_label="probability of being sampled"
-    )
+    label = "probability of being sampled"
+    return plots.line_panel(f"{said}: probabilities", series, x_label="epoch", y_label=label)

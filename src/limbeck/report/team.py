@@ -13,10 +13,9 @@ import numpy as np
 
 from limbeck.evaluation.team import TeamOverview
 from limbeck.records import ModelFacts
-from limbeck.report.content import Section
-from limbeck.report.maps import short, value_cells
 from limbeck.report.page import fill, write_page
-from limbeck.report.plots import reliability
+from limbeck.report.plots import name_rows, reliability_panel, short, value_cells
+from limbeck.report.sections import Section
 from limbeck.report.svg import INK, MUTED, Panel, series_colour
 from limbeck.tables.team import ENSEMBLE, team_headings, team_notes, team_rows
 
@@ -112,7 +111,9 @@ def _reliability(team: TeamOverview) -> Section:
     everyone = dict(team.calibrations)
     if team.ensemble is not None and len(everyone) > 1:
         everyone[ENSEMBLE] = team.ensemble
-    drawings = [reliability(name, found.bins, found.error) for name, found in everyone.items()]
+    drawings = [
+        reliability_panel(name, found.bins, found.error) for name, found in everyone.items()
+    ]
     lead = (
         "Bars: the share of right predictions among those made with a confidence in that range; the "
         "fuller the range, the darker. Marks: the mean confidence. A bar that ends below its mark "
@@ -125,7 +126,7 @@ def _reliability(team: TeamOverview) -> Section:
 # beside `plots`.
 
 
-def pair_map(title: str, names: Sequence[str], matrix: np.ndarray, *, percent: bool) -> str:
+def pair_map(title: str, names: Sequence[str], matrix: np.ndarray, *, percent: bool) -> Panel:
     """A symmetric matrix (k, k) of `names`, the first at the top, each value written in.
 
     The diagonal, which says nothing of a pair, is left out; `percent` writes 100 times the value.
@@ -139,26 +140,27 @@ def pair_map(title: str, names: Sequence[str], matrix: np.ndarray, *, percent: b
     count = len(names)
     side = 0.42 * count
     longest = 0.075 * max(map(len, names))
+
+    def written(value: float) -> str:
+        if not np.isfinite(value):
+            return ""
+        return f"{100 * value:.1f}" if percent else short(value)
+
     panel = Panel(title, f"{title}: {said}.", 0.9 + longest + side, 1.0 + side, "none")
     with panel as axes:
         low, high = float(np.nanmin(matrix)), float(np.nanmax(matrix))
         # Equal values are neither low nor high.
         room = (high - low) * 0.02 or 0.5
-        value_cells(
-            axes, matrix, low=low - room, high=high + room, text=_percent if percent else _plain
-        )
+        value_cells(axes, matrix, low=low - room, high=high + room, text=written)
         axes.set_xticks(range(1, count + 1))
         axes.set_yticks(
             range(1, count + 1), [f"{name}  {row}" for row, name in enumerate(names, start=1)]
         )
         axes.invert_yaxis()
-        axes.tick_params(length=0, labelcolor=INK)
-        for edge in ("left", "bottom"):
-            axes.spines[edge].set_visible(False)
-    return panel.svg
+    return panel
 
 
-def additions(names: Sequence[str], adds: np.ndarray, *, x_label: str) -> str:
+def additions(names: Sequence[str], adds: np.ndarray, *, x_label: str) -> Panel:
     """A bar a member, from the top: to the right what the team gains by it, to the left loses."""
     said = "; ".join(f"{name} {value:+.2f}" for name, value in zip(names, adds, strict=True))
     panel = Panel("", f"{x_label}: {said}.", 5.6, 0.8 + 0.3 * len(names), grid="x")
@@ -168,27 +170,11 @@ def additions(names: Sequence[str], adds: np.ndarray, *, x_label: str) -> str:
         axes.axvline(0, color=MUTED, linewidth=1)
         for row, value in enumerate(adds):
             axes.annotate(
-                f"{value:+.2f}".replace("-", "−"),
-                (value, row),
-                xytext=(4 if value >= 0 else -4, 0),
-                textcoords="offset points",
-                ha="left" if value >= 0 else "right",
-                va="center",
-                color=INK,
-                fontsize=8,
-            )
-        axes.set_yticks(range(len(names)), names)
-        axes.tick_params(axis="y", length=0, labelcolor=INK)
-        axes.spines["left"].set_visible(False)
-        axes.set_ylim(len(names) - 0.4, -0.6)
+                f"{value:+.2f}".replace("-", "−"), (value, row), textcoords="offset points",
+                xytext=(4 if value >= 0 else -4, 0), ha="left" if value >= 0 else "right",
+                va="center", color=INK, fontsize=8,
+            )  # fmt: skip
+        name_rows(axes, names)
         axes.margins(x=0.18)
         axes.set_xlabel(x_label)
-    return panel.svg
-
-
-def _percent(value: float) -> str:
-    return f"{100 * value:.1f}" if np.isfinite(value) else ""
-
-
-def _plain(value: float) -> str:
-    return short(value) if np.isfinite(value) else ""
+    return panel

@@ -11,13 +11,12 @@ from pathlib import Path
 from limbeck.recipe import Recipe
 from limbeck.records import Record
 from limbeck.records.runs_meant import named_one_by_one
-from limbeck.run.default_folder import default_folder
 from limbeck.run.earlier_run import EarlierRun, finished
 from limbeck.run.own_columns import with_columns
 from limbeck.run.prepare import refuse_wrong
 from limbeck.run.protected_paths import refuse_inputs
 from limbeck.run.required_settings import with_start
-from limbeck.run.run_folder import RunFolder
+from limbeck.run.run_folder import RunFolder, default_folder
 from limbeck.run.teacher_labels import with_teacher_labels
 from limbeck.support.errors import LimbeckError
 from limbeck.support.given import absent

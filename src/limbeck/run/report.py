@@ -16,7 +16,7 @@ from limbeck.data import add_inputs, batches_of
 from limbeck.evaluation.similarity_matrix import layer_similarity
 from limbeck.records import Record
 from limbeck.report import write_report
-from limbeck.report.own_sections import page_parts
+from limbeck.report.sections import page_parts
 from limbeck.run.prepared import Prepared
 from limbeck.run.run_folder import RunFolder
 from limbeck.runtimes import exports_of_student

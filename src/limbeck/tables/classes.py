@@ -148,10 +148,10 @@ def threshold_words(thresholds: Mapping[str, float] | None) -> list[str]:
     ]
 
 
-def agreement_words(found: ClassificationScores) -> str | None:
-    """The share of rows that both predict alike; None without a teacher."""
+def agreement_words(found: ClassificationScores) -> list[str]:
+    """The share of rows that both predict alike; nothing without a teacher."""
     if found.agreement is None:
-        return None
+        return []
     said = f"student and teacher agree on {found.agreement:.1f} % of {found.rows:,} rows"
     if found.divergence is not None:
         said += (
@@ -159,7 +159,7 @@ def agreement_words(found: ClassificationScores) -> str | None:
         )
     if found.labels == "teacher":
         said += "; labels are the teacher's own predictions, and no score says how often either is right"
-    return said
+    return [said]
 
 
 def tie_words(found: ClassificationScores) -> list[str]:

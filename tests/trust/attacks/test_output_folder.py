@@ -12,10 +12,9 @@ import pytest
 import tiny_runs as tiny
 from limbeck.recipe import Recipe
 from limbeck.run import distill
-from limbeck.run.default_folder import default_folder
 from limbeck.run.grid import cells_of
 from limbeck.run.protected_paths import refuse_inputs
-from limbeck.run.run_folder import RunFolder
+from limbeck.run.run_folder import RunFolder, default_folder
 from limbeck.support.errors import LimbeckError
 from limbeck.support.manifest import NAME, Manifest
 

@@ -131,7 +131,7 @@ def test_a_quarter_of_a_point_is_no_cliff(axes, tmp_path):
 
 def test_a_wide_axis_stays_as_it_is(axes):
     series = [plots.Series("kd", 0, (1.0, 2.0), (20.0, 80.0), (20.0, 80.0), (20.0, 80.0))]
-    plots.lines("t", series, x_label="epoch", y_label="score", least_span=5.0)
-    plots.lines("t", series, x_label="epoch", y_label="score")
+    plots.line_panel("t", series, x_label="epoch", y_label="score", least_span=5.0)
+    plots.line_panel("t", series, x_label="epoch", y_label="score")
     wide, free = (found.get_ylim() for found in axes)
     assert wide == pytest.approx(free)

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 
 from limbeck.lab.views.figures import map_panel
 from limbeck.records import Epoch, Record
-from limbeck.report import gather
+from limbeck.report.content import curve
 from limbeck.report.plots import SCORE_SPAN, Series, line_panel
 from limbeck.report.svg import INK, MUTED, Panel, series_colour
 from limbeck.tables.model import task_title
@@ -88,7 +88,7 @@ def curve_panels(points: Sequence[RunPoint], y: str, teachers: Teachers) -> list
         series = []
         for style, (label, runs) in enumerate(by_key(own, _row).items()):
             records = [run.record for run in runs]
-            found = gather.curve(
+            found = curve(
                 label,
                 style,
                 records,
@@ -104,7 +104,7 @@ def curve_panels(points: Sequence[RunPoint], y: str, teachers: Teachers) -> list
                     x_label="epoch",
                     y_label="primary dev score" if score else _called(y),
                     reference=_reference(task, teachers) if score else None,
-                    least_span=SCORE_SPAN if score else None,
+                    least_span=SCORE_SPAN if score else 0.0,
                     legend=True,
                 )
             )

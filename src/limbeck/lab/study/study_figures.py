@@ -26,7 +26,7 @@ from limbeck.lab.study.share_figures import share_panels
 from limbeck.lab.study.study_fields import Study
 from limbeck.lab.views.analysis_views import VIEWS
 from limbeck.lab.views.stored_analyses import ANALYSES_FOLDER, read_asked, write_numbers
-from limbeck.report.own_sections import Section, SectionTable
+from limbeck.report.sections import Section, SectionTable
 from limbeck.report.svg import Panel
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import checksum_of_text
@@ -71,13 +71,12 @@ class StudyFigure:
 
     def section(self) -> Section:
         """As a part of the study's page."""
-        drawings = [panel.svg for panel in self.panels]
         wide = any(panel.size[0] > _WIDE for panel in self.panels)
         return Section(
             f"figure-{self.name}",
             self.title,
             self.lead,
-            drawings,
+            self.panels,
             layout="wide" if wide else "",
             tables=list(self.tables),
             notes=list(self.notes),

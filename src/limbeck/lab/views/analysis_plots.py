@@ -16,8 +16,14 @@ from limbeck.lab.measures.calibration_curves import ReliabilityCurve
 from limbeck.lab.measures.input_noise import NoiseTolerance
 from limbeck.lab.measures.layer_probing import ACCURACY, ProbedLayers
 from limbeck.lab.measures.row_agreement import RowAgreement
-from limbeck.report.maps import layer_map, value_cells
-from limbeck.report.plots import SCORE_SPAN, Series, line_panel, reliability_panel
+from limbeck.report.plots import (
+    SCORE_SPAN,
+    Series,
+    layer_map,
+    line_panel,
+    reliability_panel,
+    value_cells,
+)
 from limbeck.report.svg import INK, Panel
 
 
@@ -112,7 +118,7 @@ def noise_panels(found: Mapping[str, NoiseTolerance]) -> list[Panel]:
         )
         for title, label, which, span in (
             ("Score under noise", first.metric, "scores", SCORE_SPAN),
-            ("Loss under noise", "loss of the labels", "losses", None),
+            ("Loss under noise", "loss of the labels", "losses", 0.0),
         )
     ]
 

@@ -22,7 +22,7 @@ from limbeck.lab.measures.run_course import RunCourse
 from limbeck.lab.views import analysis_plots as draw
 from limbeck.lab.views import plane_plots as plane
 from limbeck.lab.views.figures import course_panels
-from limbeck.report.own_sections import Section, SectionTable
+from limbeck.report.sections import Section, SectionTable
 from limbeck.report.svg import Panel
 from limbeck.support.registry import Registry
 
@@ -69,7 +69,7 @@ def analysis_sections(analyses: Mapping[str, Mapping[str, Any]]) -> list[Section
                 f"analysis-{name}",
                 view.title,
                 view.lead,
-                [panel.svg for panel in view.panels(parts)],
+                view.panels(parts),
                 layout="wide" if view.wide else "",
                 tables=view.tables(parts),
             )

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from limbeck.lab.views.analysis_views import VIEWS, analysis_sections
 from limbeck.records import finite
-from limbeck.report.own_sections import PAGE_PARTS, PagePart, Section
+from limbeck.report.sections import PAGE_PARTS, PagePart, Section
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import write_whole
 from limbeck.support.plain import read_json, read_text
