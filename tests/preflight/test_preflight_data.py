@@ -5,14 +5,8 @@ from __future__ import annotations
 from datasets import Dataset
 from preflight_runs import SST2, rows, tokenizer
 
-from limbeck.preflight import (
-    check_columns,
-    check_ids,
-    check_output,
-    check_truncation,
-    check_values,
-    errors_of,
-)
+from limbeck.preflight import errors_of
+from limbeck.preflight.data_checks import check_columns, check_truncation, check_values
 from limbeck.tasks import get_task
 
 
@@ -49,11 +43,6 @@ def test_values():
     assert "1 of 2 labels are not a number" in check_values(stsb, "dev", numbers)[0].message
 
 
-def test_ids():
-    assert check_ids("train", rows()) == []
-    assert "2 of 4 rows repeat" in check_ids("train", rows(4, index=[1, 1, 1, 2]))[0].message
-
-
 def test_truncation_counts_and_names_the_longest():
     texts = ["a film", "a very very very bad plot", "good"]
     data = {"train": rows(3, sentence=texts, label=[0, 0, 1])}
@@ -63,11 +52,3 @@ def test_truncation_counts_and_names_the_longest():
     # Six words and two special tokens.
     assert "train: 1 of 3 examples (33.3 %)" in found[0].message
     assert "longest has 8 tokens" in found[0].message
-
-
-def test_output_folder(tmp_path):
-    assert check_output(tmp_path / "new" / "run") == []
-    assert list(tmp_path.iterdir()) == []
-    (tmp_path / "file").write_text("")
-    assert "is a file" in check_output(tmp_path / "file" / "run")[0].message
-    assert "cannot be written" in check_output("/proc/limbeck/run")[0].message

@@ -8,14 +8,11 @@ import numpy as np
 import pytest
 from preflight_runs import SST2, knowing_teacher, rows, tokenizer
 
-from limbeck.preflight import (
-    TeacherOutputs,
+from limbeck.preflight import TeacherOutputs, ask_teacher, check_class_order, errors_of
+from limbeck.preflight.score_checks import (
     TeacherScore,
-    ask_teacher,
-    check_class_order,
     check_teacher_score,
     constant_baseline,
-    errors_of,
     measured_score,
     recorded_score,
 )

@@ -105,7 +105,7 @@ def test_the_supplements_own_teacher(two, other, tmp_path):
     prepared = prepare(recipe)
     assert prepared.stages[0].teacher.config.num_labels == 3
     assert prepared.last.teacher.config.num_labels == 2
-    check_run(prepared, tmp_path / "run", show=False)
+    check_run(prepared, show=False)
     record = train(recipe, tmp_path / "run").record
     assert [facts.teacher for facts in record.stages] == [str(place), recipe.teacher]
     soft = two(**other, teacher=str(place), objectives={"soft": {"compare": "soft_kl"}})

@@ -7,8 +7,7 @@ data and models in which nothing cheaper was wrong.
 from __future__ import annotations
 
 import os
-import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -24,7 +23,6 @@ from limbeck.activations import Request
 from limbeck.data import rows_fingerprint
 from limbeck.preflight.data_checks import (
     check_columns,
-    check_ids,
     check_overlap,
     check_scored_length,
     check_truncation,
@@ -43,8 +41,7 @@ from limbeck.preflight.score_checks import (
 )
 from limbeck.students import generic_labels, labels_of
 from limbeck.support.cores import cores
-from limbeck.support.errors import LimbeckError, Problem
-from limbeck.support.files import at_home
+from limbeck.support.errors import LimbeckError, Problem, problem_list
 from limbeck.support.machine import processes, share_of_step
 from limbeck.tasks import Processor, Task
 
@@ -88,7 +85,6 @@ def check(
     teachers: Mapping[str, TeacherSide] = MappingProxyType({}),
     method: Method | None = None,
     truncated: Mapping[str, int] | None = None,
-    out: str | Path | None = None,
     asked: dict[str, TeacherOutputs] | None = None,
     in_train: dict[str, int] | None = None,
 ) -> list[Problem]:
@@ -101,10 +97,9 @@ def check(
     gradients, random state and buffers are left as they were.
     """
     method = method or Method()
-    problems = check_output(out) if out is not None else []
     in_data = _check_data(task, rows)
     in_models = _check_models(task, student, tokenizer, max_length, teachers, method)
-    problems += in_data + in_models + check_weights(method.weights)
+    problems = in_data + in_models + check_weights(method.weights)
     if errors_of(in_data):
         return problems
     problems += check_scored_length(task, max_length)
@@ -142,7 +137,7 @@ def _check_data(task: Task, rows: Mapping[str, Dataset]) -> list[Problem]:
     if problems:
         return problems
     for split in dict.fromkeys((*needed, *(s for s in task.scored_splits if s in rows))):
-        problems += check_values(task, split, rows[split]) + check_ids(split, rows[split])
+        problems += check_values(task, split, rows[split])
     return problems
 
 
@@ -203,21 +198,20 @@ def _check_score(
     return names + found if found else _proven_by_predictions(side, teacher.model, task)
 
 
-def _proven_by_predictions(side: str, model: PreTrainedModel, task: Task) -> list[Problem]:
+@problem_list
+def _proven_by_predictions(side: str, model: PreTrainedModel, task: Task) -> Iterator[Problem]:
     """A note of names that differ from the data's, though the predictions agree; names that say nothing need none."""
     own = labels_of(model.config)
     if generic_labels(own):
-        return []
+        return
     if not check_labels(side, model.config, task):
-        return []
+        return
     pairs = ", ".join(f"{mine} = {data}" for mine, data in zip(own, task.labels, strict=True))
-    return [
-        Problem(
-            f"{side}: its classes have other names than the data's, and by its predictions mean the same: {pairs}",
-            f"rename id2label in its config.json to have the data's names; its students inherit the {side}'s",
-            "note",
-        )
-    ]
+    yield Problem(
+        f"{side}: its classes have other names than the data's, and by its predictions mean the same: {pairs}",
+        f"rename id2label in its config.json to have the data's names; its students inherit the {side}'s",
+        "note",
+    )
 
 
 # The list of findings on a terminal: errors first, each with its fix.
@@ -265,21 +259,21 @@ def _count(number: int, noun: str) -> str:
 _MOST_A_CORE = 4
 
 
-def check_share(batch_size: int, accumulation: int) -> list[Problem]:
+@problem_list
+def check_share(batch_size: int, accumulation: int) -> Iterator[Problem]:
     """Whether the processes of a launched run can share an optimisation step evenly."""
     if share_of_step(batch_size, accumulation) is not None:
-        return []
+        return
     count = processes()
     passes = f" times {accumulation} forward passes" if accumulation > 1 else ""
-    return [
-        Problem(
-            f"batch_size {batch_size}: {count} processes cannot share a step of {batch_size} examples{passes} evenly",
-            f"set batch_size={-(-batch_size // count) * count}, or start another number of processes",
-        )
-    ]
+    yield Problem(
+        f"batch_size {batch_size}: {count} processes cannot share a step of {batch_size} examples{passes} evenly",
+        f"set batch_size={-(-batch_size // count) * count}, or start another number of processes",
+    )
 
 
-def check_workers(workers: int) -> list[Problem]:
+@problem_list
+def check_workers(workers: int) -> Iterator[Problem]:
     """More processes that load batches than cores: slower, and with several times as many a standstill.
 
     Each process of a launched run starts `workers` of its own.
@@ -289,39 +283,13 @@ def check_workers(workers: int) -> list[Problem]:
     beside = max(int(os.environ.get("LOCAL_WORLD_SIZE", "1")), 1)
     wanted = workers * beside
     if there is None or wanted <= there:
-        return []
+        return
     times = f" in each of {beside} processes" if beside > 1 else ""
-    return [
-        Problem(
-            f"workers: {workers}{times}, and this machine has {there} core{'s' * (there != 1)}",
-            f"workers={there // beside}; 0 loads batches in the run's own process",
-            "error" if wanted > _MOST_A_CORE * there else "warning",
-        )
-    ]
+    yield Problem(
+        f"workers: {workers}{times}, and this machine has {there} core{'s' * (there != 1)}",
+        f"workers={there // beside}; 0 loads batches in the run's own process",
+        "error" if wanted > _MOST_A_CORE * there else "warning",
+    )
 
 
 # Can the run write where it is told to.
-
-
-def check_output(folder: str | Path) -> list[Problem]:
-    """An output folder that cannot be made or written; found out by writing, then removing."""
-    folder = at_home(folder)
-    place = folder
-    while not place.exists() and place != place.parent:
-        place = place.parent
-    if not place.is_dir():
-        return [
-            Problem(f"output folder {folder}: {place} is a file", "choose another folder for --out")
-        ]
-    try:
-        # Asked by doing: permission bits say nothing of read-only mounts, quotas or root.
-        with tempfile.NamedTemporaryFile(dir=place, prefix=".limbeck-"):
-            pass
-    except OSError as error:
-        return [
-            Problem(
-                f"output folder {folder}: {place} cannot be written ({error.strerror})",
-                "choose another folder for --out, or fix its permissions",
-            )
-        ]
-    return []

@@ -5,7 +5,7 @@ Part of `limbeck.preflight`. Each check takes loaded splits as they are and retu
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from transformers import PretrainedConfig, PreTrainedTokenizerBase
 from limbeck.data import Conditions
 from limbeck.functional.labels import NO_LABEL
 from limbeck.preflight.score_checks import teacher_record
-from limbeck.support.errors import Problem
+from limbeck.support.errors import Problem, problem_list
 from limbeck.tasks import Task
 from limbeck.tasks.abstract_type import no_unlabelled
 from limbeck.tasks.candidates import texts_of_rows
@@ -28,89 +28,74 @@ from limbeck.tasks.modality import tokens_of
 _LENGTH_SAMPLE = 5_000
 
 
-def check_columns(task: Task, rows: Mapping[str, Dataset], needed: Sequence[str]) -> list[Problem]:
+@problem_list
+def check_columns(
+    task: Task, rows: Mapping[str, Dataset], needed: Sequence[str]
+) -> Iterator[Problem]:
     """Splits that are missing or empty, and columns that a needed split lacks."""
-    problems = []
     for split in needed:
         if split not in rows:
-            problems.append(
-                Problem(
-                    f"data of task {task.name!r}: no {split!r} split",
-                    f"splits that are there: {', '.join(rows) or 'none'}; training needs {split!r}",
-                )
+            yield Problem(
+                f"data of task {task.name!r}: no {split!r} split",
+                f"splits that are there: {', '.join(rows) or 'none'}; training needs {split!r}",
             )
             continue
         if len(rows[split]) == 0:
-            problems.append(
-                Problem(f"data of task {task.name!r}: the {split!r} split is empty", "add rows")
-            )
+            yield Problem(f"data of task {task.name!r}: the {split!r} split is empty", "add rows")
         present = rows[split].column_names
         missing = [c for c in (*task.text_columns, task.label_column) if c not in present]
         if missing:
-            problems.append(
-                Problem(
-                    f"data of task {task.name!r}: the {split!r} split lacks "
-                    f"{', '.join(map(repr, missing))}",
-                    f"columns that are there: {', '.join(present)}; set text_columns and "
-                    "label_column",
-                )
+            yield Problem(
+                f"data of task {task.name!r}: the {split!r} split lacks "
+                f"{', '.join(map(repr, missing))}",
+                f"columns that are there: {', '.join(present)}; set text_columns and label_column",
             )
-    return problems
 
 
-def check_values(task: Task, split: str, dataset: Dataset) -> list[Problem]:
+@problem_list
+def check_values(task: Task, split: str, dataset: Dataset) -> Iterator[Problem]:
     """Rows without text (or image) or without a label the task knows."""
-    problems = []
     for column in task.text_columns[: task.kind.needed_texts]:
         blank = _blank(task, dataset, column)
         if blank:
-            problems.append(
-                Problem(
-                    f"{split}: {blank} of {len(dataset)} rows have no {task.kind.reads.noun} in {column!r}",
-                    "remove those rows, or check text_columns",
-                    "warning",
-                )
+            yield Problem(
+                f"{split}: {blank} of {len(dataset)} rows have no {task.kind.reads.noun} in {column!r}",
+                "remove those rows, or check text_columns",
+                "warning",
             )
     wrong = task.kind.check_rows(task, dataset)
-    problems += [Problem(f"{split}: {what}", "fix or remove those rows") for what in wrong]
+    yield from [Problem(f"{split}: {what}", "fix or remove those rows") for what in wrong]
     if not task.kind.has_classes:  # of several classes, tags and spans the type itself
-        return problems
+        return
     try:
         labels = np.asarray(dataset.with_format("numpy")[task.label_column][:], dtype=np.float64)
     except (TypeError, ValueError):
-        problems.append(
-            Problem(
-                f"{split}: the labels in {task.label_column!r} are not numbers",
-                "load the data with limbeck.data.load_task, which numbers the classes",
-            )
+        yield Problem(
+            f"{split}: the labels in {task.label_column!r} are not numbers",
+            "load the data with limbeck.data.load_task, which numbers the classes",
         )
-        return problems
+        return
     if split == "train" and no_unlabelled(task.kind) is None:
         labels = labels[~np.isnan(labels) if task.regression else labels != NO_LABEL]
         if not len(labels):
-            return problems
+            return
     unknown = ~np.isfinite(labels)
     if not task.regression:
         unknown |= ~np.isin(labels, np.arange(len(task.labels)))
     if unknown.any():
         there = ", ".join(str(value) for value in np.unique(labels[unknown])[:5])
         allowed = "a number" if task.regression else f"0..{len(task.labels) - 1}"
-        problems.append(
-            Problem(
-                f"{split}: {int(unknown.sum())} of {len(dataset)} labels are not {allowed}: {there}",
-                "remove rows without a label, or check label_column",
-            )
+        yield Problem(
+            f"{split}: {int(unknown.sum())} of {len(dataset)} labels are not {allowed}: {there}",
+            "remove rows without a label, or check label_column",
         )
     elif len(np.unique(labels)) == 1:
         only = labels[0] if task.regression else task.labels[int(labels[0])]
-        problems.append(
-            Problem(
-                f"{split}: every row has the same label, {only}",
-                "take rows of every class: nothing can be learned or scored from one",
-                "warning",
-            )
+        yield Problem(
+            f"{split}: every row has the same label, {only}",
+            "take rows of every class: nothing can be learned or scored from one",
+            "warning",
         )
-    return problems
 
 
 def _blank(task: Task, dataset: Dataset, column: str) -> int:
@@ -122,35 +107,19 @@ def _blank(task: Task, dataset: Dataset, column: str) -> int:
     return sum(int(np.sum(lengths.fill_null(0).to_numpy(False) == 0)) for lengths in trimmed)
 
 
-def check_ids(split: str, dataset: Dataset, column: str = "index") -> list[Problem]:
-    """Rows that share an id; ids join predictions and cached teacher outputs to their rows."""
-    if column not in dataset.column_names:
-        return []
-    ids = dataset.with_format("numpy")[column][:]
-    repeated = len(ids) - len(np.unique(ids))
-    if not repeated:
-        return []
-    return [
-        Problem(
-            f"{split}: {repeated} of {len(ids)} rows repeat the {column!r} of another row",
-            "give every row its own number",
-        )
-    ]
-
-
+@problem_list
 def check_truncation(
     task: Task,
     rows: Mapping[str, Dataset],
     truncated: Mapping[str, int],
     tokenizer: PreTrainedTokenizerBase,
     max_length: int,
-) -> list[Problem]:
+) -> Iterator[Problem]:
     """Examples that lose text to the length limit: how many, of how many, and the longest.
 
     `truncated` are the counts `encode` returned. The longest is sought among the 5,000 rows
     with the most characters, so that a large split costs no second pass.
     """
-    problems = []
     for split, cut in truncated.items():
         if not cut or split not in rows:
             continue
@@ -158,29 +127,25 @@ def check_truncation(
         setting = "max_length" if limit == max_length else "embedding.max_tokens"
         total = len(rows[split])
         longest = longest_of(task, rows[split], tokenizer)
-        problems.append(
-            Problem(
-                f"{split}: {cut} of {total} examples ({100 * cut / total:.1f} %) are cut to "
-                f"{setting} {limit}; the longest has {longest} tokens",
-                f"raise {setting} as far as the models have positions ({longest} would cut none), or accept the loss",
-                "warning",
-            )
+        yield Problem(
+            f"{split}: {cut} of {total} examples ({100 * cut / total:.1f} %) are cut to "
+            f"{setting} {limit}; the longest has {longest} tokens",
+            f"raise {setting} as far as the models have positions ({longest} would cut none), or accept the loss",
+            "warning",
         )
-    return problems
 
 
-def check_scored_length(task: Task, max_length: int) -> list[Problem]:
+@problem_list
+def check_scored_length(task: Task, max_length: int) -> Iterator[Problem]:
     """Rows of training that are read further than those that are scored."""
     scored = task.kind.scored_length(max_length)
     if scored >= max_length:
-        return []
-    return [
-        Problem(
-            f"max_length {max_length}: the student is scored with {scored} tokens of a text, and shipped so",
-            f"set embedding.max_tokens={max_length} to ship it as it is trained, or max_length={scored}",
-            "warning",
-        )
-    ]
+        return
+    yield Problem(
+        f"max_length {max_length}: the student is scored with {scored} tokens of a text, and shipped so",
+        f"set embedding.max_tokens={max_length} to ship it as it is trained, or max_length={scored}",
+        "warning",
+    )
 
 
 def longest_of(task: Task, dataset: Dataset, tokenizer: PreTrainedTokenizerBase) -> int:
@@ -206,13 +171,14 @@ _IDLE_WITHOUT = {
 }
 
 
+@problem_list
 def check_conditions(
     path: str | Path | None, task: Task, student: Conditions, *, setting: str = "teacher"
-) -> list[Problem]:
+) -> Iterator[Problem]:
     """A teacher of this task whose training rows were under other conditions than the student's."""
     found = teacher_record(path, task)
     if found is None:
-        return []
+        return
     record, place = found
     recipe = record.get("recipe") or {}
     # A record of a version that knew no such condition: there was none.
@@ -221,21 +187,19 @@ def check_conditions(
     )
     theirs, ours = _said(teacher), _said(student)
     if theirs == ours:
-        return []
+        return
     changes = " ".join(
         f"{key}={_written(theirs.get(key, Conditions._field_defaults[key]))}"
         for key in Conditions._fields
         if theirs.get(key) != ours.get(key) and (key in theirs or key not in _IDLE_WITHOUT)
     )
-    return [
-        Problem(
-            f"{setting}: it was trained on {_words(theirs)}, the student is to be on {_words(ours)} "
-            f"({place})",
-            f"give a teacher that saw the same rows, or give the student the teacher's: {changes}; "
-            "if it is meant so: teacher_rows=any",
-            "warning",
-        )
-    ]
+    yield Problem(
+        f"{setting}: it was trained on {_words(theirs)}, the student is to be on {_words(ours)} "
+        f"({place})",
+        f"give a teacher that saw the same rows, or give the student the teacher's: {changes}; "
+        "if it is meant so: teacher_rows=any",
+        "warning",
+    )
 
 
 def _said(conditions: Conditions) -> dict[str, object]:
@@ -263,39 +227,37 @@ def _written(value: object) -> str:
 _SEVERAL = "multi_label_classification"
 
 
-def other_problem(side: str, config: PretrainedConfig, task: Task) -> list[Problem]:
+@problem_list
+def other_problem(side: str, config: PretrainedConfig, task: Task) -> Iterator[Problem]:
     """Classes that exclude each other on one side, and do not on the other."""
     trained, wanted = getattr(config, "problem_type", None), task.kind.problem_type
     if trained is None or not task.labels or not task.kind.labels_examples:
-        return []
+        return
     if (trained == wanted) or (wanted is None and trained != _SEVERAL):
-        return []
+        return
     of_several = f"any number of classes a row ({_SEVERAL})"
     one = "a number" if trained == "regression" else "one class a row"
     theirs = of_several if wanted is None else f"{one} ({trained})"
     ours, kind = ("one", "multi-label") if wanted is None else ("any number of classes", "sentence")
-    return [
-        Problem(
-            f"{side}: it was trained for {theirs}, and rows of {task.name} have {ours}",
-            f"give a {side} that was fine-tuned on {task.name}, or set kind={kind}",
-        )
-    ]
+    yield Problem(
+        f"{side}: it was trained for {theirs}, and rows of {task.name} have {ours}",
+        f"give a {side} that was fine-tuned on {task.name}, or set kind={kind}",
+    )
 
 
-def unsaid_problem(side: str, config: PretrainedConfig, task: Task) -> list[Problem]:
+@problem_list
+def unsaid_problem(side: str, config: PretrainedConfig, task: Task) -> Iterator[Problem]:
     """A teacher for rows of any number of classes that does not say whether its own exclude each other."""
     trained = getattr(config, "problem_type", None)
     if not task.kind.several_classes or trained is not None or config.num_labels == 1:
-        return []
-    return [
-        Problem(
-            f"{side}: its config.json does not say whether it was trained for one class a row; its outputs are read as "
-            "the probability of each class by itself",
-            f"write problem_type: {_SEVERAL} into it if that is right; one that was trained for one class a row "
-            "(softmax) teaches kind=sentence",
-            "warning",
-        )
-    ]
+        return
+    yield Problem(
+        f"{side}: its config.json does not say whether it was trained for one class a row; its outputs are read as "
+        "the probability of each class by itself",
+        f"write problem_type: {_SEVERAL} into it if that is right; one that was trained for one class a row "
+        "(softmax) teaches kind=sentence",
+        "warning",
+    )
 
 
 # Texts that make a score say little: scored rows the student was trained on, and tokens that say
@@ -326,50 +288,46 @@ def rows_in_train(task: Task, rows: Mapping[str, Dataset]) -> dict[str, int]:
     return {split: sum(found.issuperset(row) for row in dev) for split, dev in scored.items()}
 
 
-def check_overlap(rows: Mapping[str, Dataset], in_train: Mapping[str, int]) -> list[Problem]:
+@problem_list
+def check_overlap(rows: Mapping[str, Dataset], in_train: Mapping[str, int]) -> Iterator[Problem]:
     """Scored rows that are training rows too, on which a student is right by heart.
 
     Args:
         rows: the loaded splits.
         in_train: how many rows of each (`rows_in_train`).
     """
-    problems = []
     for split, known in in_train.items():
         said = f"{split}: {known:,} of {len(rows[split]):,} rows are also training rows"
         if known > REPEATED * len(rows[split]):
-            problems.append(
-                Problem(
-                    f"{said}, so scores there say what was learned by heart",
-                    "remove repeated rows before the data is split, or give train and dev files of "
-                    "different rows",
-                    "warning",
-                )
+            yield Problem(
+                f"{said}, so scores there say what was learned by heart",
+                "remove repeated rows before the data is split, or give train and dev files of "
+                "different rows",
+                "warning",
             )
         elif known:
-            problems.append(Problem(said, "", "note"))
-    return problems
+            yield Problem(said, "", "note")
 
 
+@problem_list
 def check_unknown_tokens(
     task: Task, train: Dataset, tokenizer: PreTrainedTokenizerBase, *, side: str
-) -> list[Problem]:
+) -> Iterator[Problem]:
     """A tokenizer that reads much of the text as its unknown token: that of another language or script."""
     if tokenizer.unk_token_id is None:
-        return []
+        return
     columns = [[t[:_CHARACTERS] for t in c] for c in task.kind.texts(task, train[:_SAMPLE])]
     ids = tokenizer(*columns, add_special_tokens=False, verbose=False)["input_ids"]
     tokens = sum(map(len, ids))
     unknown = sum(row.count(tokenizer.unk_token_id) for row in ids)
     if unknown <= _UNKNOWN * tokens:
-        return []
-    return [
-        Problem(
-            f"{side}: its tokenizer does not know {100 * unknown / tokens:.0f} % of the tokens of "
-            f"{len(ids)} training rows, which all become {tokenizer.unk_token!r}",
-            "choose a model made for this language and script",
-            "warning",
-        )
-    ]
+        return
+    yield Problem(
+        f"{side}: its tokenizer does not know {100 * unknown / tokens:.0f} % of the tokens of "
+        f"{len(ids)} training rows, which all become {tokenizer.unk_token!r}",
+        "choose a model made for this language and script",
+        "warning",
+    )
 
 
 def _rows(task: Task, rows: Mapping[str, Any]) -> list[tuple[Hashable, ...]]:

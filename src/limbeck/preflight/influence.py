@@ -15,32 +15,25 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from limbeck.activations import Request, capture
-from limbeck.support.errors import Problem
+from limbeck.support.errors import Problem, problem_list
 
 Terms = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]
 
 
-def check_weights(weights: Mapping[str, float]) -> list[Problem]:
+@problem_list
+def check_weights(weights: Mapping[str, float]) -> Iterator[Problem]:
     """Terms that are configured but weighted by zero, and weights that are no loss at all."""
-    problems = []
     for name, weight in weights.items():
         if not math.isfinite(weight):
-            problems.append(
-                Problem(f"objectives.{name}: its weight is {weight}", "give a finite weight")
-            )
+            yield Problem(f"objectives.{name}: its weight is {weight}", "give a finite weight")
         elif weight == 0:
-            problems.append(
-                Problem(
-                    f"objectives.{name}: its weight is 0, so it never influences the student",
-                    "give it a weight, or take it out (it costs time all the same)",
-                    "warning",
-                )
+            yield Problem(
+                f"objectives.{name}: its weight is 0, so it never influences the student",
+                "give it a weight, or take it out (it costs time all the same)",
+                "warning",
             )
     if weights and all(weight == 0 for weight in weights.values()):
-        problems.append(
-            Problem("objectives: every weight is 0, so nothing is learned", "give one a weight")
-        )
-    return problems
+        yield Problem("objectives: every weight is 0, so nothing is learned", "give one a weight")
 
 
 def check_influence(
@@ -75,9 +68,10 @@ _ALIKE = 3e-3
 _ON_THE_PLATEAU = 7e-3
 
 
+@problem_list
 def check_start(
     student: PreTrainedModel, batch: Mapping[str, Tensor], travel: float
-) -> list[Problem]:
+) -> Iterator[Problem]:
     """A student that gives all texts one answer at the start, and a training too short to change that.
 
     Lower layers of an encoder write nothing of the text into the token that a class is read off, so that a student of
@@ -89,7 +83,7 @@ def check_start(
         travel: the learning rates of all steps, added up.
     """
     if travel >= _ON_THE_PLATEAU or len(batch["input_ids"]) < 2:
-        return []
+        return
     was = student.training
     student.eval()
     with torch.no_grad():
@@ -98,55 +92,49 @@ def check_start(
     assert logits is not None  # asked for
     spread = float(logits.float().std(0).max())
     if not spread < _ALIKE:
-        return []
-    return [
-        Problem(
-            f"student: it starts with nearly the same outputs for all texts (logits differ by {spread:.1g}), and "
-            f"the learning rates of its steps add up to {travel:.2g}; it would answer one class for all texts until "
-            f"they add up to about {_ON_THE_PLATEAU:g}",
-            "leave epochs and lr out, or raise them; --pick skip keeps the last layer, which tells texts apart",
-            "warning",
-        )
-    ]
+        return
+    yield Problem(
+        f"student: it starts with nearly the same outputs for all texts (logits differ by {spread:.1g}), and "
+        f"the learning rates of its steps add up to {travel:.2g}; it would answer one class for all texts until "
+        f"they add up to about {_ON_THE_PLATEAU:g}",
+        "leave epochs and lr out, or raise them; --pick skip keeps the last layer, which tells texts apart",
+        "warning",
+    )
 
 
-def _check_term(name: str, value: Tensor, parameters: list[nn.Parameter]) -> list[Problem]:
+@problem_list
+def _check_term(name: str, value: Tensor, parameters: list[nn.Parameter]) -> Iterator[Problem]:
     if not torch.isfinite(value).all():
-        return [
-            Problem(
-                f"objectives.{name}: its value on the first batch is {value.item()}",
-                "check labels, temperature and precision",
-            )
-        ]
+        yield Problem(
+            f"objectives.{name}: its value on the first batch is {value.item()}",
+            "check labels, temperature and precision",
+        )
+        return
     gradients: list[Tensor] = []
     if value.requires_grad:
         found = torch.autograd.grad(value, parameters, retain_graph=True, allow_unused=True)
         gradients = [gradient for gradient in found if gradient is not None]
     if not gradients:
-        return [
-            Problem(
-                f"objectives.{name}: it does not depend on any weight of the student that is "
-                "trained, so it cannot influence it",
-                "let it look at a layer above frozen ones, or take it out",
-            )
-        ]
+        yield Problem(
+            f"objectives.{name}: it does not depend on any weight of the student that is "
+            "trained, so it cannot influence it",
+            "let it look at a layer above frozen ones, or take it out",
+        )
+        return
     if not all(torch.isfinite(gradient).all() for gradient in gradients):
-        return [
-            Problem(
-                f"objectives.{name}: its gradient on the first batch is not finite",
-                "check labels, temperature and precision",
-            )
-        ]
+        yield Problem(
+            f"objectives.{name}: its gradient on the first batch is not finite",
+            "check labels, temperature and precision",
+        )
+        return
     if not any(gradient.count_nonzero() for gradient in gradients):
-        return [
-            Problem(
-                f"objectives.{name}: its gradient on the first batch is exactly zero",
-                "expected where the student starts as a copy of the layers it is compared with; "
-                "otherwise map other layers",
-                "warning",
-            )
-        ]
-    return []
+        yield Problem(
+            f"objectives.{name}: its gradient on the first batch is exactly zero",
+            "expected where the student starts as a copy of the layers it is compared with; "
+            "otherwise map other layers",
+            "warning",
+        )
+        return
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from typing import Any
 
@@ -25,7 +25,7 @@ from limbeck.preflight.data_checks import (
     rows_in_train,
 )
 from limbeck.students import class_places, generic_labels, labels_of, spelling
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem, problem_list
 from limbeck.tasks import Processor, Task
 from limbeck.vision import CHANNELS, side_of
 
@@ -36,50 +36,45 @@ _CHARACTERS = 2000  # of a sample text are looked at
 _SPECIAL = ("pad", "unk", "cls", "sep", "mask", "bos", "eos")
 
 
-def check_request(side: str, model: PreTrainedModel, request: Request) -> list[Problem]:
+@problem_list
+def check_request(side: str, model: PreTrainedModel, request: Request) -> Iterator[Problem]:
     """Layers, stacks and kinds that a term asks of a model that lacks them."""
-    problems = []
     stacks = sorted({seen.stack for seen in request.items})
     for stack in stacks:
         asked = [seen for seen in request.items if seen.stack == stack]
         try:
             depth, kinds = number_of_layers(model, stack), kinds_available(model, stack)
         except LimbeckError as error:
-            problems.extend(error.problems)
+            yield from error.problems
             continue
         absent = sorted({seen.layer for seen in asked if seen.layer > depth})
         if absent:
-            problems.append(
-                Problem(
-                    f"{side}: layer {', '.join(map(str, absent))} is asked for, but its {stack} "
-                    f"stack has layers 1..{depth}",
-                    f"name layers from 1 to {depth} in the mapping (0 is the embedding output)",
-                )
+            yield Problem(
+                f"{side}: layer {', '.join(map(str, absent))} is asked for, but its {stack} "
+                f"stack has layers 1..{depth}",
+                f"name layers from 1 to {depth} in the mapping (0 is the embedding output)",
             )
         unseen = sorted({str(seen.what) for seen in asked if seen.what not in kinds})
         if unseen:
-            problems.append(
-                Problem(
-                    f"{side}: {', '.join(unseen)} cannot be seen in a {type(model).__name__}",
-                    f"choose among {', '.join(kinds)}, or another model",
-                )
+            yield Problem(
+                f"{side}: {', '.join(unseen)} cannot be seen in a {type(model).__name__}",
+                f"choose among {', '.join(kinds)}, or another model",
             )
-    return problems
 
 
+@problem_list
 def check_tokenizers(
     teacher: PreTrainedTokenizerBase,
     student: PreTrainedTokenizerBase,
     texts: Sequence[str | Sequence[str]] = (),
     *,
     side: str = "teacher",
-) -> list[Problem]:
+) -> Iterator[Problem]:
     """Teacher and student tokenizers that would not give the same ids.
 
     Compared: the vocabulary, the special tokens' ids, the side on which texts are cut, and the ids of
     `texts`; of a pair those of both texts in one.
     """
-    problems = []
     theirs, ours = teacher.get_vocab(), student.get_vocab()
     shared = theirs.keys() & ours.keys()
     moved = sorted(token for token in shared if theirs[token] != ours[token])
@@ -88,16 +83,14 @@ def check_tokenizers(
         example = ""
         if moved:
             example = f", for example {moved[0]!r}: {theirs[moved[0]]} and {ours[moved[0]]}"
-        problems.append(
-            Problem(
-                f"{side} and student have different vocabularies: of {len(theirs)} and "
-                f"{len(ours)} tokens {len(shared)} are shared, {len(moved)} of them under another "
-                f"id{example}",
-                "choose a student with the teacher's vocabulary, or compare logits alone (kd), for which "
-                "each may read in its own",
-                # Tokens added behind a common vocabulary do no harm unless texts use them.
-                "error" if moved or (only_theirs and only_ours) else "warning",
-            )
+        yield Problem(
+            f"{side} and student have different vocabularies: of {len(theirs)} and "
+            f"{len(ours)} tokens {len(shared)} are shared, {len(moved)} of them under another "
+            f"id{example}",
+            "choose a student with the teacher's vocabulary, or compare logits alone (kd), for which "
+            "each may read in its own",
+            # Tokens added behind a common vocabulary do no harm unless texts use them.
+            "error" if moved or (only_theirs and only_ours) else "warning",
         )
     special = [
         f"{name} {getattr(teacher, f'{name}_token_id')} and {getattr(student, f'{name}_token_id')}"
@@ -105,22 +98,17 @@ def check_tokenizers(
         if getattr(teacher, f"{name}_token_id") != getattr(student, f"{name}_token_id")
     ]
     if special:
-        problems.append(
-            Problem(
-                f"special tokens of teacher and student differ: {'; '.join(special)}",
-                "save the student with the teacher's tokenizer, or choose another student",
-            )
+        yield Problem(
+            f"special tokens of teacher and student differ: {'; '.join(special)}",
+            "save the student with the teacher's tokenizer, or choose another student",
         )
     cut = [tokenizer.truncation_side for tokenizer in (teacher, student)]
     if cut[0] != cut[1]:
-        problems.append(
-            Problem(
-                f"{side} and student: long texts are cut on the {cut[0]} for one, on the {cut[1]} for the other",
-                "save the student with the teacher's tokenizer: truncation_side in tokenizer_config.json",
-            )
+        yield Problem(
+            f"{side} and student: long texts are cut on the {cut[0]} for one, on the {cut[1]} for the other",
+            "save the student with the teacher's tokenizer: truncation_side in tokenizer_config.json",
         )
-    problems += _different_ids(teacher, student, texts)
-    return problems
+    yield from _different_ids(teacher, student, texts)
 
 
 def _different_ids(
@@ -148,45 +136,36 @@ def _different_ids(
     return []
 
 
+@problem_list
 def check_vocabulary(
     side: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
-) -> list[Problem]:
+) -> Iterator[Problem]:
     """Token ids for which a model has no embedding, and a padding id it does not know."""
     embedding = model.get_input_embeddings()
     size = getattr(embedding, "num_embeddings", model.config.vocab_size)
     highest = max(tokenizer.get_vocab().values(), default=-1)
-    problems = []
     if highest >= size:
-        problems.append(
-            Problem(
-                f"{side}: the tokenizer's ids reach {highest}, the embeddings {size - 1}",
-                f"use the tokenizer the {side} was trained with",
-            )
+        yield Problem(
+            f"{side}: the tokenizer's ids reach {highest}, the embeddings {size - 1}",
+            f"use the tokenizer the {side} was trained with",
         )
     if "attention_mask" not in inspect.signature(type(model).forward).parameters:
-        problems.append(
-            Problem(
-                f"{side}: a {type(model).__name__} reads padding as text, so what it says of a text depends on the "
-                "texts that are in a batch with it",
-                "use batch_size 1 where each text's own answer counts, or a model with an attention mask",
-                "warning",
-            )
+        yield Problem(
+            f"{side}: a {type(model).__name__} reads padding as text, so what it says of a text depends on the "
+            "texts that are in a batch with it",
+            "use batch_size 1 where each text's own answer counts, or a model with an attention mask",
+            "warning",
         )
     own = model.config.pad_token_id
     if tokenizer.pad_token_id is None:
-        problems.append(
-            Problem(f"{side}: the tokenizer has no padding token", "set tokenizer.pad_token")
-        )
+        yield Problem(f"{side}: the tokenizer has no padding token", "set tokenizer.pad_token")
     elif own is not None and own != tokenizer.pad_token_id:
-        problems.append(
-            Problem(
-                f"{side}: its configuration pads with id {own}, the tokenizer with "
-                f"{tokenizer.pad_token_id}",
-                "set pad_token_id in its config.json to the tokenizer's",
-                "warning",
-            )
+        yield Problem(
+            f"{side}: its configuration pads with id {own}, the tokenizer with "
+            f"{tokenizer.pad_token_id}",
+            "set pad_token_id in its config.json to the tokenizer's",
+            "warning",
         )
-    return problems
 
 
 def refuse_unfit(name: str, model: PreTrainedModel, processor: Any) -> None:
@@ -200,17 +179,16 @@ def refuse_unfit(name: str, model: PreTrainedModel, processor: Any) -> None:
             log.warning("%s: %s", one.message, one.fix)
 
 
-def check_positions(side: str, model: PreTrainedModel, max_length: int) -> list[Problem]:
+@problem_list
+def check_positions(side: str, model: PreTrainedModel, max_length: int) -> Iterator[Problem]:
     """A length limit beyond the end of a model's table of positions."""
     positions = positions_of(model)
     if positions is None or max_length <= positions or _position_table(model) is None:
-        return []
-    return [
-        Problem(
-            f"max_length {max_length} is beyond the {positions} positions of the {side}",
-            f"set max_length to {positions} or less",
-        )
-    ]
+        return
+    yield Problem(
+        f"max_length {max_length} is beyond the {positions} positions of the {side}",
+        f"set max_length to {positions} or less",
+    )
 
 
 def refuse_beyond(model: PreTrainedModel, asked_length: int | None) -> None:
@@ -229,44 +207,41 @@ def is_stretched(model: PreTrainedModel, max_length: int) -> bool:
     return positions is not None and max_length > positions and _position_table(model) is None
 
 
+@problem_list
 def check_stretched(
     side: str, model: PreTrainedModel, max_length: int, longest: int
-) -> list[Problem]:
+) -> Iterator[Problem]:
     """Rotary or relative positions under such a limit: worse with a row so long, the same without one.
 
     `longest`: tokens of the longest row, uncut.
     """
     positions = positions_of(model)
     if longest > (positions or 0):
-        return [
-            Problem(
-                f"rows of up to {min(longest, max_length)} tokens are beyond the {positions} "
-                f"positions that the {side} was trained on",
-                f"set max_length to {positions}, or accept what it makes of the rest",
-                "warning",
-            )
-        ]
-    return [
-        Problem(
-            f"max_length {max_length} is beyond the {positions} positions that the {side} was "
-            f"trained on, and the longest row has {longest} tokens, so that it changes nothing",
-            f"leave it, or set max_length to {positions} for the longer texts of later",
-            "note",
+        yield Problem(
+            f"rows of up to {min(longest, max_length)} tokens are beyond the {positions} "
+            f"positions that the {side} was trained on",
+            f"set max_length to {positions}, or accept what it makes of the rest",
+            "warning",
         )
-    ]
+        return
+    yield Problem(
+        f"max_length {max_length} is beyond the {positions} positions that the {side} was "
+        f"trained on, and the longest row has {longest} tokens, so that it changes nothing",
+        f"leave it, or set max_length to {positions} for the longer texts of later",
+        "note",
+    )
 
 
-def check_padding(side: str, model: PreTrainedModel, width: int | None) -> list[Problem]:
+@problem_list
+def check_padding(side: str, model: PreTrainedModel, width: int | None) -> Iterator[Problem]:
     """A fixed width (`pad_to`) beyond the positions a model has or was trained on; none if it is None."""
     positions = positions_of(model)
     if width is None or positions is None or width <= positions:
-        return []
-    return [
-        Problem(
-            f"pad_to {width} is beyond the {positions} positions of the {side}",
-            f"set pad_to to {positions} or less, or leave it out",
-        )
-    ]
+        return
+    yield Problem(
+        f"pad_to {width} is beyond the {positions} positions of the {side}",
+        f"set pad_to to {positions} or less, or leave it out",
+    )
 
 
 def positions_of(model: PreTrainedModel) -> int | None:
@@ -291,53 +266,49 @@ def _position_table(model: PreTrainedModel) -> nn.Embedding | None:
     )
 
 
-def check_labels(side: str, config: PretrainedConfig, task: Task) -> list[Problem]:
+@problem_list
+def check_labels(side: str, config: PretrainedConfig, task: Task) -> Iterator[Problem]:
     """Classes of a model that differ from the task's in number, order or name."""
     wanted = task.kind.head_labels(task)
     if wanted is None:
-        return []
+        return
     own = labels_of(config)
     if problems := other_problem(side, config, task):
-        return problems
+        yield from problems
+        return
     if len(own) != len(wanted):
-        return [
-            Problem(
-                f"{side}: it has {len(own)} output{'s' * (len(own) != 1)} ({', '.join(own)}), the task {task.name!r} "
-                f"needs {len(wanted)}" + (f" ({', '.join(task.labels)})" if task.labels else ""),
-                f"give a {side} that was fine-tuned on {task.name}",
-            )
-        ]
+        yield Problem(
+            f"{side}: it has {len(own)} output{'s' * (len(own) != 1)} ({', '.join(own)}), the task {task.name!r} "
+            f"needs {len(wanted)}" + (f" ({', '.join(task.labels)})" if task.labels else ""),
+            f"give a {side} that was fine-tuned on {task.name}",
+        )
+        return
     if not task.labels:  # one number, or outputs that go without names
-        return []
+        return
     if generic_labels(own):
-        return [
-            Problem(
-                f"{side}: its classes have no names ({', '.join(own)}), so their order cannot be "
-                f"checked against {', '.join(task.labels)}",
-                f"write the names into id2label of the {side}'s config.json",
-                "warning",
-            )
-        ]
+        yield Problem(
+            f"{side}: its classes have no names ({', '.join(own)}), so their order cannot be "
+            f"checked against {', '.join(task.labels)}",
+            f"write the names into id2label of the {side}'s config.json",
+            "warning",
+        )
+        return
     if class_places(own, task.labels) == [*range(len(own))]:
-        return []
+        return
     spelled = spelling(own, task.labels)
     names, right = ([spelled(label) for label in labels] for labels in (own, task.labels))
     listed = f"{', '.join(own)} against {', '.join(task.labels)}"
     if any(name in right and right.index(name) != place for place, name in enumerate(names)):
-        return [
-            Problem(
-                f"{side}: its classes are in another order than the data's: {listed}",
-                f"fine-tune the {side} on this data, or reorder its head and id2label",
-            )
-        ]
-    return [
-        Problem(
-            f"{side}: its classes have other names than the data's: {listed}",
-            "check that both mean the same in the same order, then rename id2label in its "
-            "config.json",
-            "warning",
+        yield Problem(
+            f"{side}: its classes are in another order than the data's: {listed}",
+            f"fine-tune the {side} on this data, or reorder its head and id2label",
         )
-    ]
+        return
+    yield Problem(
+        f"{side}: its classes have other names than the data's: {listed}",
+        "check that both mean the same in the same order, then rename id2label in its config.json",
+        "warning",
+    )
 
 
 _SAMPLE_TEXTS = 64

@@ -6,7 +6,7 @@ is measured once, on a sample of dev.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from transformers import PreTrainedModel
 
 from limbeck.activations import Request
 from limbeck.data import Collator, batches_of, encode
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem, problem_list
 from limbeck.support.manifest import verified
 from limbeck.support.plain import read_json
 from limbeck.tasks import Processor, Task, as_array, join
@@ -230,6 +230,7 @@ def check_class_order(
     ]
 
 
+@problem_list
 def check_teacher_score(
     task: Task,
     score: TeacherScore,
@@ -237,7 +238,7 @@ def check_teacher_score(
     *,
     side: str = "teacher",
     rows: Dataset | None = None,
-) -> list[Problem]:
+) -> Iterator[Problem]:
     """A teacher no better than always making one prediction, on the rows with these `labels`.
 
     `rows`: themselves, where what one prediction is worth follows from more than their labels.
@@ -260,31 +261,29 @@ def check_teacher_score(
         noise = 100 * 3 * (1.0 if of_numbers else 0.5) / np.sqrt(len(labels))
         told, most = score.value > baseline + noise, baseline + noise >= 100
     if better and told:
-        return []
+        return
     if better and most:
-        return [
-            Problem(
-                f"{side}: {len(labels)} rows of dev are too few to tell its score of {score.value:.1f} from "
-                f"always predicting {answer!r} ({baseline:.1f}; {task.primary})",
-                "give more dev rows, or take the score as it is",
-                "note",
-            )
-        ]
-    verdict = "not significantly better" if better else "no better"
-    return [
-        Problem(
-            f"{side}: its dev score {score.value:.1f} ({score.origin}) is {verdict} than always "
-            f"predicting {answer!r} ({baseline:.1f}; {task.primary} on {len(labels)} rows)",
-            f"fine-tune the teacher on {task.name} first, check the order of its classes, or give "
-            "another one",
-            "warning" if better else "error",
+        yield Problem(
+            f"{side}: {len(labels)} rows of dev are too few to tell its score of {score.value:.1f} from "
+            f"always predicting {answer!r} ({baseline:.1f}; {task.primary})",
+            "give more dev rows, or take the score as it is",
+            "note",
         )
-    ]
+        return
+    verdict = "not significantly better" if better else "no better"
+    yield Problem(
+        f"{side}: its dev score {score.value:.1f} ({score.origin}) is {verdict} than always "
+        f"predicting {answer!r} ({baseline:.1f}; {task.primary} on {len(labels)} rows)",
+        f"fine-tune the teacher on {task.name} first, check the order of its classes, or give "
+        "another one",
+        "warning" if better else "error",
+    )
 
 
 # Whether a model's classes stand in the data's order, where a row may be of several.
 
 
+@problem_list
 def order_of_several(
     task: Task,
     logits: np.ndarray,
@@ -292,7 +291,7 @@ def order_of_several(
     origin: str,
     side: str,
     fix: str,
-) -> list[Problem]:
+) -> Iterator[Problem]:
     """Classes that would fit the labels much better in another order, by logits (n, C) and labels of 0 and 1 (n, C).
 
     The best renaming is the assignment with the highest mean correlation of a logit with a label. It is reported
@@ -302,19 +301,17 @@ def order_of_several(
     given, meant = linear_sum_assignment(table, maximize=True)
     now, renamed = np.trace(table) / len(table), table[given, meant].mean()
     if renamed - now <= 3 / np.sqrt(len(logits)):
-        return []
+        return
     order = ", ".join(
         f"its class {number} means {task.labels[name]!r}"
         for number, name in zip(given.tolist(), meant.tolist(), strict=True)
         if number != name
     )
-    return [
-        Problem(
-            f"{side}: its classes are in another order than the data's: {order} (mean correlation with the labels "
-            f"{renamed:.2f} instead of {now:.2f}, {origin})",
-            fix,
-        )
-    ]
+    yield Problem(
+        f"{side}: its classes are in another order than the data's: {order} (mean correlation with the labels "
+        f"{renamed:.2f} instead of {now:.2f}, {origin})",
+        fix,
+    )
 
 
 def correlations(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -29,12 +28,12 @@ from limbeck.run.teacher_tokens import input_problems, stage_input_problems
 from limbeck.run.teachers import learns_from_its_teacher
 from limbeck.run.trial_terms import chain_problems, trial_terms
 from limbeck.students import labels_of
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem, problem_list
 from limbeck.tasks import TASKS
 from limbeck.tasks.metrics import TEACHER_LABEL
 
 
-def check_run(prepared: Prepared, out: Path, *, show: bool) -> Prepared:
+def check_run(prepared: Prepared, *, show: bool) -> Prepared:
     """Check everything before the first step; show what was found. Returns the run with what was learned of it.
 
     Raises:
@@ -83,7 +82,6 @@ def check_run(prepared: Prepared, out: Path, *, show: bool) -> Prepared:
         teachers=sides,
         method=method,
         truncated=prepared.truncated,
-        out=out,
         asked=asked,
         in_train=in_train,
     )
@@ -225,49 +223,46 @@ def _conditions(prepared: Prepared) -> list[Problem]:
     ]
 
 
-def _unlabelled(prepared: Prepared) -> list[Problem]:
+@problem_list
+def _unlabelled(prepared: Prepared) -> Iterator[Problem]:
     """A note of how many rows have no label, and why others were left out."""
     rows, total = prepared.unlabelled, len(prepared.train.encoded)
     if rows == type(rows)():
-        return []
+        return
     left = {"in dev or test": rows.scored, "repeated": rows.repeated, "blank": rows.blank}
     said = ", ".join(f"{count} {why}" for why, count in left.items() if count)
-    return [
-        Problem(
-            f"train: {rows.kept} of {total} rows have no label"
-            + (f"; left out: {said}" if said else ""),
-            "terms that read labels count the others alone; all other terms count every row",
-            "note",
-        )
-    ]
+    yield Problem(
+        f"train: {rows.kept} of {total} rows have no label"
+        + (f"; left out: {said}" if said else ""),
+        "terms that read labels count the others alone; all other terms count every row",
+        "note",
+    )
 
 
-def _by_teacher(prepared: Prepared) -> list[Problem]:
+@problem_list
+def _by_teacher(prepared: Prepared) -> Iterator[Problem]:
     """A note that scores are agreement with the teacher."""
     if prepared.recipe.label_column != TEACHER_LABEL:
-        return []
+        return
     final = 0 if prepared.final is None else len(prepared.final)
-    return [
-        Problem(
-            "labels: dev and test rows have the teacher's own predictions, so scores are agreement with the teacher on "
-            f"held-out texts ({len(prepared.dev_rows.rows[prepared.task.dev_splits[0]].raw):,} dev, {final:,} test)",
-            "to score against labels, name rows that have some: --dev FILE",
-            "note",
-        )
-    ]
+    yield Problem(
+        "labels: dev and test rows have the teacher's own predictions, so scores are agreement with the teacher on "
+        f"held-out texts ({len(prepared.dev_rows.rows[prepared.task.dev_splits[0]].raw):,} dev, {final:,} test)",
+        "to score against labels, name rows that have some: --dev FILE",
+        "note",
+    )
 
 
-def _no_final_rows(prepared: Prepared) -> list[Problem]:
+@problem_list
+def _no_final_rows(prepared: Prepared) -> Iterator[Problem]:
     """A note that every score of a user's own data will be one that has chosen something."""
     if prepared.final is not None or prepared.task.name in TASKS:
-        return []
-    return [
-        Problem(
-            "test: there are no labeled test rows, so every score is of rows that choose something",
-            "name some with --test FILE, or cut some with --test-share 0.1",
-            "note",
-        )
-    ]
+        return
+    yield Problem(
+        "test: there are no labeled test rows, so every score is of rows that choose something",
+        "name some with --test FILE, or cut some with --test-share 0.1",
+        "note",
+    )
 
 
 def _inherited_labels(recipe: Recipe, *, numbers: bool) -> list[Problem]:
@@ -389,31 +384,29 @@ def _ungraded(inputs: StageInputs) -> list[Problem]:
 log = logging.getLogger(__name__)
 
 
-def confidence_problems(prepared: Prepared) -> list[Problem]:
+@problem_list
+def confidence_problems(prepared: Prepared) -> Iterator[Problem]:
     """How many training rows `min_confidence` leaves, by one teacher's stored outputs; an error where it is none."""
     bound, task = prepared.recipe.min_confidence, prepared.task
     stored = [one.teacher for one in prepared.named if isinstance(one.teacher, StoredTeacher)]
     # Of several what counts is the confidence of their mean, or of the one whose step it is.
     if bound is None or len(stored) != 1 or not task.kind.classes_of_examples or task.regression:
-        return []
+        return
     rows = prepared.splits["train"]
     sure = F.top_probability(torch.from_numpy(stored[0].outputs.logits(keys_of(task, rows))))
     counted = int((sure >= bound).sum())
     if not counted:
-        return [
-            Problem(
-                f"min_confidence: {bound:g} leaves none of {len(rows):,} training rows: the surest output of "
-                f"{stored[0].outputs.place} is {float(sure.max()):.3g}",
-                "lower it, or leave it out",
-            )
-        ]
-    return [
-        Problem(
-            f"min_confidence: {bound:g} lets {counted:,} of {len(rows):,} training rows count",
-            "lower it for more of them",
-            "note",
+        yield Problem(
+            f"min_confidence: {bound:g} leaves none of {len(rows):,} training rows: the surest output of "
+            f"{stored[0].outputs.place} is {float(sure.max()):.3g}",
+            "lower it, or leave it out",
         )
-    ]
+        return
+    yield Problem(
+        f"min_confidence: {bound:g} lets {counted:,} of {len(rows):,} training rows count",
+        "lower it for more of them",
+        "note",
+    )
 
 
 def warn_of_none_counted(epochs: Sequence[Mapping[str, Any]]) -> None:

@@ -188,7 +188,7 @@ def _run(plan: Plan) -> Record:
     warn_of_emulated_bf16(recipe.precision)
     prepared = prepare(recipe, plan.live_teacher, progress=plan.show)
     prepared = resolve(prepared, folder, files, fresh=not goes_on)
-    prepared = check_run(prepared, folder.path, show=plan.show)
+    prepared = check_run(prepared, show=plan.show)
     say_training(prepared, show=plan.show)
     record = new_record(recipe, prepared)
     begin(recipe, folder, record, fresh=not goes_on)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from pydantic import ValidationError
 
 from limbeck.data.load import is_absent, no_source
@@ -12,68 +14,52 @@ from limbeck.recipe.paper_settings import stated_of
 from limbeck.records import RECORD_NAME, Record
 from limbeck.run.teachers import learns_from_its_teacher
 from limbeck.students import names_cnn, resolve_checkpoint, starts_random
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem, problem_list
 from limbeck.support.files import at_home, no_such_file
 from limbeck.support.given import place_of
 from limbeck.training import tracker_problems
 
 
-def _sources(recipe: Recipe) -> list[Problem]:
-    """Files that are not there, and data whose task nobody named."""
-    problems: list[Problem] = []
+@problem_list
+def missing(recipe: Recipe) -> Iterator[Problem]:
+    """Settings a run cannot do without, and files that are not there."""
     path = at_home(place_of(recipe.data))
     if is_absent(recipe.data):
-        problems.append(no_source(recipe.data))
+        yield no_source(recipe.data)
+    elif recipe.task is None and path.is_dir():
+        yield folder_without_task(path)
     elif recipe.task is None:
-        problems.append(
-            folder_without_task(path)
-            if path.is_dir()
-            else Problem("task: none is given", "add --task mrpc, or task: in the recipe")
-        )
+        yield Problem("task: none is given", "add --task mrpc, or task: in the recipe")
     for split, named in (("dev", recipe.dev), ("test", recipe.test)):
         if named is not None and not at_home(place_of(named)).exists():
-            problems.append(no_such_file(split, named))
+            yield no_such_file(split, named)
     try:
         text_files(recipe.unlabelled)
     except LimbeckError as error:
-        problems += error.problems
-    return problems
-
-
-def missing(recipe: Recipe) -> list[Problem]:
-    """Settings a run cannot do without."""
-    problems = _sources(recipe)
+        yield from error.problems
+    taught = learns_from_its_teacher(recipe)
     if recipe.team is not None and recipe.teachers is None and not recipe.outputs:
-        problems.append(
-            Problem(
-                f"teachers: method {recipe.method} learns from several, and none are given",
-                "add --teachers FOLDER FOLDER …; `limbeck finetune` makes them; or --outputs STORE STORE …",
-            )
+        yield Problem(
+            f"teachers: method {recipe.method} learns from several, and none are given",
+            "add --teachers FOLDER FOLDER …; `limbeck finetune` makes them; or --outputs STORE STORE …",
         )
-    if recipe.team is None and learns_from_its_teacher(recipe) and not any(recipe.taught_by):
-        problems.append(
-            Problem(
-                f"teacher: method {recipe.method} learns from one, and none is given",
-                "add --teacher FOLDER; `limbeck finetune` makes one; or --outputs STORE",
-            )
+    if recipe.team is None and taught and not any(recipe.taught_by):
+        yield Problem(
+            f"teacher: method {recipe.method} learns from one, and none is given",
+            "add --teacher FOLDER; `limbeck finetune` makes one; or --outputs STORE",
         )
-    if recipe.outputs and not learns_from_its_teacher(recipe):
-        problems.append(
-            Problem(
-                f"outputs: no term of {recipe.method} learns from a teacher",
-                "leave them out, or take a method that does (kd-soft)",
-            )
+    if recipe.outputs and not taught:
+        yield Problem(
+            f"outputs: no term of {recipe.method} learns from a teacher",
+            "leave them out, or take a method that does (kd-soft)",
         )
     if recipe.student.from_teacher and recipe.lead is None:
-        problems.append(
-            Problem(
-                f"student.init: {recipe.student.init} needs a teacher, and none is given",
-                "add --teacher FOLDER, or start from a checkpoint: --student FOLDER; stored outputs have no layers"
-                if recipe.outputs
-                else "add --teacher FOLDER, or start from a checkpoint: --student FOLDER",
-            )
+        stored = "; stored outputs have no layers" if recipe.outputs else ""
+        yield Problem(
+            f"student.init: {recipe.student.init} needs a teacher, and none is given",
+            f"add --teacher FOLDER, or start from a checkpoint: --student FOLDER{stored}",
         )
-    return problems + start_problems(recipe) + tracker_problems(recipe.trackers)
+    yield from start_problems(recipe) + tracker_problems(recipe.trackers)
 
 
 # The checkpoint that a student starts from where the recipe does not name one. Papers start
@@ -104,24 +90,21 @@ def with_start(recipe: Recipe) -> Recipe:
     return recipe.model_copy(update={"student": student})
 
 
-def start_problems(recipe: Recipe) -> list[Problem]:
+@problem_list
+def start_problems(recipe: Recipe) -> Iterator[Problem]:
     """Why there is nothing to start from; empty where there is."""
     init = recipe.student.init
-    if init == PRETRAINED:
-        found = _origin(recipe.lead)
-        return [found] if isinstance(found, Problem) else []
-    if init not in NAMED_BY_THE_USER:
-        return []
-    stated = stated_of(recipe.method).get(recipe.settings)
-    words = NAMED_BY_THE_USER[init] if stated is None else stated.start
-    return [
-        Problem(
+    if init == PRETRAINED and isinstance(found := _origin(recipe.lead), Problem):
+        yield found
+    if init in NAMED_BY_THE_USER:
+        stated = stated_of(recipe.method).get(recipe.settings)
+        words = NAMED_BY_THE_USER[init] if stated is None else stated.start
+        yield Problem(
             f"student.init: {init}, and no checkpoint is named to start from; settings "
             f"{recipe.settings} start from {words}",
             "name it: --student FOLDER or a Hub name; --student teacher starts from the teacher's "
             "layers instead",
         )
-    ]
 
 
 def _origin(teacher: str | None) -> StudentSpec | Problem:

@@ -7,9 +7,12 @@ Several problems travel in one exception, because fixing them one run at a time 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, ParamSpec
+
+P = ParamSpec("P")
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,16 @@ class LimbeckError(Exception):
             [problems] if isinstance(problems, Problem) else list(problems)
         )
         super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+def problem_list(check: Callable[P, Iterator[Problem]]) -> Callable[P, list[Problem]]:
+    """A check that yields what it finds, as one that returns it in a list."""
+
+    @functools.wraps(check)
+    def listed(*given: P.args, **named: P.kwargs) -> list[Problem]:
+        return [*check(*given, **named)]
+
+    return listed
 
 
 def unknown(setting: str, value: object, choices: Sequence[str]) -> Problem:

@@ -359,7 +359,7 @@ def test_layers_are_compared_as_each_model_reads(recipe):
 def test_preflight_says_what_is_done(recipe, place, tmp_path, capsys, changes, said):
     save_double(place)
     made = recipe(**changes)
-    check_run(prepare(made), tmp_path / "run", show=True)
+    check_run(prepare(made), show=True)
     shown = " ".join(capsys.readouterr().err.split())
     assert (said in shown) if said else ("token_type_ids" not in shown)
 
