@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 import torch
 from scipy.spatial.distance import pdist
+from sklearn.decomposition import PCA
 from tokenizers.processors import Sequence
 from transformers import BertModel
 
 import tiny_runs as tiny
 from limbeck.embedding import SENTENCE_EMBEDDERS
 from limbeck.static import from_teacher, static_student, train_tokenizer
+from limbeck.static.start import principal_axes
 from limbeck.support.errors import LimbeckError
 
 TOKENS = range(4, 14)
@@ -97,9 +99,20 @@ def test_wider_than_the_teacher_is_refused(embedder) -> None:
         from_teacher(embedder, tiny.tokenizer(), ["good"], 17)
 
 
-def test_few_used_tokens_do_not_limit_the_width(embedder) -> None:
-    """One token in use has no axes: the other ones give them."""
-    assert from_teacher(embedder, tiny.tokenizer(), ["good"], 8).config.hidden_size == 8
+def test_few_tokens_do_not_limit_the_width(embedder) -> None:
+    """One token in use has no axes, so all give them; what ten tokens leave over are zeros."""
+    made = from_teacher(embedder, tiny.tokenizer(), ["good"], 16)
+    found = made.vectors.weight.detach()[list(TOKENS)]
+    assert torch.linalg.matrix_rank(found[:, :9]) == 9
+    torch.testing.assert_close(found[:, 9:], torch.zeros(10, 7), atol=1e-4, rtol=0)
+
+
+def test_axes_are_those_of_scikit_learn() -> None:
+    """Up to their signs, where the largest number is positive here."""
+    vectors = np.random.default_rng(0).normal(size=(50, 6)) * [9, 7, 5, 3, 2, 1]
+    ours, theirs = principal_axes(vectors, 4), PCA(4).fit(vectors).components_.T
+    np.testing.assert_allclose(np.abs(ours), np.abs(theirs), atol=1e-5)
+    assert (ours.max(0) == np.abs(ours).max(0)).all()
 
 
 def test_a_tokenizer_in_python_is_refused() -> None:

@@ -104,7 +104,8 @@ def write_model2vec(
     if not config.embeds:
         head = _head_arrays(student)
         activation = _ACTIVATIONS.get(config.problem_type or "", "softmax")
-        classes = [config.id2label[place] for place in range(config.output_width)]
+        names: Any = config.id2label
+        classes = [names[place] for place in range(config.output_width)]
         settings["head_config"] = {
             "n_layers": len(head) // 2,
             "activation": activation,

@@ -48,6 +48,7 @@ class StaticConfig(PreTrainedConfig):
     head_width: int = 0
     token_dropout: float = 0.0
     num_hidden_layers: int = 0
+    pad_token_id: int | None = None
 
     @property
     def output_width(self) -> int:
