@@ -32,7 +32,8 @@ from limbeck.data import RowsAsked
 from limbeck.evaluation.compare import Comparison, holm, seeds_and_rows
 from limbeck.records import write_whole
 from limbeck.records.record import read_raw
-from limbeck.scoring.scored_model import score_checkpoint
+from limbeck.scoring import ScoredModel
+from limbeck.students import resolve_checkpoint
 from study import RECORDS, records_of
 
 KEPT = RECORDS / "embedding_retrieval.json"
@@ -91,7 +92,8 @@ def measure(work: Path, folder: Path) -> None:
         model = work / name if name == TEACHER else work / name / "student"
         if name in kept or not (model / "config.json").is_file():
             continue
-        results = score_checkpoint(str(model), RowsAsked(data=str(folder), split="dev")).results
+        scored = ScoredModel.open(resolve_checkpoint(model))
+        results = scored.score(scored.rows(RowsAsked(data=str(folder), split="dev"))).results
         kept[name] = {
             "scores": {key: round(value, 3) for key, value in results.scores.items()},
             "by_query": [round(value, 4) for value in results.predictions["prediction"]],

@@ -22,7 +22,8 @@ from limbeck.data import RowsAsked
 from limbeck.lab.study import SharedRuns
 from limbeck.records import write_collection
 from limbeck.records.record import read_raw
-from limbeck.scoring.scored_model import score_checkpoint
+from limbeck.scoring import ScoredModel
+from limbeck.students import resolve_checkpoint
 from study import records_of
 
 STUDY = "embeddings_test"
@@ -57,9 +58,9 @@ def measure(work: Path, pairs: Path, similarities: list[float]) -> None:
             continue
         with SharedRuns(work).claimed(f"test-{name}") as ours:
             if ours and name not in read_raw(records_of(STUDY)):
-                results = score_checkpoint(
-                    str(model), RowsAsked(data=str(pairs), split="dev")
-                ).results
+                scored = ScoredModel.open(resolve_checkpoint(model))
+                rows = scored.rows(RowsAsked(data=str(pairs), split="dev"))
+                results = scored.score(rows).results
                 cosines = [round(value, 4) for value in results.predictions["prediction"]]
                 _keep(work, name, {COSINES: cosines})
                 print(f"{name}: {results.scores['spearman']:.2f}", flush=True)

@@ -27,7 +27,7 @@ import torch
 from transformers import pipeline
 
 import limbeck
-from limbeck.runtimes import is_export
+from limbeck.runtimes.manifest import is_export
 from limbeck.support.files import write_whole
 
 RECORD = Path(__file__).parent / "records" / "predict_speed.json"

@@ -21,7 +21,7 @@ from typing import Any
 import limbeck
 from limbeck.latency import BenchReport, BenchSettings, Measurement
 from limbeck.latency.show import as_markdown
-from limbeck.runtimes import is_export, read_export
+from limbeck.runtimes.manifest import is_export, read_export
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import write_whole
 

@@ -8,8 +8,15 @@ import tiny_runs as tiny
 from limbeck.recipe import Recipe
 from limbeck.records import BenchFacts, BenchRow, Record
 from limbeck.run import distill
-from limbeck.runtimes import exports_of, read_export, weights_of
-from limbeck.runtimes.manifest import Conversion, ExportManifest, GateMeasure, GateRowsFacts
+from limbeck.runtimes.manifest import (
+    Conversion,
+    ExportManifest,
+    GateMeasure,
+    GateRowsFacts,
+    exports_of,
+    read_export,
+    weights_of,
+)
 from limbeck.support.files import checksums
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from limbeck.recipe import Recipe
     from limbeck.run.distill import Result, distill
     from limbeck.run.grid import train_grid
-    from limbeck.runtimes import OnnxPredictor
+    from limbeck.runtimes.predictor import OnnxPredictor
     from limbeck.scoring.evaluation import evaluate
     from limbeck.scoring.team import look_at_team
     from limbeck.students import build_student
@@ -98,7 +98,7 @@ _HOMES = {
     "MappedSpec": "limbeck.objectives",
     "MappedTerm": "limbeck.objectives",
     "Objective": "limbeck.objectives",
-    "OnnxPredictor": "limbeck.runtimes",
+    "OnnxPredictor": "limbeck.runtimes.predictor",
     "Predictions": "limbeck.predicting",
     "SoftSpec": "limbeck.objectives",
     "StepState": "limbeck.support.step_state",

@@ -12,6 +12,7 @@ import typer.main
 from typer.testing import CliRunner, Result
 
 from limbeck.cli.app import SETTINGS, app, silence_libraries
+from limbeck.data import RowsAsked
 from limbeck.recipe import catalog
 from limbeck.records import Examples
 from limbeck.support.errors import LimbeckError, Problem
@@ -184,9 +185,8 @@ def test_evaluate_prints_each_score(calls: list) -> None:
     line = "evaluate runs/it --task scitail --data D --label-column y"
     ended = invoke(*line.split(), "--text-columns", "a", "b")
     assert ended.exit_code == 0, ended.output
-    settings = {"text_columns": ["a", "b"], "label_column": "y", "backend": None}
-    settings |= {"teacher": None, "texts": None}
-    assert calls == [("evaluate", (Path("runs/it"),), {"task": "scitail", "data": "D", **settings})]
+    asked = RowsAsked("scitail", "D", text_columns=["a", "b"], label_column="y")
+    assert calls == [("evaluate", (Path("runs/it"), asked), {})]
     assert "accuracy 61.0, f1 –" in ended.output
 
 

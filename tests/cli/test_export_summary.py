@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from limbeck.cli.export_summary import show_export
-from limbeck.runtimes import ExportManifest
-from limbeck.runtimes.manifest import Attempt, Conversion, GateMeasure, GateRowsFacts
+from limbeck.cli.export_command import show_export
+from limbeck.runtimes.manifest import (
+    Attempt,
+    Conversion,
+    ExportManifest,
+    GateMeasure,
+    GateRowsFacts,
+)
 
 
 def said(recall: dict[str, list[float]], capsys) -> str:

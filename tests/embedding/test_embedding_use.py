@@ -19,12 +19,13 @@ from limbeck.activations import Trace
 from limbeck.data import Collator, encode, load_task
 from limbeck.embedding import EmbeddingModules, embedder
 from limbeck.embedding.folder import write_modules
+from limbeck.evaluation.model_outputs import compact_outputs_of
 from limbeck.exporting import export
 from limbeck.objectives import ModelShape, Shape
 from limbeck.recipe import Recipe
 from limbeck.run import distill
-from limbeck.run.model_predictions import compact_outputs_of
-from limbeck.runtimes import OnnxPredictor, read_export
+from limbeck.runtimes.manifest import read_export
+from limbeck.runtimes.predictor import OnnxPredictor
 from limbeck.scoring import evaluate
 from limbeck.students import load_model, read_tokenizer
 from limbeck.support.step_state import StepState

@@ -7,7 +7,7 @@ import pytest
 from seqeval.metrics import f1_score as entity_f1
 from sklearn import metrics
 
-from limbeck.evaluation.kept_share import kept_share
+from limbeck.evaluation.row_tests import kept_share
 from limbeck.tasks import TASKS, get_task_type
 from limbeck.tasks.spans import token_f1
 

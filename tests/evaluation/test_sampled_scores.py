@@ -10,8 +10,7 @@ from datasets import Dataset
 from scipy import stats
 from sklearn import metrics
 
-from limbeck.evaluation.kept_share import kept_share
-from limbeck.evaluation.row_tests import primary_of_samples, row_tests
+from limbeck.evaluation.row_tests import kept_share, primary_of_samples, row_tests
 from limbeck.tasks import EMBEDDING, MULTI_LABEL, PAIR_SCORE, SENTENCE, TASKS, Task, as_kind
 from limbeck.tasks.classes import METRICS_OF_SEVERAL
 from limbeck.tasks.retrieval import RETRIEVAL_METRICS, retrieval_results

@@ -10,7 +10,7 @@ from said_alone import said_alone
 import tiny_runs as tiny
 from limbeck import predict
 from limbeck.exporting import ExportSettings, export
-from limbeck.runtimes import OnnxPredictor
+from limbeck.runtimes.predictor import OnnxPredictor
 from limbeck.scoring import evaluate
 from limbeck.support.errors import LimbeckError
 

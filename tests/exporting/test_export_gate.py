@@ -22,14 +22,21 @@ from limbeck.cli.app import app
 from limbeck.data import RowsAsked
 from limbeck.exporting import ExportSettings, export, export_model
 from limbeck.exporting.export_model import _try
-from limbeck.exporting.gate import cross_fitted
+from limbeck.exporting.gate import cross_fitted, halves_of
 from limbeck.exporting.onnx_graph import OUTPUTS, write_graph
-from limbeck.runtimes import OnnxPredictor, open_session, read_export
-from limbeck.runtimes.manifest import Conversion
+from limbeck.runtimes.manifest import Conversion, read_export
+from limbeck.runtimes.predictor import OnnxPredictor
+from limbeck.runtimes.sessions import open_session
 from limbeck.scoring import evaluate
-from limbeck.scoring.gate_rows import GateRows, gate_rows
+from limbeck.scoring.scored_model import EncodedSplit, LoadedSplit, ScoredModel
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TASK_TYPES
+
+
+def rows_read(model, **settings) -> EncodedSplit:
+    """A model's rows as it reads them, cut to 24 tokens."""
+    opened = ScoredModel.open(model)
+    return opened.read(opened.rows(RowsAsked(**{"max_length": 24, **settings})))
 
 
 def of(places, **settings) -> dict:
@@ -105,7 +112,7 @@ def test_what_was_measured_is_what_another_session_computes(places, tmp_path):
         places["sentence"][0], out=tmp_path / "out", **of(places, format="onnx-int8", batch_size=1)
     )
     session = onnxruntime.InferenceSession(result.path / "model.onnx")
-    rows = gate_rows(places["sentence"][0], RowsAsked(**of(places), max_length=24))
+    rows = rows_read(places["sentence"][0], **of(places))
     right, differences = 0, []
     model = tiny.BertForSequenceClassification.from_pretrained(places["sentence"][0]).eval()
     for row in rows.encoded:
@@ -123,9 +130,9 @@ def test_what_was_measured_is_what_another_session_computes(places, tmp_path):
 
 def test_each_half_is_scored_by_the_file_that_the_other_half_would_have_shipped(places):
     """Worked by hand: the first file is right on one half alone, the second on all rows but one of that half."""
-    rows = gate_rows(places["sentence"][0], RowsAsked(**of(places)))
+    rows = rows_read(places["sentence"][0], **of(places))
     right = np.eye(2)[rows.encoded["labels"]]
-    one, other = rows.halves()
+    one, other = halves_of(rows)
     assert sorted([*one, *other]) == [*range(len(right))]
     first, second = right.copy(), right.copy()
     first[other] = 1 - right[other]
@@ -145,8 +152,9 @@ def test_candidates_of_one_query_stay_in_one_half():
         {"query": queries, "passage": [*"uvwxyz"], "label": [1, 0, 0, 1, 1, 0]}
     )
     task = SimpleNamespace(kind=TASK_TYPES.get("pair-score"), text_columns=("query", "passage"))
-    rows = GateRows(task, "own", "dev", table, table, None, None, 8)
-    halves = rows.halves()
+    loaded = LoadedSplit(task=task, data="own", name="dev", rows=table)
+    rows = EncodedSplit(loaded, task, table, None, 8)
+    halves = halves_of(rows)
     assert halves is not None
     held = [{queries[place] for place in half} for half in halves]
     assert held[0] and held[1] and not held[0] & held[1]

@@ -21,7 +21,7 @@ from transformers import (
     AutoTokenizer,
 )
 
-from limbeck.runtimes import OnnxPredictor
+from limbeck.runtimes.predictor import OnnxPredictor
 
 AUTO = {
     "sentence": AutoModelForSequenceClassification,

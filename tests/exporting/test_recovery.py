@@ -14,9 +14,9 @@ from limbeck.data import RowsAsked
 from limbeck.exporting import ExportSettings, export, export_model
 from limbeck.exporting.gate import measure
 from limbeck.exporting.int8 import RoundedWeight, recovered, rounded, rounding
-from limbeck.runtimes import OnnxPredictor
 from limbeck.runtimes.manifest import Conversion
-from limbeck.scoring.gate_rows import gate_rows
+from limbeck.runtimes.predictor import OnnxPredictor
+from limbeck.scoring import ScoredModel
 from limbeck.students import load_model
 
 INT8 = Conversion(name="int8", precision="int8", scheme="dynamic")
@@ -45,7 +45,7 @@ def test_a_table_is_rounded_as_onnx_runtime_rounds_it(tmp_path):
     from onnx.numpy_helper import from_array
 
     from limbeck.exporting.int8 import quantise
-    from limbeck.runtimes import open_session
+    from limbeck.runtimes.sessions import open_session
 
     table = torch.randn(7, 5, generator=torch.Generator().manual_seed(0)) + 0.4
     graph = helper.make_graph(
@@ -116,6 +116,12 @@ def given(tmp_path) -> tuple[str, dict]:
     return str(tmp_path / "model"), settings
 
 
+def rows_read(model, **settings):
+    """A model's rows as it reads them, cut to 24 tokens."""
+    opened = ScoredModel.open(model)
+    return opened.read(opened.rows(RowsAsked(**settings, max_length=24)))
+
+
 def right(model, rows, *, rounded: bool) -> float:
     """Share of dev rows that a model labels right."""
     found = []
@@ -133,7 +139,7 @@ def right(model, rows, *, rounded: bool) -> float:
 
 def test_a_model_learns_to_live_with_int8(given):
     model, settings = given
-    rows = gate_rows(model, RowsAsked(**settings, max_length=24))
+    rows = rows_read(model, **settings)
     teacher = fragile()
     assert right(teacher, rows, rounded=False) == 1.0
     assert right(teacher, rows, rounded=True) == 0.5
@@ -180,7 +186,7 @@ def outlying(places, tmp_path):
 def test_a_text_to_text_model_learns_to_live_with_int8(outlying):
     """Encoder, decoder and the table that both read."""
     path, settings = outlying
-    rows = gate_rows(path, RowsAsked(**settings))
+    rows = rows_read(path, **settings)
     teacher = load_model(path)
     found = recovered(teacher, rows, INT8, steps=40, lr=1e-3)
     assert found.state_dict().keys() == teacher.state_dict().keys()

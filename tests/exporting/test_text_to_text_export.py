@@ -18,9 +18,9 @@ from limbeck.exporting import export
 from limbeck.exporting.int8 import quantisable, quantise, ranked
 from limbeck.latency.benching import inputs_of
 from limbeck.latency.contenders import contenders
-from limbeck.runtimes import OnnxPredictor, open_export, open_files, read_export
-from limbeck.runtimes.manifest import Conversion, Generation
-from limbeck.runtimes.sessions import shifted_right
+from limbeck.runtimes.manifest import Conversion, Generation, read_export
+from limbeck.runtimes.predictor import OnnxPredictor
+from limbeck.runtimes.sessions import open_export, open_files, shifted_right
 from limbeck.scoring import evaluate
 from limbeck.support.errors import LimbeckError
 

@@ -26,7 +26,7 @@ import tiny_runs as tiny
 from limbeck import LimbeckError, predict
 from limbeck.data import RowsAsked
 from limbeck.records import ClassFacts, ClassificationScores, ModelScores
-from limbeck.scoring.scored_model import score_checkpoint
+from limbeck.scoring import ScoredModel
 from limbeck.tasks.rules import ROW
 from limbeck.tasks.spans import OFFSETS, SPANS, best_spans
 from limbeck.tasks.task import TASKS
@@ -262,7 +262,8 @@ def test_a_text_to_text_run_reads_the_prompt_of_its_training(folders, tmp_path) 
     other = RowsAsked(
         data=str(tmp_path / "other.jsonl"), text_columns=["text"], label_column="label"
     )
-    scored = score_checkpoint(str(copied), other)
+    model = ScoredModel.open(copied)
+    scored = model.score(model.rows(other))
     written = scored.results.predictions["prediction"]
     assert all(
         text.startswith(one) or one.startswith(text)

@@ -17,7 +17,7 @@ from limbeck.cards import CardSettings, write_card
 from limbeck.cards.push import push, push_files
 from limbeck.cli.app import app
 from limbeck.records import Record
-from limbeck.runtimes import read_export
+from limbeck.runtimes.manifest import read_export
 from limbeck.support.errors import LimbeckError
 from synthetic_records import a_run
 

@@ -274,7 +274,7 @@ def test_evaluate_scores_the_run_on_the_rows_it_was_not_trained_on(
     copied, finished, place, monkeypatch
 ):
     """A single own file holds both; given as other data, the file is scored as a whole."""
-    module = import_module("limbeck.scoring.evaluation")
+    module = import_module("limbeck.scoring.scored_model")
     scored: list[int] = []
     compact_outputs_of = module.compact_outputs_of
 

@@ -16,7 +16,7 @@ from limbeck.recipe import Recipe
 from limbeck.records import Record
 from limbeck.run import distill
 from limbeck.run.report import refresh
-from limbeck.runtimes import exports_of, read_export
+from limbeck.runtimes.manifest import exports_of, read_export
 from limbeck.scoring import evaluate
 from limbeck.support.errors import LimbeckError
 

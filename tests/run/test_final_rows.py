@@ -20,9 +20,8 @@ from limbeck.run.final_rows import FinalRows
 from limbeck.run.prepare import prepare
 from limbeck.run.rows import EncodedRows, load_rows
 from limbeck.run.teacher_scores import teacher_scores
-from limbeck.scoring import evaluate
+from limbeck.scoring import ScoredModel, evaluate
 from limbeck.scoring.compare import compare_runs
-from limbeck.scoring.gate_rows import gate_rows
 from limbeck.support.errors import LimbeckError
 from limbeck.tables import build_table
 
@@ -73,7 +72,7 @@ def test_every_later_command_has_the_same_rows(run):
     assert [*record.scores] == ["dev", "test"]
     for split in ("dev", "test"):
         assert (
-            gate_rows(str(run.path), RowsAsked(split=split)).fingerprint
+            ScoredModel.open(run.path).rows(RowsAsked(split=split)).fingerprint
             == (record.examples.fingerprints[split])
         )
 

@@ -13,6 +13,7 @@ from card_runs import make_run
 from limbeck.cards import CardSettings, write_card
 from limbeck.cards.push import push_files
 from limbeck.cli.app import app
+from limbeck.data import RowsAsked
 from limbeck.records import Record
 from limbeck.report import write_report
 from limbeck.scoring import evaluate, evaluation_of
@@ -109,7 +110,7 @@ def test_other_rows_have_classes_too(run, made):
     other = run.parent / "others.csv"
     other.write_text("\n".join(lines[:21]) + "\n", encoding="utf-8")
     own = {"text_columns": ["review"], "label_column": "verdict"}
-    found = evaluation_of(run, data=str(other), **own)
+    found = evaluation_of(run, RowsAsked(data=str(other), **own))
     record = Record.load(run)
     assert record.classification[found.split] == found.classification
     assert found.classification.rows == 20 and found.classification.teacher is None

@@ -36,7 +36,7 @@ from limbeck.recipe import Recipe
 from limbeck.records import Record
 from limbeck.run import teacher_labels, teacher_scores
 from limbeck.run.rows import load_rows
-from limbeck.scoring.gate_rows import gate_rows
+from limbeck.scoring import ScoredModel
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import TEACHER_LABELS
 from limbeck.tables import build_table, render
@@ -219,7 +219,7 @@ def test_labeled_rows_are_scored_by_labels_afterwards(classes, tmp_path):
     found = limbeck.evaluate(classes[0], data=str(data))
     assert found["accuracy"] == pytest.approx(100 * right)
     # An export of it is measured on them by the same labels.
-    rows = gate_rows(str(classes[0]), RowsAsked(data=str(data))).rows
+    rows = ScoredModel.open(classes[0]).rows(RowsAsked(data=str(data))).rows
     assert rows["label"][:] == [int(label == "positive") for label in labels]
 
 

@@ -19,7 +19,7 @@ from limbeck.recipe import Recipe
 from limbeck.recipe.catalog import HEADER, find, names
 from limbeck.records import Record
 from limbeck.records.words import agreement_said, one_answer, repeated_said
-from limbeck.runtimes import exports_of_student
+from limbeck.runtimes.manifest import exports_of_student
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home, write_whole
 from limbeck.support.plain import write_yaml

@@ -19,7 +19,7 @@ from limbeck.embedding import TextPrompts, modules_of
 from limbeck.embedding.folder import BARE
 from limbeck.recipe.catalog import HEADER
 from limbeck.records import Record
-from limbeck.runtimes import ExportManifest, exports_of_student
+from limbeck.runtimes.manifest import ExportManifest, exports_of_student
 from limbeck.support.files import at_home
 from limbeck.support.given import PREFIX
 from limbeck.support.plain import read_json, read_text

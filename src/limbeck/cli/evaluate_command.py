@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +18,32 @@ from limbeck.cli.options import takes_groups, typed
 from limbeck.cli.scored_options import Plugins, ScoredRows
 from limbeck.support.registry import load_plugins
 from limbeck.support.terminal import print_line
+
+
+@dataclass(frozen=True)
+class HowScored:
+    """As `limbeck.scoring.evaluation_of` takes them."""
+
+    backend: Annotated[
+        str | None,
+        typer.Option(
+            help="What computes: torch, onnxruntime, openvino or executorch (of an exported folder, or a run "
+            "that holds one); default: what the folder is for."
+        ),
+    ] = None
+    teacher: Annotated[
+        str | None,
+        typer.Option(
+            help="A run folder, a checkpoint's folder or Hub name to hold the predictions against on the same rows; "
+            "default: what a run recorded of its own teacher."
+        ),
+    ] = None
+    texts: Annotated[
+        bool | None,
+        typer.Option(
+            help="Whether examples of disagreement are shown with their texts; default: as the run's keep_texts."
+        ),
+    ] = None
 
 
 @takes_groups
@@ -31,26 +58,7 @@ def evaluate(
         ),
     ],
     rows: ScoredRows,
-    backend: Annotated[
-        str | None,
-        typer.Option(
-            help="What computes: torch, onnxruntime, openvino or executorch (of an exported folder, or a run "
-            "that holds one); default: what the folder is for."
-        ),
-    ] = None,
-    teacher: Annotated[
-        str | None,
-        typer.Option(
-            help="A run folder, a checkpoint's folder or Hub name to hold the predictions against on the same rows; "
-            "default: what a run recorded of its own teacher."
-        ),
-    ] = None,
-    texts: Annotated[
-        bool | None,
-        typer.Option(
-            help="Whether examples of disagreement are shown with their texts; default: as the run's keep_texts."
-        ),
-    ] = None,
+    how: HowScored,
     predictions: Annotated[
         Path | None,
         typer.Option(
@@ -69,19 +77,21 @@ def evaluate(
     """Score a run's student (and record it), on its own task or out of its domain; or any checkpoint."""
     load_plugins(plugin or ())
 
+    from limbeck.data import RowsAsked
     from limbeck.scoring import evaluation_of
 
+    asked = RowsAsked(**typed(rows))
     if predictions is not None:
         from limbeck.predicting.predict_rows import write_predictions
 
         written, labelled = write_predictions(
-            run, predictions, **typed(rows), backend=backend, overwrite=overwrite, show=True
+            run, predictions, asked, backend=how.backend, overwrite=overwrite, show=True
         )
         print_line(trouble(), str(written))
         if not labelled:
             print_line(trouble(), "these rows have no labels, so there are no scores")
             return
-    found = evaluation_of(run, **typed(rows), backend=backend, teacher=teacher, texts=texts)
+    found = evaluation_of(run, asked, **typed(how))
     if as_json:
         sys.stdout.write(json.dumps(found.as_json(), indent=1, ensure_ascii=False) + "\n")
         return

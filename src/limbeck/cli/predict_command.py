@@ -7,20 +7,124 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
-from limbeck.cli.options import option, takes_groups, typed
-from limbeck.cli.predict_options import OUTPUT, ROWS, RUNNING, PredictOptions
+from limbeck.cli.options import option, setting, takes_groups, typed
 from limbeck.support.errors import LimbeckError, unknown
 from limbeck.support.registry import load_plugins
 from limbeck.support.terminal import messages
 
 if TYPE_CHECKING:
     from limbeck.predicting.job import PredictJob
+
+ROWS, OUTPUT, RUNNING = "Rows", "Output", "Running"
+
+
+@dataclass(frozen=True)
+class PredictOptions:
+    """As `limbeck.predicting.PredictSettings` takes them."""
+
+    output: Annotated[
+        list[str] | None,
+        option(
+            OUTPUT,
+            "labels, scores (the label's probability), ranks (of a query's passages), probabilities, logits, "
+            "embeddings; several. \\[default: labels]",
+        ),
+    ] = None
+    keep: Annotated[
+        list[str] | None,
+        option(
+            OUTPUT,
+            "Columns of the rows that stand beside the predictions: names, all or none. \\[default: all]",
+        ),
+    ] = None
+    prefix: Annotated[str, option(OUTPUT, "Of the predicted columns' names.")] = ""
+    csv_safe: Annotated[
+        bool,
+        typer.Option(
+            "--csv-safe",
+            help="CSV and TSV: write an apostrophe before text that a spreadsheet would run as a formula.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False
+    overwrite: Annotated[
+        bool,
+        typer.Option(
+            "--overwrite",
+            help="Replace --to, and begin again what other settings or rows have begun.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False
+    text_columns: Annotated[list[str] | None, setting("text_columns", ROWS)] = None
+    pooling: Annotated[
+        str,
+        option(
+            OUTPUT,
+            "How hidden states of the last layer become an embedding: mean (over real tokens), cls or last.",
+        ),
+    ] = "mean"
+    prompt: Annotated[
+        str,
+        option(
+            OUTPUT,
+            "What the texts are, of embedding models: sentence, query or passage, each with the model's own prompt.",
+        ),
+    ] = "sentence"
+    batch_size: Annotated[int, option(RUNNING, "Rows of a pass.", min=1)] = 32
+    max_length: Annotated[
+        int | None,
+        option(
+            RUNNING,
+            "Tokens read of a row; by default what the model was trained or exported with, or its folder says, "
+            "else 512 at most.",
+            min=1,
+        ),
+    ] = None
+    max_new_tokens: Annotated[int | None, option(RUNNING, "Tokens of a generated text.", min=1)] = (
+        None
+    )
+    precision: Annotated[str, option(RUNNING, "fp32 or bf16.")] = "fp32"
+    chunk_rows: Annotated[
+        int | None,
+        option(
+            RUNNING,
+            "Rows that are read, sorted by length and written at once, the work that a kill may cost; by default "
+            "4096, to standard output 256.",
+            min=1,
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """What the rows and the model are."""
+
+    format: Annotated[
+        str | None,
+        option(
+            ROWS,
+            "Of the rows: csv, tsv, jsonl, text or parquet; needed for standard input, else the ending says it.",
+        ),
+    ] = None
+    task: Annotated[
+        str | None,
+        option(ROWS, "A known task: its columns, and its classes' names where the model has none."),
+    ] = None
+    backend: Annotated[
+        str | None,
+        option(
+            RUNNING,
+            "What computes: torch, onnxruntime, openvino or executorch (of an exported folder, or a run that holds "
+            "one); default: what the folder is for.",
+        ),
+    ] = None
+
 
 STANDARD_OUTPUT = "-"
 STREAM_FORMATS = ("jsonl", "csv", "tsv")
@@ -56,25 +160,7 @@ def predict(
     ] = None,
     to_format: Annotated[str, option(OUTPUT, "Of standard output: jsonl, csv or tsv.")] = "jsonl",
     options: PredictOptions,
-    format: Annotated[
-        str | None,
-        option(
-            ROWS,
-            "Of the rows: csv, tsv, jsonl, text or parquet; needed for standard input, else the ending says it.",
-        ),
-    ] = None,
-    task: Annotated[
-        str | None,
-        option(ROWS, "A known task: its columns, and its classes' names where the model has none."),
-    ] = None,
-    backend: Annotated[
-        str | None,
-        option(
-            RUNNING,
-            "What computes: torch, onnxruntime, openvino or executorch (of an exported folder, or a run that holds "
-            "one); default: what the folder is for.",
-        ),
-    ] = None,
+    source: SourceOptions,
     plugin: Annotated[
         list[str] | None,
         typer.Option(help="Files of Python that register what predicting needs, a task type say."),
@@ -94,12 +180,12 @@ def predict(
 
     job = prepare(
         model,
-        lambda: RowStream(named_files(files), format),
+        lambda: RowStream(named_files(files), source.format),
         PredictSettings(**typed(options)),
         target=None if target is None else at_home(target),
         form=to_format,
-        backend=backend,
-        task=task,
+        backend=source.backend,
+        task=source.task,
     )
     console = messages()
     if target is not None:

@@ -19,7 +19,8 @@ class ClassPredictions:
     """One model's predictions of n rows.
 
     Attributes:
-        ids: class ids (n,); C, the number of classes, where a prediction names none.
+        ids: class ids (n,); C, the number of classes, where a prediction names none. Of several classes a row 0 and 1
+            for each class (n, C).
         probabilities: of all classes (n, C), where they are known.
     """
 
@@ -28,10 +29,13 @@ class ClassPredictions:
 
     @property
     def confidence(self) -> np.ndarray | None:
-        """Each prediction's own probability (n,)."""
-        if self.probabilities is None:
+        """Each prediction's own probability (n,); of several classes of all answers together, a product."""
+        known = self.probabilities
+        if known is None:
             return None
-        return self.probabilities[np.arange(len(self.ids)), self.ids]
+        if self.ids.ndim == 2:
+            return np.where(self.ids == 1, known, 1 - known).prod(axis=1)
+        return known[np.arange(len(self.ids)), self.ids]
 
 
 def has_class_scores(task: Task) -> bool:
@@ -39,25 +43,29 @@ def has_class_scores(task: Task) -> bool:
     return bool(task.labels) and task.kind.names_classes
 
 
-def class_labels(task: Task, predictions: Predictions) -> np.ndarray:
-    """The right class ids (n,), of a tagger one a word."""
-    return _ids(task, predictions["label"])
-
-
-def class_predictions(task: Task, predictions: Predictions) -> ClassPredictions:
-    """A model's predictions, of a tagger one a word."""
-    known = predictions.get("probabilities")
-    found = None if known is None else np.asarray(known, dtype=np.float64)
-    return ClassPredictions(_ids(task, predictions["prediction"]), found)
-
-
-def _ids(task: Task, values: Sequence[Any]) -> np.ndarray:
+def class_ids(task: Task, values: Sequence[Any]) -> np.ndarray:
+    """Labels or predictions as class ids (n,), of a tagger one a word; of several classes a row as 0 and 1 (n, C)."""
+    if task.kind.several_classes:
+        return np.asarray(values, dtype=np.int64)
     flat = [item for value in values for item in (value if isinstance(value, list) else [value])]
     known = {name: number for number, name in enumerate(task.labels)}
     none = len(task.labels)
     return np.array(
         [known.get(item, none) if isinstance(item, str) else item for item in flat], dtype=np.int64
     )
+
+
+def class_predictions(task: Task, predictions: Predictions) -> ClassPredictions:
+    """A model's predictions, of a tagger one a word."""
+    known = predictions.get("probabilities")
+    found = None if known is None else np.asarray(known, dtype=np.float64)
+    return ClassPredictions(class_ids(task, predictions["prediction"]), found)
+
+
+def alike(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Where rows have the same class, or the same classes (n,)."""
+    same = one == other
+    return same.all(axis=1) if same.ndim == 2 else same
 
 
 # Models' predictions in the shapes that the analyses count with. Part of `limbeck.evaluation`;

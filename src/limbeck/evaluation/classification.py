@@ -6,13 +6,12 @@ Counts and F1 are scikit-learn's. What is read is labels, class ids and probabil
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from scipy.spatial.distance import jensenshannon
 from sklearn.metrics import (
-    accuracy_score,
     confusion_matrix,
     f1_score,
     multilabel_confusion_matrix,
@@ -21,16 +20,15 @@ from sklearn.metrics import (
 
 from limbeck.evaluation.calibration import (
     calibration_error,
-    disagreements,
     reliability,
     reliability_facts,
     unbiased_error,
-    worst_disagreements,
 )
 from limbeck.evaluation.class_predictions import (
     ClassPredictions,
     Predictions,
-    class_labels,
+    alike,
+    class_ids,
     class_predictions,
     has_class_scores,
 )
@@ -47,13 +45,20 @@ from limbeck.tasks.metrics import is_agreement
 
 # A matrix of more cannot be read, and fills a record.
 _MOST_CLASSES = 50
+# Rows on which student and teacher disagree most, to look at; the rest of a document shows as an ellipsis.
+_MOST_DISAGREEMENTS = 10
+_CHARACTERS = 300
+_NONE = "(no class)"
+
+Texts = Mapping[str, Sequence[Any]]
+"""Columns of text, with a value for every row."""
 
 
 def task_classification(
     task: Task,
     student: Predictions,
     teacher: Predictions | None = None,
-    texts: Mapping[str, Sequence[Any]] | None = None,
+    texts: Texts | None = None,
 ) -> ClassificationScores | None:
     """The scores of what a task type keeps of a split; None of a task without classes.
 
@@ -65,24 +70,30 @@ def task_classification(
     """
     if not has_class_scores(task):
         return None
-    if task.kind.several_classes:
-        return several_class_scores(task, student, teacher, texts)
-    labels = class_labels(task, student)
-    own = class_predictions(task, student)
+    labels, own = class_ids(task, student["label"]), class_predictions(task, student)
     other = None if teacher is None else class_predictions(task, teacher)
-    if is_agreement(
-        task.primary
-    ):  # how sure a student is says nothing of how often its teacher agrees
+    several = task.kind.several_classes
+    if is_agreement(task.primary) and not several:
+        # How sure a student is says nothing of how often its teacher agrees.
         found = classification_scores(task.labels, labels, ClassPredictions(own.ids))
         found.labels = "teacher"
         found.agreement = found.student.accuracy
     else:
         found = classification_scores(task.labels, labels, own, other)
-    if other is not None:
+    if other is None:
+        return found
+    if not several:
         found.divergence = _divergence(own, other)
     # Words of a tagger have no row of their own to show.
-    if other is not None and task.kind.labels_examples:
-        found.disagreements = disagreements(task.labels, labels, own, other, texts=texts)
+    if task.kind.labels_examples:
+        words = [*task.labels, _NONE]
+        found.disagreements = _disagreements(
+            lambda value: task.kind.named(task, value) if several else words[value],
+            labels,
+            own,
+            other,
+            texts,
+        )
     return found
 
 
@@ -104,9 +115,11 @@ def classification_scores(
 ) -> ClassificationScores:
     """Everything that is counted of predictions of classes, but for examples.
 
+    Of several classes a row, a row is right with all of them right.
+
     Args:
         names: the classes in the order of their ids.
-        labels: class ids (n,).
+        labels: class ids (n,), or 0 and 1 for each class (n, C).
         student: predictions of the n rows.
         teacher: likewise.
 
@@ -118,10 +131,11 @@ def classification_scores(
         raise ValueError(
             f"{[len(model.ids) for model in models]} predictions, {len(labels)} labels"
         )
-    if labels.min() < 0 or labels.max() >= len(names):
+    several = labels.ndim == 2
+    if not several and (labels.min() < 0 or labels.max() >= len(names)):
         raise ValueError(f"labels outside 0..{len(names) - 1}")
     each = [by_class(labels, model.ids, len(names)) for model in models]
-    rows = np.bincount(labels, minlength=len(names))
+    rows = labels.sum(axis=0) if several else np.bincount(labels, minlength=len(names))
     scores = [
         _model(labels, model, len(names), mean_of_present(f1, rows))
         for model, (_, _, f1) in zip(models, each, strict=True)
@@ -131,24 +145,42 @@ def classification_scores(
         names=list(names),
         student=scores[0],
         teacher=None if teacher is None else scores[1],
-        classes=class_facts(names, rows, each),
-        agreement=None if teacher is None else 100 * float((student.ids == teacher.ids).mean()),
+        classes=class_facts(
+            names,
+            rows,
+            each,
+            [answer_counts(labels, model.ids) for model in models] if several else (),
+        ),
+        agreement=None if teacher is None else 100 * float(alike(student.ids, teacher.ids).mean()),
     )
 
 
 def _model(
     labels: np.ndarray, model: ClassPredictions, classes: int, macro_f1: float
 ) -> ModelScores:
-    right = model.ids == labels
-    scores = ModelScores(
-        accuracy=100 * float(accuracy_score(labels, model.ids)),
-        macro_f1=macro_f1,
-        confusion=_confusion(labels, model.ids, classes),
-    )
-    confidence = model.confidence
-    if confidence is not None:
-        add_calibration(scores, confidence, right)
-        scores.coverage = coverage(confidence, right)
+    right = alike(model.ids, labels)
+    scores = ModelScores(accuracy=100 * float(right.mean()), macro_f1=macro_f1)
+    several = labels.ndim == 2
+    if several:
+        micro = f1_score(labels, model.ids, average="micro", zero_division=0)
+        scores.micro_f1 = 100 * float(micro)
+    else:
+        scores.confusion = _confusion(labels, model.ids, classes)
+    confidence, known = model.confidence, model.probabilities
+    if confidence is None or known is None:
+        return scores
+    sure, hits = confidence, right
+    if several:
+        # Each class of each row by itself, a question with the answers yes and no: of the answer that is likelier,
+        # whichever the thresholds choose.
+        yes = known >= 0.5
+        sure = np.where(yes, known, 1 - known).reshape(-1)
+        hits = (yes == labels.astype(bool)).reshape(-1)
+    points = reliability(sure, hits.astype(np.float64))
+    scores.calibration_error = 100 * calibration_error(points)
+    scores.calibration_error_of_chance = 100 * unbiased_error(sure)
+    scores.reliability = reliability_facts(points)
+    scores.coverage = [covered(confidence, right, share) for share in COVERAGES]
     return scores
 
 
@@ -160,99 +192,55 @@ def _confusion(labels: np.ndarray, given: np.ndarray, classes: int) -> list[list
     return (wide if wide[:, classes].any() else wide[:, :classes]).tolist()
 
 
-# The scores of predictions of any number of classes a row, computed once. A row is right with all
-# its classes right; calibration is that of every class of every row by itself, each a question
-# with the answers yes and no.
+def _disagreements(
+    named: Callable[[Any], str],
+    labels: np.ndarray,
+    student: ClassPredictions,
+    teacher: ClassPredictions,
+    texts: Texts | None,
+) -> list[Disagreement]:
+    """Rows with different predictions, those of the most different probabilities first.
 
-
-def several_class_scores(
-    task: Task,
-    student: Predictions,
-    teacher: Predictions | None,
-    texts: Mapping[str, Sequence[Any]] | None,
-) -> ClassificationScores:
-    """Everything that is counted of predictions of 0 and 1 for each class; arguments as of `task_classification`."""
-    labels = np.asarray(student["label"], dtype=np.int64)
-    models = [student] if teacher is None else [student, teacher]
-    given = [np.asarray(model["prediction"], dtype=np.int64) for model in models]
-    scores = [_model_of_several(labels, *pair) for pair in zip(given, models, strict=True)]
-    found = ClassificationScores(
-        rows=len(labels),
-        names=list(task.labels),
-        student=scores[0],
-        teacher=None if teacher is None else scores[1],
-        classes=class_facts(
-            task.labels,
-            labels.sum(axis=0),
-            [by_class(labels, one, len(task.labels)) for one in given],
-            [answer_counts(labels, one) for one in given],
-        ),
-    )
-    if teacher is not None:
-        found.agreement = 100 * float((given[0] == given[1]).all(axis=1).mean())
-        found.disagreements = _disagreements(task, student, teacher, texts)
+    Distributions differ by their total variation distance, ½ Σ |p − q|; several classes a row by the mean of |p − q|.
+    Without the probabilities of both come the rows first of which the student is surest, else the first ones.
+    """
+    distance = None
+    if student.probabilities is not None and teacher.probabilities is not None:
+        apart = np.abs(student.probabilities - teacher.probabilities)
+        distance = apart.mean(axis=1) if labels.ndim == 2 else apart.sum(axis=1) / 2
+    numbers = student.confidence, teacher.confidence, distance
+    rank = distance if distance is not None else student.confidence
+    rows = np.flatnonzero(~alike(student.ids, teacher.ids))
+    if rank is not None:
+        rows = rows[np.argsort(-rank[rows], kind="stable")]
+    found = []
+    for at in rows[:_MOST_DISAGREEMENTS].tolist():
+        sure, taught, apart = (None if one is None else float(one[at]) for one in numbers)
+        found.append(
+            Disagreement(
+                index=at,
+                label=named(labels[at]),
+                student=named(student.ids[at]),
+                teacher=named(teacher.ids[at]),
+                student_probability=sure,
+                teacher_probability=taught,
+                distance=apart,
+                text=None if texts is None else shown_texts(texts, at),
+            )
+        )
     return found
 
 
-def row_confidence(model: Predictions) -> np.ndarray | None:
-    """How probable a row's answers (n, C) are all together (n,), if each class is by itself: a product."""
-    known = model.get("probabilities")
-    if known is None:
-        return None
-    likely = np.asarray(known, dtype=np.float64)
-    return np.where(np.asarray(model["prediction"]) == 1, likely, 1 - likely).prod(axis=1)
+def shown_texts(texts: Texts, at: int) -> dict[str, str]:
+    """The beginning of each of a row's texts."""
+    shown = {name: str(column[at]) for name, column in texts.items()}
+    return {
+        name: text if len(text) <= _CHARACTERS else text[:_CHARACTERS].rstrip() + " …"
+        for name, text in shown.items()
+    }
 
 
-def _model_of_several(labels: np.ndarray, given: np.ndarray, model: Predictions) -> ModelScores:
-    right = (labels == given).all(axis=1)
-    f1 = by_class(labels, given, labels.shape[1])[2]
-    scores = ModelScores(
-        accuracy=100 * float(right.mean()),
-        macro_f1=mean_of_present(f1, labels.sum(axis=0)),
-        micro_f1=100 * float(f1_score(labels, given, average="micro", zero_division=0)),
-    )
-    confidence = row_confidence(model)
-    if confidence is not None:
-        likely = np.asarray(model["probabilities"], dtype=np.float64).reshape(-1)
-        # Of the answer that is likelier, whichever the thresholds choose.
-        yes = likely >= 0.5
-        add_calibration(
-            scores, np.where(yes, likely, 1 - likely), yes == labels.reshape(-1).astype(bool)
-        )
-        scores.coverage = coverage(confidence, right)
-    return scores
-
-
-def _disagreements(
-    task: Task,
-    student: Predictions,
-    teacher: Predictions,
-    texts: Mapping[str, Sequence[Any]] | None,
-) -> list[Disagreement]:
-    """Rows with other classes, those with the largest mean difference of the classes' probabilities first."""
-    ours, theirs = (np.asarray(side["prediction"]) for side in (student, teacher))
-    distance = None
-    if "probabilities" in student and "probabilities" in teacher:
-        sides = (np.asarray(side["probabilities"]) for side in (student, teacher))
-        distance = np.abs(np.subtract(*sides)).mean(axis=1)
-
-    def named(at: int) -> tuple[str, str, str]:
-        label, own, other = (
-            task.kind.named(task, side[at]) for side in (student["label"], ours, theirs)
-        )
-        return label, own, other
-
-    return worst_disagreements(
-        (ours != theirs).any(axis=1),
-        named,
-        distance=distance,
-        confidence=(row_confidence(student), row_confidence(teacher)),
-        texts=texts,
-    )
-
-
-# What is counted of predictions of classes, alike of one class a row and of several. Counts and F1
-# are scikit-learn's, which takes class ids (n,) and answers of 0 and 1 for each class (n, C).
+# Counts and F1 are scikit-learn's, which takes class ids (n,) and answers of 0 and 1 for each class (n, C).
 
 
 COVERAGES = (0.5, 0.8)
@@ -310,19 +298,6 @@ def class_facts(
 def mean_of_present(values: np.ndarray, rows: np.ndarray) -> float:
     """The mean of a score (C,) over the classes that have rows; 0 where none has."""
     return float(values[rows > 0].mean()) if (rows > 0).any() else 0.0
-
-
-def add_calibration(scores: ModelScores, confidence: np.ndarray, right: np.ndarray) -> None:
-    """How far answers' probabilities (m,) can be trusted; `right` (m,) says which are right."""
-    points = reliability(confidence, right.astype(np.float64))
-    scores.calibration_error = 100 * calibration_error(points)
-    scores.calibration_error_of_chance = 100 * unbiased_error(confidence)
-    scores.reliability = reliability_facts(points)
-
-
-def coverage(confidence: np.ndarray, right: np.ndarray) -> list[CoverageFacts]:
-    """`covered`, of every share that is recorded."""
-    return [covered(confidence, right, share) for share in COVERAGES]
 
 
 def covered(confidence: np.ndarray, right: np.ndarray, share: float) -> CoverageFacts:

@@ -9,14 +9,15 @@ from __future__ import annotations
 import json
 import statistics
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Hashable, Mapping
+from contextlib import ExitStack
 from itertools import combinations_with_replacement, product
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from datasets import Dataset
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
@@ -32,8 +33,11 @@ from limbeck.activations import (
     stack_names,
 )
 from limbeck.activations.compat import attention_of
+from limbeck.evaluation.model_outputs import evaluating
 from limbeck.records import Latency, ModelFacts
 from limbeck.support.errors import LimbeckError
+from limbeck.tasks import Processor, TaskType
+from limbeck.vision import side_of
 
 
 class Pixels(NamedTuple):
@@ -45,6 +49,14 @@ class Pixels(NamedTuple):
 
 Size = int | Pixels
 """Of one example: tokens of a text, or pixels of an image."""
+
+
+def example_size(encoded: Dataset, processor: Processor, kind: TaskType) -> Size:
+    """What FLOPs and latency are measured at: the mean tokens of an example, or an image's size."""
+    lengths = kind.reads.lengths(encoded)
+    if lengths is None:
+        return Pixels(*side_of(processor))
+    return max(round(float(np.mean(lengths))), 1)
 
 
 class ParameterCount(NamedTuple):
@@ -73,35 +85,50 @@ def count_parameters(model: nn.Module) -> ParameterCount:
 def random_inputs(
     model: PreTrainedModel, tokens: Size, batch_size: int = 1, seed: int = 0
 ) -> dict[str, Tensor]:
-    """A batch that the model's config alone makes possible: ids and mask (B, N), or pixels.
+    """A batch that the model's config alone makes possible, where the model lies: ids and mask (B, N), or pixels.
 
-    Every row has `tokens` real tokens. An end-of-sequence id, where the config names one, stands
-    last and nowhere else, as the classification heads of T5 and BART demand. Models that generate
-    with an encoder and a decoder get one target token. Vision models read an image of that size, or
-    of their configuration's where `tokens` is a number.
+    Models that generate with an encoder and a decoder get one target token. Vision models read an image of that size,
+    or of their configuration's where `tokens` is a number.
+    """
+    text = _reads_text(model)
+    config = model.config.get_text_config() if text else model.config
+    batch = random_batch(config, tokens, batch_size, seed)
+    if not text:
+        (pixels,) = batch.values()
+        return {model.main_input_name: pixels.to(model.device, model.dtype)}
+    if getattr(config, "is_encoder_decoder", False) and model.can_generate():
+        batch["decoder_input_ids"] = torch.full((batch_size, 1), decoder_start(config))
+    return {name: tensor.to(model.device) for name, tensor in batch.items()}
+
+
+def random_batch(config: Any, size: Size, batch_size: int, seed: int = 0) -> dict[str, Tensor]:
+    """Random ids and mask (B, N) of a vocabulary, or random pixels where a configuration is of images.
+
+    Every row has `size` real tokens. An end-of-sequence id, where the config names one, stands last and nowhere else,
+    as the classification heads of T5 and BART demand.
     """
     generator = torch.Generator().manual_seed(seed)
-    config = model.config.get_text_config() if _reads_text(model) else model.config
-    if not _reads_text(model):
-        size = tokens if isinstance(tokens, Pixels) else config.image_size
-        height, width = (size, size) if isinstance(size, int) else size
-        pixels = torch.randn(batch_size, config.num_channels, height, width, generator=generator)
-        return {model.main_input_name: pixels.to(model.device, model.dtype)}
-    assert isinstance(tokens, int)
+    image = size if isinstance(size, Pixels) else getattr(config, "image_size", None)
+    if image is not None:
+        height, width = (image, image) if isinstance(image, int) else image
+        shape = batch_size, getattr(config, "num_channels", 3), height, width
+        return {"pixel_values": torch.randn(shape, generator=generator)}
+    assert isinstance(size, int)
     end = getattr(config, "eos_token_id", None)
-    end = end[0] if isinstance(end, list | tuple) else end
+    end = end[0] if isinstance(end, list | tuple) and end else end
     usable = torch.arange(config.vocab_size)
     for special in (end, getattr(config, "pad_token_id", None)):
         if special is not None:
             usable = usable[usable != special]
-    ids = usable[torch.randint(len(usable), (batch_size, tokens), generator=generator)]
-    if end is not None and 0 <= end < config.vocab_size:
+    ids = usable[torch.randint(len(usable), (batch_size, size), generator=generator)]
+    if isinstance(end, int) and 0 <= end < config.vocab_size:
         ids[:, -1] = end
-    batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-    if getattr(config, "is_encoder_decoder", False) and model.can_generate():
-        start = getattr(config, "decoder_start_token_id", None) or 0
-        batch["decoder_input_ids"] = torch.full((batch_size, 1), start)
-    return {name: tensor.to(model.device) for name, tensor in batch.items()}
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+
+
+def decoder_start(config: Any) -> int:
+    """The one token that a decoder is given."""
+    return getattr(config, "decoder_start_token_id", None) or 0
 
 
 def flops_per_example(model: PreTrainedModel, tokens: Size) -> int:
@@ -119,7 +146,7 @@ def _flops_per_example(model: PreTrainedModel, tokens: Size) -> int:
     inputs = random_inputs(model, tokens)
     # torch's counter has no formula for the CPU's fused attention kernel and would leave attention
     # out silently; the math backend is made of plain matrix products, which it does count.
-    with measuring(model), sdpa_kernel(SDPBackend.MATH), counter:
+    with evaluating(model), sdpa_kernel(SDPBackend.MATH), counter:
         _forward(model, inputs, tokens)
     return int(counter.get_total_flops())
 
@@ -161,7 +188,7 @@ def latencies(
     order = list(models)
     with ExitStack() as modes:
         for model in models.values():
-            modes.enter_context(measuring(model))
+            modes.enter_context(evaluating(model))
         for round_number in range(warm_up + repeats):
             start_at = round_number % len(order) if order else 0
             for name in order[start_at:] + order[:start_at]:
@@ -204,19 +231,6 @@ def _forward(model: PreTrainedModel, inputs: dict[str, Tensor], tokens: Size) ->
             f"{error}",
             "measure with fewer tokens",
         ) from error
-
-
-@contextmanager
-def measuring(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode without gradients, for what is measured; the modules' own modes come back afterwards."""
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        for module, training in modes.items():
-            module.training = training
 
 
 def _finish(device: torch.device) -> None:
@@ -344,7 +358,7 @@ def _flops_of_pass(model: PreTrainedModel, request: Request, sizes: Sizes) -> in
                 1, sizes[1], dtype=torch.long, device=model.device
             )
     counter = FlopCounterMode(display=False)
-    with measuring(model), sdpa_kernel(SDPBackend.MATH), counter:
+    with evaluating(model), sdpa_kernel(SDPBackend.MATH), counter:
         capture(model, batch, request)
     return int(counter.get_total_flops())
 

@@ -16,11 +16,11 @@ from scipy.optimize import brentq
 
 from limbeck.evaluation.class_predictions import (
     Predictions,
-    class_labels,
-    class_predictions,
+    alike,
+    class_ids,
     has_class_scores,
 )
-from limbeck.records import DifferenceFacts, McNemarFacts, RowTests
+from limbeck.records import DifferenceFacts, KeptFacts, McNemarFacts, RowTests
 from limbeck.tasks import Task
 from limbeck.tasks.metrics import SampledScore, plain_metric
 
@@ -213,11 +213,49 @@ def _of_classes(task: Task, first: Predictions, second: Predictions) -> McNemarF
     # Words of one sentence are not independent of each other, so a tagger has no such test.
     if not has_class_scores(task) or not task.kind.labels_examples:
         return None
-    if task.kind.several_classes:
-        rights = (
-            (np.asarray(side["prediction"]) == np.asarray(side["label"])).all(axis=1)
-            for side in (first, second)
-        )
-        return mcnemar(*rights)
-    right = class_labels(task, first)
-    return mcnemar(*(class_predictions(task, side).ids == right for side in (first, second)))
+    right = class_ids(task, first["label"])
+    sides = (class_ids(task, side["prediction"]) for side in (first, second))
+    return mcnemar(*(alike(side, right) for side in sides))
+
+
+# How much of its teacher's score a student keeps, with an interval over dev rows, pairs or queries.
+
+
+def kept_share(
+    task: Task, student: Predictions, teacher: Predictions | None, scores: tuple[float, float]
+) -> KeptFacts | None:
+    """Student's primary score over teacher's, with a percentile bootstrap interval over rows, pairs or queries.
+
+    Args:
+        task: whose primary score is meant.
+        student: its predictions on dev.
+        teacher: its predictions on the same rows; None where they are not known, and its score
+            counts as exact.
+        scores: primary scores of student and teacher, 0 to 100.
+
+    Returns None where the teacher's score is not above 0, or the score is none that can be sampled
+    again.
+    """
+    own, theirs = scores
+    of_student = primary_of_samples(task, student)
+    if theirs <= 0 or of_student is None or of_student.count < 2:
+        return None
+    of_teacher = None if teacher is None else primary_of_samples(task, teacher)
+
+    def share(chosen: np.ndarray) -> np.ndarray:
+        level = np.array(theirs) if of_teacher is None else of_teacher.score(chosen)
+        return of_student.score(chosen) / np.where(level > 0, level, np.nan)
+
+    # A teacher whose score is not above 0 in some sample: there is no interval then.
+    interval = bootstrap(share, of_student.count)
+    if interval is None:
+        return None
+    return KeptFacts(
+        share=own / theirs,
+        low=interval[0],
+        high=interval[1],
+        level=LEVEL,
+        rows=of_student.count,
+        unit=of_student.unit,
+        paired=of_teacher is not None,
+    )

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from limbeck.exporting.onnx_graph import OUTPUTS, quiet_export
-from limbeck.runtimes import need_extra
 from limbeck.runtimes.manifest import Conversion
+from limbeck.runtimes.sessions import need_extra
 from limbeck.support.errors import LimbeckError, Problem, unknown
 
 FORMATS = ("onnx", "onnx-int8", "openvino", "executorch")
@@ -64,50 +64,43 @@ class ExportSettings:
             )
             if value not in choices
         ]
-        if self.format == "onnx-int8" and self.precision != "fp32":
-            found.append(
-                Problem(
-                    f"precision {self.precision}: format onnx-int8 is int8",
-                    "leave precision out, or choose format onnx",
-                )
-            )
-        if self.format == "executorch" and self.precision != "fp32":
-            found.append(
-                Problem(
-                    f"precision {self.precision}: format executorch is fp32",
-                    "leave precision out, or choose format onnx or openvino",
-                )
-            )
-        if self.format != "onnx-int8" and self.scheme != "auto":
-            found.append(
-                Problem(
-                    f"scheme {self.scheme}: format {self.format} quantises nothing",
-                    "leave scheme out, or choose format onnx-int8",
-                )
-            )
-        if self.recover_steps and (self.format != "onnx-int8" or self.scheme == "static"):
-            found.append(
-                Problem(
-                    f"recover_steps {self.recover_steps}: a model is prepared for dynamic int8 only",
-                    "leave recover_steps out, or choose format onnx-int8 with scheme auto or dynamic",
-                )
-            )
-        if self.recover_steps < 0 or self.recover_lr <= 0:
-            found.append(
-                Problem(
-                    f"recover_steps {self.recover_steps}, recover_lr {self.recover_lr:g}",
-                    "give steps from 0 up and a rate above 0",
-                )
-            )
-        if not 0 <= self.max_drop <= 100:
-            found.append(
-                Problem(f"max_drop {self.max_drop:g}", "give points of the score, 0 to 100")
-            )
+        int8 = self.format == "onnx-int8"
+        checks = [
+            (
+                int8 and self.precision != "fp32",
+                f"precision {self.precision}: format onnx-int8 is int8",
+                "leave precision out, or choose format onnx",
+            ),
+            (
+                self.format == "executorch" and self.precision != "fp32",
+                f"precision {self.precision}: format executorch is fp32",
+                "leave precision out, or choose format onnx or openvino",
+            ),
+            (
+                not int8 and self.scheme != "auto",
+                f"scheme {self.scheme}: format {self.format} quantises nothing",
+                "leave scheme out, or choose format onnx-int8",
+            ),
+            (
+                self.recover_steps != 0 and (not int8 or self.scheme == "static"),
+                f"recover_steps {self.recover_steps}: a model is prepared for dynamic int8 only",
+                "leave recover_steps out, or choose format onnx-int8 with scheme auto or dynamic",
+            ),
+            (
+                self.recover_steps < 0 or self.recover_lr <= 0,
+                f"recover_steps {self.recover_steps}, recover_lr {self.recover_lr:g}",
+                "give steps from 0 up and a rate above 0",
+            ),
+            (
+                not 0 <= self.max_drop <= 100,
+                f"max_drop {self.max_drop:g}",
+                "give points of the score, 0 to 100",
+            ),
+        ]
         for name in ("calibration_rows", "batch_size", "threads"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                found.append(Problem(f"{name} {value}", "give at least 1"))
-        return found
+            checks.append((value is not None and value < 1, f"{name} {value}", "give at least 1"))
+        return found + [Problem(said, fix) for wrong, said, fix in checks if wrong]
 
     def check(self) -> None:
         """Raise LimbeckError with everything that is wrong."""
@@ -122,32 +115,20 @@ def conversions(settings: ExportSettings) -> list[Conversion]:
         words = f"{settings.precision}{', fused' if fused else ''}"
         return [Conversion(name=words, precision=settings.precision, fused=fused)]
     if settings.scheme == "static":
-        return [
-            _int8("static", fused, settings, per_channel=per_channel)
-            for per_channel in (False, True)
-        ]
-    found = [
-        _int8("dynamic", fused, settings, per_channel=False),
-        _int8("dynamic", fused, settings, per_channel=True),
-    ]
+        return [_int8(settings, fused, per_channel=one) for one in (False, True)]
+    found = [_int8(settings, fused, per_channel=one) for one in (False, True)]
     if settings.scheme == "auto":
-        found.append(_int8("dynamic", fused, settings, per_channel=True, reduce_range=True))
+        found.append(_int8(settings, fused, per_channel=True, reduce_range=True))
     return found
 
 
 def _int8(
-    scheme: str,
-    fused: bool,
-    settings: ExportSettings,
-    *,
-    per_channel: bool,
-    reduce_range: bool = False,
+    settings: ExportSettings, fused: bool, *, per_channel: bool, reduce_range: bool = False
 ) -> Conversion:
-    parts = [f"int8 {scheme}", "per channel" if per_channel else "per tensor"]
-    if reduce_range:
-        parts.append("7-bit weights")
+    scheme = "static" if settings.scheme == "static" else "dynamic"
+    bits = ", 7-bit weights" if reduce_range else ""
     return Conversion(
-        name=", ".join(parts),
+        name=f"int8 {scheme}, per {'channel' if per_channel else 'tensor'}{bits}",
         precision="int8",
         fused=fused,
         scheme=scheme,

@@ -16,31 +16,40 @@ from limbeck.embedding.folder import BARE
 from limbeck.exporting.conversions import ExportSettings, conversions, keeping, recovering
 from limbeck.exporting.folder import default_place, finish_folder, folder_in_work, refuse_occupied
 from limbeck.exporting.gate import TorchReference, cross_fitted, measure, torch_reference
-from limbeck.exporting.int8 import amounts, number_of_groups, ranked, weight_bytes
+from limbeck.exporting.int8 import amounts, number_of_groups, ranked
 from limbeck.exporting.onnx_graph import generation_of
-from limbeck.exporting.showing_export import ExportProgress
-from limbeck.exporting.workshop import Workshop, library_versions
-from limbeck.preflight import refuse_unfit
-from limbeck.records import RECORD_NAME, versions
+from limbeck.exporting.workshop import Phase, Workshop
+from limbeck.preflight import refuse_beyond
+from limbeck.records import versions
 from limbeck.records.machine import processor_name
 from limbeck.run.report import refresh
-from limbeck.runtimes import ExportManifest, need_extra, weights_of
 from limbeck.runtimes.manifest import (
     Attempt,
     Conversion,
+    ExportManifest,
     GateRowsFacts,
     Generation,
     exports_of,
     read_export,
+    weight_bytes,
+    weights_of,
 )
-from limbeck.scoring.gate_rows import GateRows, gate_rows
-from limbeck.scoring.scored_model import class_names, longest_of, resolve_class_order
-from limbeck.students import load_model, read_processor, resolve_checkpoint
+from limbeck.runtimes.sessions import need_extra
+from limbeck.scoring.scored_model import (
+    TORCH,
+    EncodedSplit,
+    ScoredModel,
+    class_names,
+    resolve_class_order,
+)
+from limbeck.students import resolve_checkpoint
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home, is_full
-from limbeck.tasks import task_type_of
+from limbeck.support.terminal import phases
 from limbeck.tasks.text import prompt_of
 
+_LIBRARIES = ("onnx", "onnxscript", "onnxruntime", "openvino", "executorch")
+_OF_ROWS = {"split", "text_columns", "label_column", "max_length"}
 _NEEDED = {"openvino": ("onnx", "openvino"), "executorch": ("executorch",)}
 """Format → extras; others need onnx alone."""
 
@@ -59,10 +68,6 @@ def export(
     data: str | None = None,
     *,
     out: str | Path | None = None,
-    split: str | None = None,
-    text_columns: Sequence[str] | None = None,
-    label_column: str | None = None,
-    max_length: int | None = None,
     overwrite: bool = False,
     show: bool = False,
     **settings: Any,
@@ -74,22 +79,22 @@ def export(
 
     Args:
         model: a finished run's folder, or any fine-tuned checkpoint's folder or Hub name.
-        task: the task to measure on; a run's own by default. `data`: source of its rows.
+        task: the task to measure on; a run's own by default.
+        data: source of its rows.
         out: the folder to write; by default RUN/exported/FORMAT.
-        split: which split; by default the one the task is scored on.
-        text_columns: the columns of your own file that hold text.
-        label_column: the one that holds the labels.
-        max_length: tokens that a text is cut to; by default what a run was trained with, else what
-            the model can read, at most 512.
         overwrite: replace an exported model that lies there.
         show: print progress on standard error.
-        settings: of `ExportSettings`: format, precision, fused, scheme, max_drop, calibration_rows,
-            keep_sensitive, recover_steps, recover_lr, batch_size, threads.
+        settings: which rows: split, text_columns, label_column and max_length (tokens that a text is cut to; by
+            default what a run was trained with, else what the model can read, at most 512); and those of
+            `ExportSettings`: format, precision, fused, scheme, max_drop, calibration_rows, keep_sensitive,
+            recover_steps, recover_lr, batch_size, threads.
 
     Raises:
         LimbeckError: settings, rows or model that cannot be used; a library that is not installed;
             or a model that loses more than `max_drop`, with everything that was tried.
     """
+    of_rows = {name: settings.pop(name) for name in _OF_ROWS & settings.keys()}
+    asked = RowsAsked(task, data, **of_rows)
     chosen = ExportSettings(**settings)
     chosen.check()
     place = at_home(out) if out is not None else default_place(str(model), chosen.format)
@@ -98,19 +103,19 @@ def export(
         need_extra(extra, f"export to {chosen.format}")
     # Before they are read, so that a run that is trained again meanwhile is seen to hold another student.
     weights = weights_of(Path(resolve_checkpoint(str(model))))
-    loaded = _torch_model(str(model))
-    processor = read_processor(model, task_type_of(loaded).reads)
-    refuse_unfit(str(model), loaded, processor)
-    length = max_length or (None if _is_run(model) else longest_of(loaded, processor))
-    rows = gate_rows(str(model), RowsAsked(task, data, split, text_columns, label_column, length))
-    return _shipped(str(model), weights, loaded, rows, chosen, place, show=show)
+    source = ScoredModel.open(model, TORCH)
+    split = source.rows(asked)
+    loaded = source.load(source.kind)
+    refuse_beyond(loaded, asked.max_length)
+    rows = source.read(split, loaded)
+    return _shipped(source, weights, loaded, rows, chosen, place, show=show)
 
 
 def _shipped(
-    source: str,
+    source: ScoredModel,
     weights: Mapping[str, str],
     model: PreTrainedModel,
-    rows: GateRows,
+    rows: EncodedSplit,
     settings: ExportSettings,
     place: Path,
     *,
@@ -122,23 +127,23 @@ def _shipped(
         LimbeckError: nothing did.
     """
     generation = _generation(model, rows, settings)
-    with ExportProgress(shown=show) as progress, folder_in_work(place) as part:
-        reference = _reference(model, rows, settings, progress)
+    with phases(shown=show) as begin, folder_in_work(place) as part:
+        reference = _reference(model, rows, settings, begin)
         graphs = _written_graphs(source, weights, settings)
-        workshop = Workshop(model, rows, reference, settings, part, progress, generation, graphs)
+        workshop = Workshop(model, rows, reference, settings, part, begin, generation, graphs)
         tried = try_all(workshop)
         if not tried[-1].passed:
-            raise refused(source, rows, settings, tried)
+            raise refused(source.name, rows, settings, tried)
         workshop.clear()
-        manifest = manifest_of(source, weights, workshop, tried)
+        manifest = manifest_of(source.name, weights, workshop, tried)
         written = finish_folder(part, place, manifest, model, rows.processor)
-    if _is_run(source):
-        refresh(at_home(source))
+    if source.record is not None:
+        refresh(at_home(source.name))
     return ExportResult(place, written)
 
 
 def _generation(
-    model: PreTrainedModel, rows: GateRows, settings: ExportSettings
+    model: PreTrainedModel, rows: EncodedSplit, settings: ExportSettings
 ) -> Generation | None:
     """Where a text-to-text model's answers begin and end; None of others."""
     if not rows.task.kind.classes_as_text:
@@ -153,15 +158,15 @@ def _generation(
 
 
 def _written_graphs(
-    source: str, weights: Mapping[str, str], settings: ExportSettings
+    source: ScoredModel, weights: Mapping[str, str], settings: ExportSettings
 ) -> tuple[Path, ...]:
     """The float graphs of the same student that a run has been exported as; they take a minute to write.
 
     Nothing where other weights, operators or versions of the libraries made them.
     """
     fused = settings.fused and settings.format.startswith("onnx")
-    now = versions() | library_versions()
-    for folder in exports_of(at_home(source)) if weights and _is_run(source) else ():
+    now = versions(*_LIBRARIES)
+    for folder in exports_of(at_home(source.name)) if weights and source.record else ():
         try:
             found = read_export(folder)
         except LimbeckError:
@@ -173,27 +178,16 @@ def _written_graphs(
     return ()
 
 
-def _is_run(model: str | Path) -> bool:
-    return (at_home(model) / RECORD_NAME).is_file()
-
-
-def _torch_model(model: str) -> PreTrainedModel:
-    """The model in float32 on CPU, with its trained head."""
-    return load_model(resolve_checkpoint(model), head="required").eval()
-
-
 def _reference(
-    model: PreTrainedModel, rows: GateRows, settings: ExportSettings, progress: ExportProgress
+    model: PreTrainedModel, rows: EncodedSplit, settings: ExportSettings, begin: Phase
 ) -> TorchReference:
     """The torch model's own outputs on the gate's rows, its classes checked against theirs."""
-    unproven = class_names(rows.task, model, side="model")
-    step = progress.phase("torch", len(rows.encoded))
+    unproven = class_names(rows.task, model.config, side="model")
+    step = begin("torch", len(rows.encoded))
     reference = torch_reference(model, rows, settings.batch_size, step)
-    if unproven:
-        labels = rows.rows[rows.task.label_column][:]
-        resolve_class_order(
-            rows.task, unproven, reference.compact_outputs, labels, rows.split, side="model"
-        )
+    labels, split = rows.rows[rows.task.label_column][:], rows.loaded.name
+    outputs = reference.compact_outputs
+    resolve_class_order(rows.task, unproven, outputs, labels, split, side="model")
     return reference
 
 
@@ -201,7 +195,7 @@ def _reference(
 
 
 def refused(
-    model: str, rows: GateRows, settings: ExportSettings, tried: Sequence[Attempt]
+    model: str, rows: EncodedSplit, settings: ExportSettings, tried: Sequence[Attempt]
 ) -> LimbeckError:
     """The error of an export that nothing passed: what was tried, and what it lost."""
     lines = "; ".join(
@@ -213,14 +207,18 @@ def refused(
     fixes = "raise --max-drop, or choose --format onnx"
     if settings.format == "onnx-int8" and settings.scheme != "auto":
         fixes += ", or --scheme auto, which tries more"
-    if settings.format == "onnx-int8" and not settings.recover_steps and rows.training is not None:
+    if (
+        settings.format == "onnx-int8"
+        and not settings.recover_steps
+        and rows.loaded.training is not None
+    ):
         fixes += ", or --recover-steps 200 to train it for int8"
     if not measured:
         return LimbeckError(f"{model} cannot be exported as {settings.format}: {lines}", fixes)
     best = min(measured, key=lambda one: one.drop)
     return LimbeckError(
         f"{model} as {settings.format} loses {best.drop:.2f} points of "
-        f"{rows.task.primary} on {rows.split} (torch {best.torch_scores['primary']:.2f}, exported "
+        f"{rows.task.primary} on {rows.loaded.name} (torch {best.torch_scores['primary']:.2f}, exported "
         f"{best.scores['primary']:.2f}), more than max_drop {settings.max_drop:g}: nothing is "
         f"written. Tried: {lines}",
         fixes,
@@ -239,6 +237,7 @@ def manifest_of(
         tried: all attempts; the last one is shipped.
     """
     model, rows, settings = workshop.model, workshop.rows, workshop.settings
+    split = rows.loaded
     shipped = tried[-1]
     assert shipped.measured is not None
     sizes = {id(weight): weight.numel() for weight in model.parameters()}
@@ -261,13 +260,13 @@ def manifest_of(
         conversion=shipped.conversion,
         gate=GateRowsFacts(
             task=str(rows.task.name),
-            data=rows.data,
-            split=rows.split,
-            rows=len(rows.rows),
-            fingerprint=rows.fingerprint,
-            text_columns=list(rows.text_columns),
-            label_column=rows.label_column,
-            recipe=dict(rows.recipe),
+            data=split.data,
+            split=split.name,
+            rows=len(split.rows),
+            fingerprint=split.fingerprint,
+            text_columns=list(split.text_columns),
+            label_column=split.label_column,
+            recipe=dict(split.recipe),
             batch_size=settings.batch_size,
         ),
         measured=shipped.measured,
@@ -276,7 +275,7 @@ def manifest_of(
         tried=tried,
         bytes=shipped.bytes,
         torch_bytes=4 * sum(sizes.values()),
-        versions=versions() | library_versions(),
+        versions=versions(*_LIBRARIES),
         machine=processor_name(),
     )
 
@@ -288,7 +287,7 @@ def _prompts(model: PreTrainedModel) -> dict[str, str]:
     return prompts._asdict() if any(prompts) else {}
 
 
-def _labels(model: PreTrainedModel, rows: GateRows) -> list[str]:
+def _labels(model: PreTrainedModel, rows: EncodedSplit) -> list[str]:
     """What the model's own configuration calls its classes; none of a model that writes their names."""
     if not rows.task.labels or rows.task.kind.classes_as_text:
         return []
@@ -321,7 +320,7 @@ def try_all(workshop: Workshop) -> list[Attempt]:
     if best is None:
         return tried
     if not best.recovery_steps:
-        workshop.forget_recovery()
+        workshop.recovered = None
     for nodes in _sensitive(workshop, best):
         tried.append(_try(workshop, keeping(best, nodes)))
         if tried[-1].passed:
@@ -350,7 +349,7 @@ def _try(workshop: Workshop, how: Conversion) -> Attempt:
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         return Attempt(conversion=how, error=first, seconds=time.perf_counter() - began)
     workshop.inputs, workshop.outputs = session.inputs, session.outputs
-    step = workshop.progress.phase(how.name, len(workshop.rows.encoded))
+    step = workshop.begin(how.name, len(workshop.rows.encoded))
     measured, outputs = measure(session, workshop.rows, workshop.reference, step)
     workshop.measured.append(outputs)
     return Attempt(
@@ -364,7 +363,7 @@ def _try(workshop: Workshop, how: Conversion) -> Attempt:
 
 def _sensitive(workshop: Workshop, how: Conversion) -> list[list[str]]:
     """Which nodes to leave in float: the most sensitive one, two, four, …"""
-    step = workshop.progress.phase("searching sensitive layers", number_of_groups(workshop.sources))
+    step = workshop.begin("searching sensitive layers", number_of_groups(workshop.sources))
     feeds = workshop.feeds(_SEARCH_ROWS, _SEARCH_BATCH)
     calibration = workshop.calibration(_SEARCH_ROWS) if how.scheme == "static" else None
     groups = ranked(

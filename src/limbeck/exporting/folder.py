@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from limbeck.exporting.snippet import SNIPPET_FILE, modules_of, snippet
 from limbeck.records import RECORD_NAME
-from limbeck.runtimes import EXPORT_NAME, EXPORTS, ExportManifest, is_export
+from limbeck.runtimes.manifest import EXPORT_NAME, EXPORTS, ExportManifest, is_export
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import (
     at_home,
@@ -22,6 +22,7 @@ from limbeck.support.files import (
     one_error_for_a_full_disk,
     put_in_place,
 )
+from limbeck.tasks import get_task_type
 
 
 def default_place(model: str, format: str) -> Path:
@@ -101,71 +102,42 @@ def _name_as_older_releases_do(config: Path) -> None:
         config.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 
 
-# The README of an exported folder: what it is, what was measured, and how to run it.
+# What stands beside a model: a README that says what was measured, and the few lines that run it by its runtime,
+# tokenizers and NumPy alone. A test runs them where neither torch, transformers nor limbeck can be imported.
 
 
-_MB = 1e6
+SNIPPET_FILE = "predict.py"
+
+
+def snippet(manifest: ExportManifest, processor: Any) -> str:
+    """A Python file with one function, `predict`; run as a script it takes its input as arguments."""
+    kind = get_task_type(manifest.kind)
+    return _filled("predict.py.j2", manifest=manifest, processor=processor, kind=kind, repr=repr)
+
+
+def modules_of(manifest: ExportManifest) -> list[str]:
+    """What has to be installed to run it, as pip calls it."""
+    reader = "pillow" if manifest.kind == "image" else "tokenizers"
+    return [manifest.runtime, reader, "numpy"]
 
 
 def readme(manifest: ExportManifest, processor: Any) -> str:
     """Markdown."""
-    gate, measured = manifest.gate, manifest.measured
-    lines = [
-        f"# {manifest.architecture} as {manifest.format}",
-        "",
-        f"Exported from `{manifest.source}` ({manifest.conversion.name}): "
-        f"{manifest.bytes / _MB:.1f} MB, {manifest.torch_bytes / _MB:.1f} MB in torch.",
-        "",
-        "## Measured",
-        "",
-        f"{gate.rows} rows of {gate.task} {gate.split} (fingerprint {gate.fingerprint}), both models "
-        f"on the same CPU ({manifest.machine}).",
-        "",
-        "| score | torch | exported |",
-        "|---|---:|---:|",
-        *(
-            f"| {name} | {_number(measured.torch_scores.get(name))} | {_number(value)} |"
-            for name, value in measured.scores.items()
-        ),
-        "",
-    ]
-    if measured.agreement is not None:
-        lines += [
-            f"Both make the same prediction in {100 * measured.agreement:.2f} % of cases.",
-            "",
-        ]
-    if manifest.unchosen is not None:
-        lines += [
-            f"{len(manifest.tried)} conversions were tried on these rows. On rows that did not choose the file "
-            f"the score is {manifest.unchosen:.2f}: each half is scored by the file that the other half chose.",
-            "",
-        ]
-    if measured.logits is not None:
-        lines += [
-            f"Logits differ by {measured.logits.largest_difference:.2g} at most, by "
-            f"{measured.logits.mean_difference:.2g} on average (their standard deviation is "
-            f"{measured.logits.scale:.2g}).",
-            "",
-        ]
-    if measured.recall:
-        lines += ["| class | recall, torch | recall, exported |", "|---|---:|---:|"]
-        lines += [
-            f"| {name} | {before:.1f} | {after:.1f} |"
-            for name, (before, after) in measured.recall.items()
-        ]
-        lines.append("")
-    lines += [
-        "## Use",
-        "",
-        f"With {', '.join(modules_of(manifest))} alone (`predict.py`):",
-        "",
-        "```python",
-        snippet(manifest, processor).strip(),
-        "```",
-        "",
-    ]
-    return "\n".join(lines)
+    return _filled(
+        "README.md.j2",
+        manifest=manifest,
+        modules=modules_of(manifest),
+        snippet=snippet(manifest, processor),
+        number=lambda value: "–" if value is None else f"{value:.2f}",
+    )
 
 
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}"
+def _filled(template: str, **values: Any) -> str:
+    environment = Environment(
+        loader=PackageLoader("limbeck.exporting"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template(template).render(**values)

@@ -10,17 +10,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
-from sklearn.metrics import recall_score
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from limbeck.activations import Request, capture
+from limbeck.evaluation.class_predictions import class_ids, has_class_scores
+from limbeck.evaluation.classification import by_class
+from limbeck.evaluation.model_outputs import outputs_by_batch
 from limbeck.functional.labels import NO_LABEL
-from limbeck.runtimes import GraphSession
 from limbeck.runtimes.manifest import GateMeasure, LogitParity
-from limbeck.scoring.exported_scores import compact_outputs_of_export
-from limbeck.scoring.gate_rows import GateRows
+from limbeck.runtimes.sessions import GraphSession
+from limbeck.scoring.scored_model import EncodedSplit
 from limbeck.tasks import Results, Task, as_array, join
 
 # Logits of more numbers than this are compared on the first rows only (a vocabulary's are large).
@@ -54,28 +53,26 @@ class TorchReference:
 
 
 def torch_reference(
-    model: PreTrainedModel, rows: GateRows, batch_size: int = 32, step: Step = _no_step
+    model: PreTrainedModel, rows: EncodedSplit, batch_size: int = 32, step: Step = _no_step
 ) -> TorchReference:
     """Run the torch model over the gate's rows, on CPU as the exported one."""
     model.eval().to("cpu")
     outputs, choices, kept, numbers = [], [], [], 0
-    with torch.no_grad():
-        for batch in rows.batches(batch_size):
-            logits = capture(model, batch, Request.of_logits()).logits
-            assert logits is not None
-            outputs.append(as_array(rows.task.kind.compact_outputs(model, batch, logits)))
-            found = as_array(logits)
-            choices.append(_choices(found, batch, rows.task))
-            if numbers + found.size <= _KEPT_NUMBERS:
-                numbers += found.size
-                kept.append(found)
-            step(len(found))
-    return TorchReference(rows.results(outputs), join(outputs), choices, kept, batch_size)
+    for one in outputs_by_batch(model, rows.batches(batch_size), rows.task.kind):
+        outputs.append(one.kept)
+        logits = as_array(one.logits)
+        choices.append(_choices(logits, one.batch, rows.task))
+        if numbers + logits.size <= _KEPT_NUMBERS:
+            numbers += logits.size
+            kept.append(logits)
+        step(len(logits))
+    joined = join(outputs)
+    return TorchReference(rows.results(joined), joined, choices, kept, batch_size)
 
 
 def measure(
     session: GraphSession,
-    rows: GateRows,
+    rows: EncodedSplit,
     reference: TorchReference,
     step: Step = _no_step,
 ) -> tuple[GateMeasure, np.ndarray]:
@@ -84,9 +81,10 @@ def measure(
     Also returned: what its task type keeps of each row, as the reference has it.
     """
     outputs, alike, differences = [], [], []
-    for number, batch in enumerate(rows.batches(reference.batch_size)):
-        logits = session.logits(batch)
-        outputs.append(compact_outputs_of_export(rows.task, session, batch, logits))
+    batches = rows.batches(reference.batch_size)
+    for number, one in enumerate(outputs_by_batch(session, batches, rows.task.kind)):
+        outputs.append(one.kept)
+        logits, batch = as_array(one.logits), one.batch
         ours, theirs = _choices(logits, batch, rows.task), reference.choices[number]
         if ours is not None and theirs is not None:
             alike.append(ours == theirs)
@@ -94,7 +92,8 @@ def measure(
             real = _real(batch, logits, written=rows.task.kind.classes_as_text)
             differences.append(np.abs(logits - reference.logits[number])[real])
         step(len(logits))
-    results = rows.results(outputs)
+    joined = join(outputs)
+    results = rows.results(joined)
     found = GateMeasure(
         scores=dict(results.scores),
         torch_scores=dict(reference.results.scores),
@@ -103,11 +102,11 @@ def measure(
         recall=_recall(rows.task, reference.results, results),
         logits=_parity(differences, reference),
     )
-    return found, join(outputs)
+    return found, joined
 
 
 def cross_fitted(
-    rows: GateRows, reference: TorchReference, tried: Sequence[np.ndarray], max_drop: float
+    rows: EncodedSplit, reference: TorchReference, tried: Sequence[np.ndarray], max_drop: float
 ) -> dict[str, float | None] | None:
     """Scores of what the gate ships, on rows that did not choose it.
 
@@ -123,15 +122,39 @@ def cross_fitted(
     Returns:
         None of rows that cannot be halved.
     """
-    halves = rows.halves()
+    halves = halves_of(rows)
     if halves is None:
         return None
     joined = tried[-1].copy()
     for ours, theirs in (halves, halves[::-1]):
-        torchs = rows.primary_of(reference.compact_outputs, theirs)
-        kept = (one for one in tried if torchs - rows.primary_of(one, theirs) <= max_drop)
+        scores = [
+            rows.results(one, theirs).scores["primary"]
+            for one in (reference.compact_outputs, *tried)
+        ]
+        kept = (
+            one
+            for one, score in zip(tried, scores[1:], strict=True)
+            if scores[0] - score <= max_drop
+        )
         joined[ours] = next(kept, tried[-1])[ours]
-    return dict(rows.results([joined]).scores)
+    return dict(rows.results(joined).scores)
+
+
+def halves_of(rows: EncodedSplit) -> tuple[np.ndarray, np.ndarray] | None:
+    """The places of a random half of the rows, and of the others; rows that belong together stay together.
+
+    None where a row is several examples or one can be read only beside all others, as in a search.
+    """
+    kind, loaded = rows.task.kind, rows.rows
+    if not kind.one_example_a_row or kind.embeds or len(loaded) != len(rows.encoded):
+        return None
+    groups = kind.groups_of(rows.task, {name: loaded[name][:] for name in rows.task.text_columns})
+    numbers = (
+        np.arange(len(loaded)) if groups is None else np.unique(groups, return_inverse=True)[1]
+    )
+    second = (np.random.default_rng(0).permutation(numbers.max() + 1) % 2 == 1)[numbers]
+    parts = np.flatnonzero(~second), np.flatnonzero(second)
+    return parts if min(map(len, parts)) else None
 
 
 def _agreement(
@@ -186,33 +209,12 @@ def _choices(logits: np.ndarray, batch: Mapping[str, Tensor], task: Task) -> np.
 
 def _recall(task: Task, torchs: Results, exported: Results) -> dict[str, list[float]]:
     """Class → recall of both, 0 to 100, for classes that stand in the rows."""
-    if not task.labels or not task.kind.names_classes:
+    if not has_class_scores(task):
         return {}
-    if task.kind.several_classes:
-        return _recall_of_several(task, torchs, exported)
-    right = _flat(exported.predictions["label"])
-    given = [_flat(results.predictions["prediction"]) for results in (torchs, exported)]
-    present = [number for number in range(len(task.labels)) if (right == number).any()]
-    found = [100 * recall_score(right, one, labels=present, average=None) for one in given]
-    return {
-        task.labels[number]: [float(one[at]) for one in found] for at, number in enumerate(present)
-    }
-
-
-def _recall_of_several(task: Task, torchs: Results, exported: Results) -> dict[str, list[float]]:
-    right = np.array(exported.predictions["label"])
+    right = class_ids(task, exported.predictions["label"])
+    present = np.flatnonzero(right.any(axis=0)) if right.ndim == 2 else np.unique(right)
     found = [
-        100
-        * recall_score(
-            right, np.array(one.predictions["prediction"]), average=None, zero_division=0
-        )
+        by_class(right, class_ids(task, one.predictions["prediction"]), len(task.labels))[1]
         for one in (torchs, exported)
     ]
-    present = np.flatnonzero(right.any(axis=0)).tolist()
-    return {task.labels[at]: [float(one[at]) for one in found] for at in present}
-
-
-def _flat(values: Sequence[Any]) -> np.ndarray:
-    return np.array(
-        [item for value in values for item in (value if isinstance(value, list) else [value])]
-    )
+    return {task.labels[at]: [float(one[at]) for one in found] for at in present.tolist()}

@@ -14,15 +14,18 @@ from typing import Any
 
 import numpy as np
 import torch
+from datasets import Dataset
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 from transformers import PreTrainedModel
 
 from limbeck.activations import Request, capture
+from limbeck.data import batches_of, encode
 from limbeck.exporting.onnx_graph import LARGEST_FILE, quiet_export
-from limbeck.runtimes import GraphSession
-from limbeck.runtimes.manifest import Conversion
-from limbeck.scoring.gate_rows import GateRows
+from limbeck.runtimes.manifest import Conversion, weight_bytes
+from limbeck.runtimes.sessions import GraphSession
+from limbeck.scoring.scored_model import EncodedSplit
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import SoftRule
 
 WEIGHTED = ("MatMul", "Gemm", "Gather", "Conv")
@@ -114,12 +117,6 @@ def without_stale_shapes(path: Path) -> None:
         del model.graph.value_info[:]
         model.graph.value_info.extend(kept)
         onnx.save(model, path)
-
-
-def weight_bytes(path: Path) -> int:
-    """Of a model's file and the data beside it."""
-    beside = path.with_name(f"{path.name}.data"), path.with_suffix(".bin")
-    return sum(file.stat().st_size for file in (path, *beside) if file.is_file())
 
 
 class _Feeds:
@@ -289,9 +286,37 @@ def _round_input(module: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
     return (rounded(given[0]), *given[1:])
 
 
+def few_training_rows(rows: EncodedSplit, count: int) -> Dataset:
+    """At most so many encoded training rows, evenly spaced over all of them.
+
+    Raises:
+        LimbeckError: the source has no training rows.
+    """
+    training = rows.loaded.training
+    if training is None:
+        raise LimbeckError(
+            f"{rows.loaded.data} has no training rows for {rows.task.name}, which static int8 and "
+            "quantisation-aware distillation need",
+            "choose --scheme dynamic without --recover-steps, or name data with a train split",
+        )
+    places = np.linspace(0, len(training) - 1, min(count, len(training))).astype(int)
+    few = training.select(sorted({*places.tolist()}))
+    return encode(few, rows.task, rows.processor, rows.max_length)[0]
+
+
+def shuffled_batches(rows: EncodedSplit, steps: int, seed: int) -> Iterator[dict[str, Tensor]]:
+    """So many batches of training rows, in another order at every pass over them."""
+    encoded = few_training_rows(rows, steps * BATCH)
+    random = np.random.default_rng(seed)
+    order: list[int] = []
+    while len(order) < steps * BATCH:
+        order += random.permutation(len(encoded)).tolist()
+    return batches_of(encoded, rows.collator, BATCH, "cpu", order=order[: steps * BATCH])
+
+
 def recovered(
     model: PreTrainedModel,
-    rows: GateRows,
+    rows: EncodedSplit,
     how: Conversion,
     *,
     steps: int,
@@ -318,7 +343,7 @@ def recovered(
     with rounding(student, how):
         optimizer = torch.optim.AdamW(weights, lr=lr, weight_decay=0.0)
         decay = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.05, total_iters=steps)
-        for batch in rows.shuffled_batches(steps, BATCH, seed):
+        for batch in shuffled_batches(rows, steps, seed):
             with torch.no_grad():
                 wanted = capture(model, batch, Request.of_logits()).logits
             found = capture(student, batch, Request.of_logits()).logits

@@ -20,9 +20,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
-from limbeck.runtimes import need_extra
 from limbeck.runtimes.manifest import Generation
-from limbeck.runtimes.sessions import shifted_right
+from limbeck.runtimes.sessions import need_extra, shifted_right
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import Task
 from limbeck.tasks.text import answer_limit

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
-from importlib import metadata
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from limbeck.data import Collator
+from limbeck.data import batches_of
 from limbeck.exporting.conversions import (
     ExportSettings,
     returned_logits,
@@ -19,7 +19,14 @@ from limbeck.exporting.conversions import (
     write_openvino,
 )
 from limbeck.exporting.gate import TorchReference
-from limbeck.exporting.int8 import Feed, half, quantise, recovered, without_stale_shapes
+from limbeck.exporting.int8 import (
+    Feed,
+    few_training_rows,
+    half,
+    quantise,
+    recovered,
+    without_stale_shapes,
+)
 from limbeck.exporting.onnx_graph import (
     MODEL_FILE,
     PARTS,
@@ -27,52 +34,60 @@ from limbeck.exporting.onnx_graph import (
     write_onnx,
     write_text_to_text,
 )
-from limbeck.exporting.showing_export import ExportProgress
-from limbeck.runtimes import GraphSession, TextToTextSession, open_files
 from limbeck.runtimes.manifest import Conversion, Generation
-from limbeck.scoring.gate_rows import GateRows
+from limbeck.runtimes.sessions import GraphSession, TextToTextSession, open_files
+from limbeck.scoring.scored_model import EncodedSplit
 
 _TRACED_ROWS = 2
 _CONVERTING = "writing the graph (torch.export; about a minute, whatever the model's size)"
-_LIBRARIES = ("onnx", "onnxscript", "onnxruntime", "openvino", "executorch")
+Phase = Callable[[str, int | None], Callable[[int], None]]
+"""Begins to show a phase of so many steps, and returns what shows that steps are done."""
 _ENDINGS = {"openvino": ".xml", "executorch": ".pte"}
 
 
+@dataclass
 class Workshop:
     """What all attempts share.
 
     Attributes:
-        shipped: the model's files, where they are shipped from: one, or an encoder's and a decoder's.
+        model: on CPU, in float32.
+        rows: the gate's.
+        reference: the model's own outputs on them.
+        settings: what is asked.
+        part: the folder that is written.
+        begin: begins to show a phase.
         generation: of text to text, where answers begin and end.
         graphs: the float graphs of the same weights in another export, to be copied and not written again.
+        recovered: a copy of the model that was prepared for a conversion, where one is gone on with.
         inputs, outputs: names of what the model reads and returns.
         measured: of every file that came out, what its task type keeps of each row.
     """
 
-    def __init__(
-        self,
-        model: PreTrainedModel,
-        rows: GateRows,
-        reference: TorchReference,
-        settings: ExportSettings,
-        part: Path,
-        progress: ExportProgress,
-        generation: Generation | None = None,
-        graphs: Sequence[Path] = (),
-    ) -> None:
-        self.model, self.rows, self.reference = model, rows, reference
-        self.converted = model
-        self.settings, self.part, self.progress = settings, part, progress
-        self.generation, self.graphs = generation, graphs
-        self.work = part / "work"
+    model: PreTrainedModel
+    rows: EncodedSplit
+    reference: TorchReference
+    settings: ExportSettings
+    part: Path
+    begin: Phase
+    generation: Generation | None = None
+    graphs: Sequence[Path] = ()
+    recovered: PreTrainedModel | None = None
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ("logits",)
+    measured: list[np.ndarray] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Names of the model's files, where they are shipped from: one, or an encoder's and a decoder's."""
+        self.work = self.part / "work"
         self.work.mkdir()
-        self.runtime = settings.format if settings.format in _ENDINGS else "onnxruntime"
-        ending = _ENDINGS.get(settings.format, ".onnx")
-        self._names = (Path(MODEL_FILE).stem,) if generation is None else PARTS
-        self.shipped = [part / f"{name}{ending}" for name in self._names]
-        self.measured: list[np.ndarray] = []
-        self.inputs: tuple[str, ...] = ()
-        self.outputs: tuple[str, ...] = ("logits",)
+        ending = _ENDINGS.get(self.settings.format, ".onnx")
+        self._names = (Path(MODEL_FILE).stem,) if self.generation is None else PARTS
+        self.shipped = [self.part / f"{name}{ending}" for name in self._names]
+
+    @property
+    def runtime(self) -> str:
+        """What the files are for."""
+        return self.settings.format if self.settings.format in _ENDINGS else "onnxruntime"
 
     def recover(self, how: Conversion) -> None:
         """Go on with a copy of the model that has been prepared for a conversion.
@@ -81,33 +96,30 @@ class Workshop:
             LimbeckError: the source has no training rows.
         """
         steps = self.settings.recover_steps
-        step = self.progress.phase("quantisation-aware distillation", steps)
-        self.converted = recovered(
+        step = self.begin("quantisation-aware distillation", steps)
+        self.recovered = recovered(
             self.model, self.rows, how, steps=steps, lr=self.settings.recover_lr, step=step
         )
-
-    def forget_recovery(self) -> None:
-        """Go on with the model itself."""
-        self.converted = self.model
 
     @property
     def sources(self) -> list[Path]:
         """The graphs in float, which every conversion starts from."""
-        form = "float" if self.converted is self.model else "recovered"
+        form = "float" if self.recovered is None else "recovered"
         paths = [self.work / f"{name}-{form}.onnx" for name in self._names]
         if all(path.exists() for path in paths):
             return paths
-        if self.converted is self.model and self.graphs:
+        if self.recovered is None and self.graphs:
             for graph, path in zip(self.graphs, paths, strict=True):
                 _copy(graph, path)
         else:
-            self.progress.phase(_CONVERTING, None)
+            self.begin(_CONVERTING, None)
             fused = self.settings.fused and self.runtime == "onnxruntime"
+            model = self.model if self.recovered is None else self.recovered
+            few = self._few()
             if self.generation is None:
-                batch = model_inputs(self.model, self._few())
-                write_onnx(self.converted, batch, paths[0], fused=fused)
+                write_onnx(model, few, paths[0], fused=fused)
             else:
-                write_text_to_text(self.converted, self._few(), paths, fused=fused)
+                write_text_to_text(model, few, paths, fused=fused)
             for path in paths:
                 without_stale_shapes(path)
         return paths
@@ -126,8 +138,8 @@ class Workshop:
     def feeds(self, rows: int, size: int) -> list[Feed]:
         """Training rows as the session reads them; dev rows where a source has no others."""
         session = self.open(self.sources)
-        if self.rows.training is not None:
-            batches = self.rows.training_batches(rows, size)
+        if self.rows.loaded.training is not None:
+            batches = self._training_batches(rows, size)
         else:
             batches = self.rows.batches(size)
         found = []
@@ -137,6 +149,10 @@ class Workshop:
                 break
         return found
 
+    def _training_batches(self, rows: int, size: int) -> Iterator[dict[str, Tensor]]:
+        encoded = few_training_rows(self.rows, rows)
+        return batches_of(encoded, self.rows.collator, size, "cpu")
+
     def calibration(self, rows: int) -> list[list[Feed]]:
         """For each graph, what static int8 feeds it: training rows one by one, as padding widens ranges.
 
@@ -144,7 +160,7 @@ class Workshop:
             LimbeckError: the source has no training rows.
         """
         session = self.open(self.sources)
-        batches = list(self.rows.training_batches(rows, 1))
+        batches = list(self._training_batches(rows, 1))
         if not isinstance(session, TextToTextSession):
             return [[session.feed(batch) for batch in batches]]
         return [
@@ -172,7 +188,7 @@ class Workshop:
                 _copy(source, target)
 
     def _write_executorch(self) -> None:
-        self.progress.phase(_CONVERTING, None)
+        self.begin(_CONVERTING, None)
         batch = model_inputs(self.model, self._few())
         self.inputs = tuple(batch)
         self.outputs = returned_logits(self.model, batch)
@@ -181,24 +197,13 @@ class Workshop:
 
     def _few(self) -> dict[str, Tensor]:
         """A batch to trace the model with."""
-        collate = Collator(self.rows.processor, kind=self.rows.task.kind)
+        collate = self.rows.collator
         few = self.rows.encoded.select(range(min(_TRACED_ROWS, len(self.rows.encoded))))
         return collate([few[place % len(few)] for place in range(_TRACED_ROWS)])
 
     def clear(self) -> None:
         """Remove what is not shipped."""
         shutil.rmtree(self.work)
-
-
-def library_versions() -> dict[str, str | None]:
-    """Of the libraries that make and run exported files."""
-    found: dict[str, str | None] = {}
-    for name in _LIBRARIES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -7,23 +7,24 @@ import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from limbeck.activations.compat import TEXT_TO_TEXT
-from limbeck.exporting.showing_export import ExportProgress
+from limbeck.evaluation.measuring import decoder_start, random_batch
 from limbeck.latency.contenders import Contender, contenders
 from limbeck.latency.report import BenchCondition, BenchReport, Measurement, keep_in_records
 from limbeck.latency.show import as_markdown, draw_plots
-from limbeck.latency.turns import Turn, rounds_of, time_in_turns, too_many_threads
+from limbeck.latency.turns import Turn, rounds_of, time_in_turns
 from limbeck.records import hardware, versions, write_whole
 from limbeck.records.facts import BUSY
 from limbeck.run.report import refresh
+from limbeck.support.cores import cores
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import at_home
+from limbeck.support.terminal import phases
 
 _LIBRARIES = ("onnxruntime", "openvino")
 
@@ -50,26 +51,23 @@ class BenchSettings:
 
     def check(self) -> None:
         """Raise LimbeckError with everything that is wrong."""
-        problems = []
+        limit = cores()
+        many = [number for number in self.threads if limit is not None and number > limit]
+        checks = [
+            (self.passes < 5, f"passes {self.passes}", "give at least 5, or nothing is known"),
+            (self.warm_up < 1, f"warm_up {self.warm_up}", "give at least 1"),
+            (
+                bool(many),
+                f"threads {' '.join(map(str, many))}: there are not so many cores",
+                f"give at most {limit}",
+            ),
+        ]
         for name in ("batch_sizes", "lengths", "threads"):
             values = getattr(self, name)
-            if not values or min(values) < 1 or len(set(values)) < len(values):
-                problems.append(
-                    Problem(
-                        f"{name} {' '.join(map(str, values))}", "give numbers from 1 up, each once"
-                    )
-                )
-        if self.passes < 5:
-            problems.append(
-                Problem(f"passes {self.passes}", "give at least 5, or nothing is known")
-            )
-        if self.warm_up < 1:
-            problems.append(Problem(f"warm_up {self.warm_up}", "give at least 1"))
-        if many := too_many_threads(self.threads):
-            problems.append(
-                Problem(f"threads {' '.join(map(str, many))}: there are not so many cores", "fewer")
-            )
-        if problems:
+            wrong = not values or min(values) < 1 or len(set(values)) < len(values)
+            said = f"{name} {' '.join(map(str, values))}"
+            checks.append((wrong, said, "give numbers from 1 up, each once"))
+        if problems := [Problem(said, fix) for wrong, said, fix in checks if wrong]:
             raise LimbeckError(problems)
 
 
@@ -100,11 +98,11 @@ def bench(
     chosen.check()
     who = contenders([str(model) for model in models], chosen.backends)
     found: list[Measurement] = []
-    with tempfile.TemporaryDirectory() as folder, ExportProgress(shown=show) as progress:
+    with tempfile.TemporaryDirectory() as folder, phases(shown=show) as begin:
         turns = _turns(who, chosen, Path(folder))
         for threads in chosen.threads:
             own = [turn for turn in turns if turn.condition.threads == threads]
-            step = progress.phase(
+            step = begin(
                 f"{threads} thread{'s' if threads > 1 else ''}",
                 len(own) * (1 + rounds_of(chosen.passes)),
             )
@@ -117,7 +115,7 @@ def bench(
         passes=chosen.passes,
         measurements=found,
         machine=hardware(),
-        versions=versions() | {name: _version(name) for name in _LIBRARIES},
+        versions=versions(*_LIBRARIES),
         notes=_notes(found),
     )
     for run in keep_in_records(report, who):
@@ -133,16 +131,15 @@ def bench(
 
 def _turns(who: Sequence[Contender], chosen: BenchSettings, folder: Path) -> list[Turn]:
     """Every contender under every condition; inputs are written once for a model."""
-    turns, written = [], 0
+    turns: list[Turn] = []
     for threads in chosen.threads:
         for batch in chosen.batch_sizes:
             for length in chosen.lengths:
                 condition = BenchCondition(batch=batch, length=length, threads=threads)
                 for one in who:
-                    feed = inputs_of(one, batch, length)
-                    path = write_inputs(folder, f"inputs-{written}", feed)
+                    path = folder / f"inputs-{len(turns)}.npz"
+                    np.savez(path, **inputs_of(one, batch, length))  # type: ignore[arg-type]
                     turns.append(Turn(one, condition, path))
-                    written += 1
     return turns
 
 
@@ -168,13 +165,6 @@ def _notes(found: Sequence[Measurement]) -> list[str]:
     return notes
 
 
-def _version(name: str) -> str | None:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
-
-
 # What models read while they are timed: random token ids of one length, or random pixels. Every
 # row is full, so that a length means what it says; a model's own vocabulary decides the ids.
 
@@ -182,7 +172,7 @@ def _version(name: str) -> str | None:
 _TEXT = ("input_ids", "attention_mask", "token_type_ids")
 
 
-def inputs_of(one: Contender, batch: int, length: int, seed: int = 0) -> dict[str, np.ndarray]:
+def inputs_of(one: Contender, batch: int, length: int) -> dict[str, np.ndarray]:
     """A batch for a contender: (batch, length) ids, mask and segments, or pixels.
 
     A text-to-text model's decoder gets its start token alone, so a pass is an answer's first token.
@@ -190,30 +180,18 @@ def inputs_of(one: Contender, batch: int, length: int, seed: int = 0) -> dict[st
     Raises:
         LimbeckError: the model has fewer positions than `length`.
     """
-    random = np.random.default_rng(seed)
     config = one.config.get_text_config()
-    size = getattr(config, "image_size", None)
-    if size is not None:
-        height, width = (size, size) if isinstance(size, int) else size
-        shape = batch, getattr(config, "num_channels", 3), height, width
-        return {"pixel_values": random.standard_normal(shape).astype(np.float32)}
     limit = getattr(config, "max_position_embeddings", None)
     if isinstance(limit, int) and 0 < limit < length:
         raise LimbeckError(
             f"bench: {one.model} reads {limit} tokens, not {length}", "measure shorter lengths"
         )
-    ids = random.choice(_usable(config), (batch, length))
-    end = _end_of(config)
-    if end is not None:
-        ids[:, -1] = end  # some heads read what stands there
-    made = {
-        "input_ids": ids.astype(np.int64),
-        "attention_mask": np.ones((batch, length), np.int64),
-        "token_type_ids": np.zeros((batch, length), np.int64),
-        "decoder_input_ids": np.full((batch, 1), _start_of(config), np.int64),
-    }
-    names = one.inputs or _read_by(config)
-    return {name: made[name] for name in names}
+    made = {name: one.numpy() for name, one in random_batch(config, length, batch).items()}
+    if "pixel_values" in made:
+        return made
+    made["token_type_ids"] = np.zeros_like(made["input_ids"])
+    made["decoder_input_ids"] = np.full((batch, 1), decoder_start(config), np.int64)
+    return {name: made[name] for name in one.inputs or _read_by(config)}
 
 
 def _read_by(config: Any) -> tuple[str, ...]:
@@ -224,27 +202,3 @@ def _read_by(config: Any) -> tuple[str, ...]:
     ):
         return (*_TEXT[:2], "decoder_input_ids")
     return _TEXT if getattr(config, "type_vocab_size", 0) > 1 else _TEXT[:2]
-
-
-def _start_of(config: Any) -> int:
-    """The one token that a decoder is given."""
-    return getattr(config, "decoder_start_token_id", None) or 0
-
-
-def _usable(config: Any) -> np.ndarray:
-    special = {_end_of(config), getattr(config, "pad_token_id", None)}
-    ids = np.arange(config.vocab_size)
-    return ids[~np.isin(ids, [token for token in special if token is not None])]
-
-
-def _end_of(config: Any) -> int | None:
-    end = getattr(config, "eos_token_id", None)
-    end = end[0] if isinstance(end, list | tuple) and end else end
-    return end if isinstance(end, int) and 0 <= end < config.vocab_size else None
-
-
-def write_inputs(folder: Path, name: str, feed: dict[str, np.ndarray]) -> Path:
-    """A file the workers read; equal feeds share one."""
-    path = folder / f"{name}.npz"
-    np.savez(path, **feed)  # type: ignore[arg-type]  # arrays by name; the stubs see options
-    return path

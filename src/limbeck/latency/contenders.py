@@ -9,17 +9,17 @@ from typing import Any
 
 from transformers import AutoConfig
 
-from limbeck.records import RECORD_NAME, Record
-from limbeck.runtimes import (
+from limbeck.records import Record
+from limbeck.runtimes.manifest import (
     EXPORTS,
-    RUNTIMES,
     ExportManifest,
     exports_of,
     is_export,
-    need_extra,
     read_export,
-    readers_of,
+    weight_bytes,
 )
+from limbeck.runtimes.sessions import RUNTIMES, check_reader, need_extra, readers_of
+from limbeck.scoring.scored_model import finished_run
 from limbeck.students import read_config, resolve_checkpoint
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.files import at_home
@@ -54,6 +54,8 @@ class Contender:
     """The run whose student it is, in torch."""
     checksum: str | None = None
     """Of an exported model's file."""
+    bytes: int = 0
+    """Of its weights on disk."""
 
     @property
     def name(self) -> str:
@@ -97,52 +99,42 @@ def _of(model: str, wanted: tuple[str, ...]) -> list[Contender]:
     folder = at_home(model)
     if is_export(folder):
         return _exported(folder, wanted)
-    if (folder / RECORD_NAME).is_file():
-        exported = [one for path in exports_of(folder) for one in _exported(path, wanted)]
-        return [*_checkpoint(model, wanted), *exported]
-    return _checkpoint(model, wanted)
+    run = finished_run(folder)
+    exported = exports_of(folder) if run is not None else []
+    record = None if run is None else run[0]
+    return [
+        *_checkpoint(model, record, wanted),
+        *(one for path in exported for one in _exported(path, wanted)),
+    ]
 
 
-def _checkpoint(model: str, wanted: tuple[str, ...]) -> list[Contender]:
+def _checkpoint(model: str, record: Record | None, wanted: tuple[str, ...]) -> list[Contender]:
+    path = Path(resolve_checkpoint(model))
     config = read_config(model)
-    score, rows = _scored(at_home(model))
-    run = at_home(model) if (at_home(model) / RECORD_NAME).is_file() else None
     return [
         Contender(
             model=Path(model).name,
             backend=backend,
             form="fp32",
-            path=Path(resolve_checkpoint(model)),
+            path=path,
             config=config,
-            score=score,
-            rows=rows,
-            run=run,
+            score=None if record is None else record.scores.get("dev", {}).get("primary"),
+            rows=None if record is None else record.examples.fingerprints.get("dev"),
+            run=None if record is None else at_home(model),
+            bytes=sum(file.stat().st_size for file in path.glob("*.safetensors")),
         )
         for backend in ("torch", "compiled")
         if backend in (wanted or ("torch",))
     ]
 
 
-def _scored(folder: Path) -> tuple[float | None, str | None]:
-    """A run's primary dev score, and the rows' fingerprint."""
-    if not (folder / RECORD_NAME).is_file():
-        return None, None
-    record = Record.load(folder)
-    return (
-        record.scores.get("dev", {}).get("primary"),
-        record.examples.fingerprints.get("dev"),
-    )
-
-
 def _exported(folder: Path, wanted: tuple[str, ...]) -> list[Contender]:
     manifest = read_export(folder)
     backends = [name for name in readers_of(manifest) if name in (wanted or (manifest.runtime,))]
-    for name in backends:
-        need_extra(name, f"the backend {name}")
     return [
         Contender(
             model=_name_of(folder, manifest),
-            backend=backend,
+            backend=check_reader(manifest, backend),
             form=manifest.conversion.name,
             path=folder,
             config=AutoConfig.from_pretrained(folder, trust_remote_code=False),
@@ -150,6 +142,7 @@ def _exported(folder: Path, wanted: tuple[str, ...]) -> list[Contender]:
             score=manifest.measured.scores.get("primary"),
             rows=manifest.gate.fingerprint,
             checksum=manifest.checksums.get(manifest.file),
+            bytes=sum(map(weight_bytes, manifest.files)),
         )
         for backend in backends
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from limbeck.latency.contenders import Contender
 from limbeck.records import BenchFacts, BenchRow, Latency, Record
-from limbeck.runtimes import EXPORTS
+from limbeck.runtimes.manifest import EXPORTS
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home, write_whole
 from limbeck.support.plain import read_json, read_text
@@ -143,6 +143,9 @@ def load_bench(path: str | Path) -> BenchReport:
 # measured.
 
 
+Role = Literal["student", "export", "teacher"]
+
+
 def keep_in_records(report: BenchReport, who: Sequence[Contender]) -> list[Path]:
     """Write the first condition's times in torch to the records of all runs; returns their folders.
 
@@ -150,15 +153,11 @@ def keep_in_records(report: BenchReport, who: Sequence[Contender]) -> list[Path]
     """
     if not report.conditions:
         return []
-    times = {
-        (one.model, one.backend): one
-        for one in report.under(report.conditions[0])
-        if one.p50 is not None
-    }
+    times = {one.name: one for one in report.under(report.conditions[0]) if one.p50 is not None}
     timed = {
-        one.path.resolve(): _latency(times[one.model, one.backend], report.identity)
+        one.path.resolve(): _latency(times[one.name], report.identity)
         for one in who
-        if one.backend == "torch" and (one.model, one.backend) in times
+        if one.backend == "torch" and one.name in times
     }
     kept = []
     for one in who:
@@ -166,32 +165,39 @@ def keep_in_records(report: BenchReport, who: Sequence[Contender]) -> list[Path]
             continue
         record = Record.load(one.run)
         record.student.bench_ms = timed[one.path.resolve()]
+        taught: tuple[Path, ...] = ()
         if record.teacher is not None and record.teacher.path is not None:
-            record.teacher.bench_ms = _of_teacher(record.teacher.path, timed)
-        record.bench = _facts(report, one, who)
+            folder = at_home(record.teacher.path).resolve()
+            taught = folder, folder / "student"
+            record.teacher.bench_ms = timed.get(taught[0], timed.get(taught[1]))
+        record.bench = _facts(report, record, _roles(one.run, taught, who))
         record.save(one.run)
         kept.append(one.run)
     return kept
 
 
-def _facts(report: BenchReport, run: Contender, who: Sequence[Contender]) -> BenchFacts:
-    """The bench's lines of a run's student, of what was exported of it, and of its teacher."""
-    assert run.run is not None
-    folder, record = run.run.resolve(), Record.load(run.run)
-    teacher = record.teacher.path if record.teacher is not None else None
-    taught = at_home(teacher).resolve() if teacher is not None else None
-    roles: dict[
-        tuple[str, str, str], tuple[Literal["student", "export", "teacher"], Contender]
-    ] = {}
+def _roles(
+    run: Path, teacher: Sequence[Path], who: Sequence[Contender]
+) -> dict[str, tuple[Role, Contender]]:
+    """By name what a contender is to a run: its student, an export of it, or its teacher."""
+    folder = run.resolve()
+    roles: dict[str, tuple[Role, Contender]] = {}
     for one in who:
         place = one.path.resolve()
         if place.is_relative_to(folder / EXPORTS):
-            roles[one.model, one.backend, one.form] = "export", one
+            roles[one.name] = "export", one
         elif one.run is not None and one.run.resolve() == folder:
-            roles[one.model, one.backend, one.form] = "student", one
-        elif taught is not None and place in (taught, taught / "student"):
-            roles[one.model, one.backend, one.form] = "teacher", one
-    rows = record.examples.fingerprints.get("dev")
+            roles[one.name] = "student", one
+        elif place in teacher:
+            roles[one.name] = "teacher", one
+    return roles
+
+
+def _facts(
+    report: BenchReport, record: Record, roles: Mapping[str, tuple[Role, Contender]]
+) -> BenchFacts:
+    """The bench's lines of a run's student, of what was exported of it, and of its teacher."""
+    dev = record.examples.fingerprints.get("dev")
     return BenchFacts(
         identity=report.identity,
         when=report.when,
@@ -200,20 +206,14 @@ def _facts(report: BenchReport, run: Contender, who: Sequence[Contender]) -> Ben
             (one.waited for one in report.measurements if one.waited is not None), default=None
         ),
         rows=[
-            _row(one, *roles[one.model, one.backend, one.form], dev=rows)
+            _row(one, *roles[one.name], dev=dev)
             for one in report.measurements
-            if one.p50 is not None and (one.model, one.backend, one.form) in roles
+            if one.p50 is not None and one.name in roles
         ],
     )
 
 
-def _row(
-    one: Measurement,
-    role: Literal["student", "export", "teacher"],
-    who: Contender,
-    *,
-    dev: str | None,
-) -> BenchRow:
+def _row(one: Measurement, role: Role, who: Contender, *, dev: str | None) -> BenchRow:
     assert one.p50 is not None
     return BenchRow(
         model=one.model,
@@ -232,11 +232,6 @@ def _row(
         disk_mib=one.disk_mib,
         score=one.score if who.rows is not None and who.rows == dev else None,
     )
-
-
-def _of_teacher(path: str, timed: dict[Path, Latency]) -> Latency | None:
-    folder = at_home(path).resolve()
-    return timed.get(folder, timed.get(folder / "student"))
 
 
 def _latency(one: Measurement, bench: str) -> Latency:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from typing import Any
 
-import matplotlib as mpl
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from rich.console import Console
 from rich.table import Table
 
 from limbeck.latency.report import BenchCondition, BenchReport, Measurement
+from limbeck.report.plots import SCORE_SPAN, widened
+from limbeck.report.svg import INK, MUTED, Panel, series_colour, series_marker, standalone
 from limbeck.tables.cells import milliseconds
 
 _HEADINGS = (
@@ -38,7 +37,7 @@ def as_markdown(report: BenchReport) -> str:
         table = [_HEADINGS, rule, *rows]
         lines = ["| " + " | ".join(row) + " |" for row in table]
         parts.append(f"## {condition.words}\n\n" + "\n".join(lines))
-    said = "\n".join(f"- {line}" for line in _said(report))
+    said = "\n".join(f"- {line}" for line in notes_of(report))
     return "# Bench\n\n" + "\n\n".join(parts) + f"\n\n{said}\n"
 
 
@@ -77,7 +76,8 @@ def _table(report: BenchReport, condition: BenchCondition, left_out: Sequence[st
     return table
 
 
-def _said(report: BenchReport) -> list[str]:
+def notes_of(report: BenchReport) -> list[str]:
+    """What stands below the table."""
     machine = report.machine
     libraries = ", ".join(
         f"{name} {version}" for name, version in report.versions.items() if version
@@ -87,11 +87,6 @@ def _said(report: BenchReport) -> list[str]:
         f"{machine.get('processor')}, {machine.get('cores')} cores; {libraries}.",
         *report.notes,
     ]
-
-
-def notes_of(report: BenchReport) -> list[str]:
-    """What stands below the table."""
-    return _said(report)
 
 
 def _rows(found: list[Measurement]) -> list[list[str]]:
@@ -136,34 +131,14 @@ def _number(value: float | None, digits: int) -> str:
 # Two drawings of a bench: latency against length, and score against latency with its Pareto front.
 
 
-# Okabe and Ito's, which the colour-blind distinguish; shapes differ as well.
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#222222")
-_MARKERS = "osD^vPX*"
-_LEGEND_LINE = 0.2
-"""Inches of a figure's height that a model's name below it takes."""
-_STYLE: dict[Any, Any] = {
-    "svg.hashsalt": "limbeck",
-    "svg.fonttype": "none",
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#dddddd",
-    "axes.axisbelow": True,
-    "legend.frameon": False,
-}
-
-
 def draw_plots(report: BenchReport) -> dict[str, bytes]:
     """File name → SVG. Scores are drawn only where all were measured on the same rows."""
-    with mpl.rc_context(_STYLE):
-        found = {}
-        if _timed(report.measurements):
-            found["latency.svg"] = _latency(report)
-        scored = [one for one in _timed(report.measurements) if one.score is not None]
-        if scored and len({one.rows for one in scored}) == 1:
-            found["score.svg"] = _score(report, scored)
-        return found
+    timed = [one for one in report.measurements if one.p50 is not None]
+    found = {"latency.svg": standalone(_latency(report, timed).svg)} if timed else {}
+    scored = [one for one in timed if one.score is not None]
+    if scored and len({one.rows for one in scored}) == 1:
+        found["score.svg"] = standalone(_score(report.conditions[0], scored).svg)
+    return found
 
 
 def pareto(points: Sequence[tuple[float, float]]) -> list[int]:
@@ -180,90 +155,71 @@ def pareto(points: Sequence[tuple[float, float]]) -> list[int]:
     return kept
 
 
-def _timed(found: Sequence[Measurement]) -> list[Measurement]:
-    return [one for one in found if one.p50 is not None]
-
-
-def _latency(report: BenchReport) -> bytes:
-    """A panel for each batch size and number of threads: p50 with a band to p95."""
-    panels = list(dict.fromkeys((c.batch, c.threads) for c in report.conditions))
+def _latency(report: BenchReport, timed: Sequence[Measurement]) -> Panel:
+    """Axes for each batch size and number of threads: p50 with a band to p95."""
+    sides = list(dict.fromkeys((c.batch, c.threads) for c in report.conditions))
     names = list(dict.fromkeys(one.name for one in report.measurements))
-    figure = Figure(
-        figsize=(1.2 + 4.2 * len(panels), 3.4 + _LEGEND_LINE * len(names)), layout="constrained"
+    lengths = sorted({c.length for c in report.conditions})
+    panel = Panel(
+        "", "Latency by length", 1.2 + 4.2 * len(sides), 3.4 + 0.2 * len(names), beside=len(sides)
     )
-    grid = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
-    for axes, (batch, threads) in zip(grid, panels, strict=True):
-        for style, name in enumerate(names):
-            own = [
-                one
-                for one in _timed(report.measurements)
-                if one.name == name
-                and (one.condition.batch, one.condition.threads) == (batch, threads)
-            ]
-            own.sort(key=lambda one: one.condition.length)
-            if own:
-                _line(axes, style, name, own)
-        axes.set_xscale("log", base=2)
-        axes.set_yscale("log")
-        lengths = sorted({c.length for c in report.conditions})
-        axes.set_xticks(lengths, [str(length) for length in lengths])
-        axes.xaxis.set_minor_locator(NullLocator())
-        _plain_log(axes.yaxis)
-        axes.set_xlabel("tokens")
-        axes.set_title(BenchCondition(batch=batch, length=1, threads=threads).words.replace(
-            "1 tokens, ", ""
-        ), loc="left")  # fmt: skip
-    grid[0].set_ylabel("ms a pass (p50, band to p95)")
-    handles, labels = grid[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower left", fontsize=8)
-    return _svg(figure)
+    with panel as first:
+        for axes, (batch, threads) in zip(panel.axes, sides, strict=True):
+            for style, name in enumerate(names):
+                own = [
+                    (one.condition.length, one.p50 or 0.0, one.p95 or 0.0)
+                    for one in timed
+                    if (one.name, one.condition.batch, one.condition.threads)
+                    == (name, batch, threads)
+                ]
+                if own:
+                    x, middle, high = zip(*sorted(own), strict=True)
+                    colour = series_colour(style)
+                    axes.fill_between(x, middle, high, color=colour, alpha=0.15, lw=0)
+                    axes.plot(x, middle, color=colour, marker=series_marker(style), label=name)
+            if axes is not first:
+                axes.sharey(first)
+            axes.set_xscale("log", base=2)
+            axes.set_yscale("log")
+            axes.set_xticks(lengths, [str(length) for length in lengths])
+            axes.xaxis.set_minor_locator(NullLocator())
+            _plain_log(axes.yaxis)
+            axes.set_xlabel("tokens")
+            axes.set_title(f"batch {batch}, {threads} thread{'s' if threads != 1 else ''}")
+        first.set_ylabel("ms a pass (p50, band to p95)")
+        _named_below(first)
+    return panel
 
 
-def _line(axes: Axes, style: int, name: str, own: Sequence[Measurement]) -> None:
-    colour = _COLOURS[style % len(_COLOURS)]
-    lengths = [one.condition.length for one in own]
-    middle = [one.p50 or 0.0 for one in own]
-    axes.fill_between(
-        lengths, middle, [one.p95 or 0.0 for one in own], color=colour, alpha=0.15, lw=0
-    )
-    axes.plot(
-        lengths,
-        middle,
-        color=colour,
-        marker=_MARKERS[style % len(_MARKERS)],
-        label=name,
-        markersize=5,
-    )
-
-
-def _score(report: BenchReport, scored: Sequence[Measurement]) -> bytes:
+def _score(condition: BenchCondition, scored: Sequence[Measurement]) -> Panel:
     """Under the first condition, where every model has its point; the front is a line of steps."""
-    condition = report.conditions[0]
     own = [one for one in scored if one.condition == condition]
-    figure = Figure(figsize=(6.4, 3.8 + _LEGEND_LINE * len(own)), layout="constrained")
-    axes = figure.subplots()
     points = [(one.p50 or 0.0, one.score or 0.0) for one in own]
-    front = pareto(points)
-    axes.plot(
-        [points[at][0] for at in front], [points[at][1] for at in front],
-        drawstyle="steps-post", color="#888888", linestyle=(0, (4, 3)), linewidth=1.2,
-        label="Pareto front", zorder=1,
-    )  # fmt: skip
-    for style, (one, (x, y)) in enumerate(zip(own, points, strict=True)):
-        colour = _COLOURS[style % len(_COLOURS)]
+    front = [points[at] for at in pareto(points)]
+    panel = Panel("", "Score by latency", 6.4, 3.8 + 0.2 * len(own))
+    with panel as axes:
         axes.plot(
-            x, y, linestyle="none", marker=_MARKERS[style % len(_MARKERS)], color=colour,
-            markersize=7, label=f"{one.name} ({one.disk_mib:.1f} MiB)", zorder=2,
+            *zip(*front, strict=True), drawstyle="steps-post", color=MUTED,
+            linestyle=(0, (4, 3)), linewidth=1.2, label="Pareto front", zorder=1,
         )  # fmt: skip
-    axes.set_xscale("log")
-    _plain_log(axes.xaxis)
-    low, high = axes.get_ylim()
-    if high - low < 5:  # a small step shall not look like a cliff
-        middle = (low + high) / 2
-        axes.set_ylim(middle - 2.5, middle + 2.5)
-    axes.set(xlabel=f"ms a pass, p50 ({condition.words})", ylabel="primary dev score")
-    figure.legend(loc="outside lower left", fontsize=8)
-    return _svg(figure)
+        for style, (one, (x, y)) in enumerate(zip(own, points, strict=True)):
+            axes.plot(
+                x, y, linestyle="none", marker=series_marker(style), color=series_colour(style),
+                markersize=7, label=f"{one.name} ({one.disk_mib:.1f} MiB)", zorder=2,
+            )  # fmt: skip
+        axes.set_xscale("log")
+        _plain_log(axes.xaxis)
+        # A small step shall not look like a cliff.
+        axes.set_ylim(widened(axes.get_ylim(), SCORE_SPAN))
+        axes.set(xlabel=f"ms a pass, p50 ({condition.words})", ylabel="primary dev score")
+        _named_below(axes)
+    return panel
+
+
+def _named_below(axes: Axes) -> None:
+    axes.legend(
+        loc="upper left", bbox_to_anchor=(0, -0.2), fontsize=8, frameon=False, labelcolor=INK
+    )
 
 
 def _plain_log(axis: Any) -> None:
@@ -271,9 +227,3 @@ def _plain_log(axis: Any) -> None:
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:g}"))
-
-
-def _svg(figure: Figure) -> bytes:
-    stream = io.BytesIO()
-    figure.savefig(stream, format="svg", metadata={"Date": None})
-    return stream.getvalue()

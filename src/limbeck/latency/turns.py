@@ -8,21 +8,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from limbeck.latency.contenders import Contender
 from limbeck.latency.report import BenchCondition, Measurement
-from limbeck.latency.worker import BenchProcess, bytes_on_disk
-from limbeck.support.cores import cores
+from limbeck.latency.worker import BenchProcess
 from limbeck.support.errors import LimbeckError
 
 _MIB = 2**20
-_MEMORY = ("anonymous_bytes", "mapped_bytes", "private_bytes")
-Held = dict[str, float | None]
-"""Bytes of memory by what they are: as `_MEMORY` names them."""
-Timed = tuple[float, float]
-"""Milliseconds of a pass by the clock, and of CPU."""
 PASSES_A_TURN = 5
 """Timed passes of a turn, after one that is not: the first finds another model's data in the caches."""
 
@@ -34,6 +29,25 @@ class Turn:
     who: Contender
     condition: BenchCondition
     inputs: Path
+
+
+@dataclass
+class _Racer:
+    """A contender's process; `opened` is what it said when the model was loaded, `error` what went wrong."""
+
+    process: BenchProcess
+    opened: Mapping[str, Any] = field(default_factory=dict)
+    error: str = ""
+
+    def ask(self, **request: Any) -> dict[str, Any]:
+        """What the process replies; nothing once something went wrong."""
+        if self.error:
+            return {}
+        try:
+            return self.process.ask(**request)
+        except LimbeckError as error:
+            self.error = error.problems[0].message.removeprefix("bench: ")
+            return {}
 
 
 def time_in_turns(
@@ -51,72 +65,49 @@ def time_in_turns(
         passes: timed passes of each; `warm_up`: passes before the first of them.
         step: called with 1 after each turn.
     """
-    processes: dict[str, BenchProcess] = {}
-    errors: dict[str, str] = {}
-    opened: dict[str, dict[str, float | None]] = {}
+    racers: dict[str, _Racer] = {}
     try:
         for name, who in {turn.who.name: turn.who for turn in turns}.items():
-            processes[name] = process = BenchProcess(name, threads)
-            try:
-                opened[name] = process.ask(
-                    do="open",
-                    backend=who.backend,
-                    path=who.path,
-                    threads=threads,
-                    cores=_pinned(threads),
-                )
-            except LimbeckError as error:
-                errors[name] = _reason(error)
+            racers[name] = racer = _Racer(BenchProcess(name, threads))
+            racer.opened = racer.ask(
+                do="open",
+                backend=who.backend,
+                path=who.path,
+                threads=threads,
+                cores=_pinned(threads),
+            )
         found = []
         for condition in dict.fromkeys(turn.condition.words for turn in turns):
             here = [turn for turn in turns if turn.condition.words == condition]
-            times, cold, memory = _rounds(
-                here, processes, errors, passes, warm_up, step, passes_a_turn
-            )
+            said = _rounds(here, racers, (warm_up, passes, passes_a_turn), step)
             found += [
-                _measurement(
-                    turn, times[turn.who.name], cold.get(turn.who.name), opened, memory, errors
-                )
+                _measurement(turn, racers[turn.who.name], said[turn.who.name], passes)
                 for turn in here
             ]
         return found
     finally:
-        for process in processes.values():
-            process.close()
+        for racer in racers.values():
+            racer.process.close()
 
 
 def _rounds(
     turns: Sequence[Turn],
-    processes: Mapping[str, BenchProcess],
-    errors: dict[str, str],
-    passes: int,
-    warm_up: int,
+    racers: Mapping[str, _Racer],
+    counts: tuple[int, int, int],
     step: Callable[[int], None],
-    passes_a_turn: int,
-) -> tuple[dict[str, list[Timed]], dict[str, float], dict[str, Held]]:
-    """Times of the passes that count, of the very first pass, and what is held after the last."""
-    times: dict[str, list[Timed]] = {turn.who.name: [] for turn in turns}
-    cold: dict[str, float] = {}
-    memory: dict[str, Held] = {}
-    rounds = rounds_of(passes, passes_a_turn)
-    for number in range(-1, rounds):  # the one before the first warms up
+) -> dict[str, list[dict[str, Any]]]:
+    """What each process said of each turn, the one that warms up first."""
+    warm_up, passes, passes_a_turn = counts
+    said: dict[str, list[dict[str, Any]]] = {turn.who.name: [] for turn in turns}
+    for number in range(-1, rounds_of(passes, passes_a_turn)):  # the one before the first warms up
         start = max(number, 0) % len(turns)
         for turn in [*turns[start:], *turns[:start]]:
-            name = turn.who.name
-            step(1)
-            if name in errors:
-                continue
             count = warm_up if number < 0 else 1 + passes_a_turn
-            try:
-                said = processes[name].ask(do="run", inputs=turn.inputs, passes=count)
-            except LimbeckError as error:
-                errors[name] = _reason(error)
-                continue
-            memory[name] = {name: said[name] for name in _MEMORY}
-            cold.setdefault(name, said["ms"][0])
-            if number >= 0:
-                times[name] += list(zip(said["ms"], said["cpu_ms"], strict=True))[1:]
-    return {name: found[:passes] for name, found in times.items()}, cold, memory
+            said[turn.who.name].append(
+                racers[turn.who.name].ask(do="run", inputs=turn.inputs, passes=count)
+            )
+            step(1)
+    return said
 
 
 def rounds_of(passes: int, passes_a_turn: int = PASSES_A_TURN) -> int:
@@ -125,34 +116,31 @@ def rounds_of(passes: int, passes_a_turn: int = PASSES_A_TURN) -> int:
 
 
 def _measurement(
-    turn: Turn,
-    times: Sequence[Timed],
-    cold: float | None,
-    opened: Mapping[str, Mapping[str, float | None]],
-    memory: Mapping[str, Held],
-    errors: Mapping[str, str],
+    turn: Turn, racer: _Racer, said: Sequence[Mapping[str, Any]], passes: int
 ) -> Measurement:
+    replies = [one for one in said if one]
+    held = replies[-1] if replies else {}
+    after, before = held.get("anonymous_bytes"), racer.opened.get("bytes_before")
     who = turn.who
-    begun, held = opened.get(who.name, {}), memory.get(who.name, {})
-    after, before = held.get("anonymous_bytes"), begun.get("bytes_before")
     made = Measurement(
         model=who.model,
         backend=who.backend,
         form=who.form,
         condition=turn.condition,
-        load_seconds=begun.get("load_seconds"),
-        cold_ms=cold,
+        load_seconds=racer.opened.get("load_seconds"),
+        cold_ms=replies[0]["ms"][0] if replies else None,
         memory_mib=None if after is None or before is None else (after - before) / _MIB,
         mapped_mib=_mib(held.get("mapped_bytes")),
         process_mib=_mib(held.get("private_bytes")),
-        disk_mib=bytes_on_disk(who.path) / _MIB,
+        disk_mib=who.bytes / _MIB,
         score=who.score,
         rows=who.rows,
-        error=errors.get(who.name, ""),
+        error=racer.error,
     )
-    if not times or made.error:
+    if racer.error:
         return made
-    return made.with_times([wall for wall, _ in times], [cpu for _, cpu in times])
+    wall, cpu = ([ms for one in replies[1:] for ms in one[name][1:]] for name in ("ms", "cpu_ms"))
+    return made.with_times(wall[:passes], cpu[:passes])
 
 
 def _mib(number: float | None) -> float | None:
@@ -164,13 +152,3 @@ def _pinned(threads: int) -> list[int] | None:
     if not hasattr(os, "sched_getaffinity"):
         return None
     return sorted(os.sched_getaffinity(0))[:threads]
-
-
-def too_many_threads(threads: Sequence[int]) -> list[int]:
-    """Those beyond the cores that this process may use."""
-    limit = cores()
-    return [number for number in threads if limit is not None and number > limit]
-
-
-def _reason(error: LimbeckError) -> str:
-    return error.problems[0].message.removeprefix("bench: ")

@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from limbeck.runtimes import is_export, read_export
 from limbeck.support.errors import LimbeckError
 
 Feed = dict[str, np.ndarray]
@@ -173,7 +172,8 @@ def _compiled(path: Path, threads: int) -> Callable[[], Pass]:
 def _session(runtime: str) -> Callable[[Path, int], Callable[[], Pass]]:
     def prepared(path: Path, threads: int) -> Callable[[], Pass]:
         __import__("executorch.runtime" if runtime == "executorch" else runtime)
-        from limbeck.runtimes import open_export, read_export
+        from limbeck.runtimes.manifest import read_export
+        from limbeck.runtimes.sessions import open_export
 
         # Its checksums were held against the files when the models were gathered.
         manifest = read_export(path, check=False)
@@ -194,10 +194,6 @@ _OPENERS: dict[str, Callable[[Path, int], Callable[[], Pass]]] = {
     "openvino": _session("openvino"),
     "executorch": _session("executorch"),
 }
-
-if __name__ == "__main__":
-    main()
-
 
 # The side of a bench worker that asks: start it, let it sleep between turns, end it.
 
@@ -266,14 +262,5 @@ class BenchProcess:
         return lines[-1] if lines else f"exit code {self.process.poll()}"
 
 
-def bytes_on_disk(path: Path) -> int:
-    """Of a model's weights: an exported folder's model files, or a checkpoint's safetensors."""
-    if not is_export(path):
-        return sum(file.stat().st_size for file in path.glob("*.safetensors"))
-    models = read_export(path, check=False).files
-    beside = [
-        near
-        for file in models
-        for near in (file.with_name(f"{file.name}.data"), file.with_suffix(".bin"))
-    ]
-    return sum(file.stat().st_size for file in [*models, *beside] if file.is_file())
+if __name__ == "__main__":
+    main()

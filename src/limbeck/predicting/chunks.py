@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from limbeck.activations.request import Pool
 from limbeck.data import Collator, batches_of
 from limbeck.data.files import TakenRows
 from limbeck.predicting.model import RowModel
 from limbeck.predicting.readers import EMBEDDING, EMBEDDINGS, ReadRows, RowReader
+from limbeck.predicting.settings import PredictSettings
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks.rules import Rows
 
@@ -46,17 +46,13 @@ class ChunkPass:
         reader: of the model's task type.
         model: loaded.
         columns: of the rows that hold the model's input.
-        asked: outputs, by the names that users give them.
-        pool: how hidden states become one.
-        batch_size: examples of a pass.
+        settings: what is asked.
     """
 
     reader: RowReader
     model: RowModel
     columns: Sequence[str]
-    asked: frozenset[str]
-    pool: Pool
-    batch_size: int
+    settings: PredictSettings
 
     def predict(
         self, rows: TakenRows, place: Callable[[int], str], advance: Advance = lambda rows: None
@@ -77,7 +73,7 @@ class ChunkPass:
         texts = [[column[row] for row in filled] for column in inputs]
         found, cut = self._of_all(texts, advance) if filled else ({}, 0)
         columns: dict[str, list[Any]] = {}
-        for name in self.reader.all_types(self.asked):
+        for name in self.reader.all_types(self.settings.asked):
             column: list[Any] = [None] * len(rows)
             for row, value in zip(filled, found.get(name, ()), strict=False):
                 column[row] = value
@@ -96,7 +92,7 @@ class ChunkPass:
         return found, cut
 
     def _of(self, texts: list[list[Any]], advance: Advance) -> tuple[dict[str, list[Any]], int]:
-        self.reader.check(self.asked)
+        self.reader.check(self.settings.asked)
         encoded, cut = self.reader.encode(self.model, texts)
         names = [name for name in encoded if name not in self.reader.unread]
         values = zip(*(encoded[name] for name in names), strict=True)
@@ -105,11 +101,11 @@ class ChunkPass:
         pooled: list[Any] = [None] * len(examples)
         collate = Collator(self.model.processor, kind=self.reader.kind)
         done, whole = 0, 0
-        size = self.model.rows_at_once(self.batch_size)
+        size = self.model.rows_at_once(self.settings.batch_size)
         for batch in batches_of(
             examples, collate, size, self.model.device, order=_by_length(encoded)
         ):
-            outputs = self.reader.run(self.model, batch, self.asked, self.pool)
+            outputs = self.reader.run(self.model, batch, self.settings.asked, self.settings.pooling)
             numbers = batch["index"].tolist()
             for number, one in zip(numbers, self.reader.kept(outputs, batch), strict=True):
                 kept[number] = one
@@ -124,8 +120,8 @@ class ChunkPass:
             whole = now
         advance(len(texts[0]) - whole)  # lists of nothing are no examples
         read = ReadRows(texts, encoded, kept, self.model.processor)
-        found = self.reader.values(read, self.asked)
-        return found | ({EMBEDDING: pooled} if EMBEDDINGS in self.asked else {}), cut
+        found = self.reader.values(read, self.settings.asked)
+        return found | ({EMBEDDING: pooled} if EMBEDDINGS in self.settings.asked else {}), cut
 
     def _filled(self, inputs: list[list[Any]], place: Callable[[int], str]) -> list[int]:
         """The rows that hold something to read: no input is missing, and one of them says something."""

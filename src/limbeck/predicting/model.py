@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,9 +18,10 @@ from limbeck.activations import ActivationKey, Request, capture, number_of_layer
 from limbeck.activations.request import Pool
 from limbeck.embedding import SentenceEmbedder
 from limbeck.outputs.key import add_model
-from limbeck.predicting.about_model import TORCH, AboutModel
+from limbeck.predicting.about_model import AboutModel
 from limbeck.preflight import positions_of, refuse_beyond, refuse_unfit
-from limbeck.runtimes import OnnxPredictor, TextToTextSession
+from limbeck.runtimes.predictor import OnnxPredictor
+from limbeck.runtimes.sessions import TextToTextSession
 from limbeck.scoring.scored_model import longest_of
 from limbeck.students import load_model, read_processor
 from limbeck.support.errors import LimbeckError
@@ -47,34 +49,13 @@ class PassOutputs:
     scores: np.ndarray | None = None
 
 
-class RowModel(Protocol):
-    """A loaded model.
+class TorchRowModel:
+    """A checkpoint in torch, on an accelerator if there is one.
 
     Attributes:
         processor: its tokenizer, or image processor.
         max_length: tokens it reads of a row.
         device: where its batches lie.
-    """
-
-    processor: Processor
-    max_length: int
-    device: torch.device
-
-    def rows_at_once(self, batch_size: int) -> int:
-        """How many rows a batch may have where so many are wanted."""
-
-    def run(self, batch: Mapping[str, Tensor], *, logits: bool, pool: Pool | None) -> PassOutputs:
-        """Logits and pooled hidden states of the last layer, as asked."""
-
-    def generate(self, batch: Mapping[str, Tensor], most: int | None) -> PassOutputs:
-        """Texts of at most so many tokens, greedily; by default as many as the checkpoint says."""
-
-    def fingerprint(self) -> str:
-        """Of all that its outputs follow from."""
-
-
-class TorchRowModel:
-    """A checkpoint in torch, on an accelerator if there is one.
 
     Raises:
         LimbeckError: it does not read so many tokens.
@@ -156,33 +137,22 @@ class TorchRowModel:
         digest.update(self._precision.encode())
         return digest.hexdigest()
 
-    def _passing(self) -> Any:
-        return _Passing(self.device.type, self._precision == "bf16")
+    @contextmanager
+    def _passing(self) -> Iterator[None]:
+        """No gradients, autocast where asked, and a word on what to do when memory does not suffice."""
+        half = torch.autocast(self.device.type, torch.bfloat16, enabled=self._precision == "bf16")
+        try:
+            with torch.no_grad(), half:
+                yield
+        except torch.OutOfMemoryError as error:
+            raise LimbeckError(
+                "the batch does not fit into the accelerator's memory",
+                "set a smaller --batch-size or --max-length; the same command then continues",
+            ) from error
 
 
 def _listed(tokens: int | list[int] | None) -> list[int]:
     return tokens if isinstance(tokens, list) else [] if tokens is None else [tokens]
-
-
-class _Passing:
-    """No gradients, autocast where asked, and a word on what to do when memory does not suffice."""
-
-    def __init__(self, kind: str, half: bool) -> None:
-        self._grad = torch.no_grad()
-        self._cast = torch.autocast(kind, torch.bfloat16, enabled=half)
-
-    def __enter__(self) -> None:
-        self._grad.__enter__()
-        self._cast.__enter__()
-
-    def __exit__(self, *error: Any) -> None:
-        self._cast.__exit__(*error)
-        self._grad.__exit__(*error)
-        if isinstance(error[1], torch.OutOfMemoryError):
-            raise LimbeckError(
-                "the batch does not fit into the accelerator's memory",
-                "set a smaller --batch-size or --max-length; the same command then continues",
-            ) from error[1]
 
 
 class ExportedRowModel:
@@ -193,8 +163,10 @@ class ExportedRowModel:
     """
 
     def __init__(self, facts: AboutModel, *, asked_length: int | None = None) -> None:
-        self._predictor = OnnxPredictor.load(facts.place, runtime=facts.backend, check=False)
-        self._backend = facts.backend
+        self._predictor = OnnxPredictor.load(
+            facts.model.place, runtime=facts.model.backend, check=False
+        )
+        self._backend = facts.model.backend
         self.processor = self._predictor.processor
         longest = self._predictor.manifest.max_length
         if asked_length is not None and asked_length > longest:
@@ -228,6 +200,9 @@ class ExportedRowModel:
         return hashlib.blake2b(json.dumps(known).encode(), digest_size=16).hexdigest()
 
 
+RowModel = TorchRowModel | ExportedRowModel
+
+
 def load_row_model(
     facts: AboutModel,
     reads: TaskType,
@@ -247,19 +222,17 @@ def load_row_model(
     Raises:
         LimbeckError: what is wrong with the checkpoint, its tokenizer, or the length.
     """
-    model: RowModel
-    if facts.backend != TORCH:
-        model = ExportedRowModel(facts, asked_length=max_length)
-    else:
-        own = facts.kind if facts.kind.auto is not None else SENTENCE
-        loaded = load_model(facts.place, head="optional" if headless else "required", auto=own.auto)
-        processor = read_processor(facts.place, reads.reads)
-        refuse_unfit(facts.name, loaded, processor)
-        model = TorchRowModel(
-            loaded,
-            processor,
-            max_length=facts.max_length,
-            asked_length=max_length,
-            precision=precision,
-        )
-    return cast(RowModel, model)
+    if facts.exported:
+        return ExportedRowModel(facts, asked_length=max_length)
+    own = facts.kind if facts.kind.auto is not None else SENTENCE
+    place = facts.model.place
+    loaded = load_model(place, head="optional" if headless else "required", auto=own.auto)
+    processor = read_processor(place, reads.reads)
+    refuse_unfit(facts.name, loaded, processor)
+    return TorchRowModel(
+        loaded,
+        processor,
+        max_length=facts.max_length,
+        asked_length=max_length,
+        precision=precision,
+    )

@@ -10,16 +10,13 @@ from typing import Any
 import pyarrow as pa
 from datasets import Dataset
 
-from limbeck.data import Labelling, RowsAsked, load_task
+from limbeck.data import NOTHING_NAMED, RowsAsked
 from limbeck.data.files import form_of
 from limbeck.data.stream import RowStream, named_files
 from limbeck.predicting.job import Predictions, prepare
 from limbeck.predicting.settings import PredictSettings
-from limbeck.recipe import Recipe
-from limbeck.records import RECORD_NAME, Record
-from limbeck.run.run_folder import RunFolder
-from limbeck.scoring.scored_model import rows_of_run
-from limbeck.support.errors import LimbeckError, unknown
+from limbeck.scoring.scored_model import ScoredModel
+from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home
 from limbeck.support.terminal import messages
 from limbeck.tasks import Task
@@ -109,12 +106,8 @@ def _check_texts(data: Any) -> None:
 def write_predictions(
     model: str | Path,
     to: str | Path,
-    task: str | None = None,
-    data: str | None = None,
+    asked: RowsAsked = NOTHING_NAMED,
     *,
-    split: str | None = None,
-    text_columns: Sequence[str] | None = None,
-    label_column: str | None = None,
     backend: str | None = None,
     overwrite: bool = False,
     show: bool = False,
@@ -122,14 +115,10 @@ def write_predictions(
     """Write the texts of a split, its labels where it has them, the predicted label and all probabilities.
 
     Args:
-        model: a finished run's folder, a checkpoint's folder or Hub name.
+        model: a finished run's folder, a checkpoint's folder or Hub name, or an exported folder.
         to: the file: .jsonl, .csv, .tsv or .parquet.
-        task: as `limbeck.evaluate`'s, like the following ones.
-        data: likewise.
-        split: likewise, of any that is there.
-        text_columns: likewise.
-        label_column: likewise.
-        backend: likewise.
+        asked: which rows, of any split that is there.
+        backend: as `limbeck.evaluate`'s.
         overwrite: replace the file.
         show: print progress.
 
@@ -139,40 +128,20 @@ def write_predictions(
     Raises:
         LimbeckError: no such split, or whatever is wrong with model and rows.
     """
-    recipe = _recipe_of(model)
-    if recipe is None and data is None:
-        raise LimbeckError(
-            f"{model} is no run of limbeck's, and a checkpoint does not say which rows are meant",
-            "add --task and --data",
-        )
-    asked = RowsAsked(task, data, split, text_columns, label_column)
-    if recipe is not None:
-        student = RunFolder(Path(model)).student
-        target, splits, _ = rows_of_run(recipe, student, asked, elsewhere=Labelling())
-    else:
-        target, splits = load_task(
-            task,
-            str(data),
-            text_columns=text_columns,
-            label_column=label_column,
-            for_training=False,
-        )
-    chosen = split or (target.evaluation_splits(splits) or tuple(splits))[0]
-    if chosen not in splits:
-        raise LimbeckError(unknown("split", chosen, list(splits)))
-    rows = splits[chosen]
-    by_class = bool(target.labels) and target.kind.labels_examples
+    loaded = ScoredModel.open(model, backend).rows(asked, labeled=False)
+    task = loaded.task
+    by_class = bool(task.labels) and task.kind.labels_examples
     found = predict(
         model,
-        _named(target, rows) if by_class else rows.remove_columns("index"),
+        _named(task, loaded.rows) if by_class else loaded.rows.remove_columns("index"),
         to=to,
         backend=backend,
-        text_columns=target.text_columns,
+        text_columns=task.text_columns,
         output=["labels", "probabilities"] if by_class else ["labels"],
         overwrite=overwrite,
         show=show,
     )
-    return found, target.label_column in rows.column_names
+    return found, loaded.labeled
 
 
 def _named(task: Task, rows: Dataset) -> Dataset:
@@ -188,11 +157,3 @@ def _named(task: Task, rows: Dataset) -> Dataset:
         else:
             names.append(task.labels[label] if label >= 0 else None)
     return kept.remove_columns(task.label_column).add_column(task.label_column, names)
-
-
-def _recipe_of(model: str | Path) -> Recipe | None:
-    """The recipe of a finished run; None of what is no run."""
-    folder = Path(model)
-    if not (folder / RECORD_NAME).is_file():
-        return None
-    return Recipe.recorded(Record.load(folder).recipe, str(folder))

@@ -18,7 +18,7 @@ from limbeck.support.errors import LimbeckError
 from limbeck.support.plain import encodable
 from limbeck.tasks import Processor, Task, TaskType
 from limbeck.tasks.modality import encode_cut
-from limbeck.tasks.rules import CUT, ROW, USUAL, Rows
+from limbeck.tasks.rules import CUT, ROW, USUAL, Rows, thresholds_of
 from limbeck.tasks.spans import OFFSETS, best_spans, without_space
 from limbeck.tasks.text import answer_limit
 
@@ -70,6 +70,7 @@ class RowReader(ABC):
     def __init__(self, facts: AboutModel, kind: TaskType, columns: int) -> None:
         self.facts = facts
         self.kind = kind
+        self.thresholds = thresholds_of(facts.model.config) if facts.multi_label else None
         names = _names(facts, columns)
         self.task = Task(
             facts.task_name or "rows",
@@ -207,7 +208,7 @@ class ClassReader(RowReader):
     def _chosen(self, logits: np.ndarray, probabilities: np.ndarray) -> list[np.ndarray]:
         """The ids of each row's classes."""
         if self.facts.multi_label:
-            thresholds = np.array(self.facts.thresholds or [USUAL] * probabilities.shape[1])
+            thresholds = np.array(self.thresholds or [USUAL] * probabilities.shape[1])
             return [np.flatnonzero(row >= thresholds) for row in probabilities]
         return list(logits.argmax(axis=1)[:, None])
 

@@ -11,7 +11,7 @@ from limbeck import tasks
 from limbeck.activations.request import Pool
 from limbeck.embedding import TextPrompts, modules_of
 from limbeck.embedding.folder import SENTENCE
-from limbeck.predicting.about_model import TORCH, AboutModel
+from limbeck.predicting.about_model import AboutModel
 from limbeck.predicting.numbers import NumberReader
 from limbeck.predicting.readers import (
     EMBEDDINGS,
@@ -89,12 +89,14 @@ class PredictSettings:
         found = [unknown("output", name, OUTPUTS) for name in self.output if name not in OUTPUTS]
         if not self.output:
             found.append(Problem("no output is named", f"choices: {', '.join(OUTPUTS)}"))
-        if self.pooling not in get_args(Pool):
-            found.append(unknown("pooling", self.pooling, get_args(Pool)))
-        if self.prompt not in TextPrompts._fields:
-            found.append(unknown("prompt", self.prompt, TextPrompts._fields))
-        if self.precision not in PRECISIONS:
-            found.append(unknown("precision", self.precision, PRECISIONS))
+        choices = {
+            "pooling": get_args(Pool),
+            "prompt": TextPrompts._fields,
+            "precision": PRECISIONS,
+        }
+        for name, known in choices.items():
+            if getattr(self, name) not in known:
+                found.append(unknown(name, getattr(self, name), known))
         for name in ("batch_size", "max_length", "max_new_tokens", "chunk_rows"):
             value = getattr(self, name)
             if value is not None and not (isinstance(value, int) and value >= 1):
@@ -103,52 +105,43 @@ class PredictSettings:
 
     def problems_with(self, facts: AboutModel, target: Path | None, to_csv: bool) -> list[Problem]:
         """What the model does not give, or the file cannot hold."""
-        found = []
-        if self.prompt != SENTENCE and not (facts.kind.embeds and EMBEDDINGS in self.asked):
-            found.append(
-                Problem(
-                    f"prompt {self.prompt}: {facts.name} is asked for {', '.join(self.output)}, and prompts are of "
-                    "embedding models, asked for embeddings",
-                    "leave it out",
-                )
-            )
-        if EMBEDDINGS in self.asked:
-            if facts.backend != TORCH and not facts.kind.embeds:
-                found.append(
-                    Problem(
-                        f"output embeddings: {facts.name} is an exported model, whose file holds no hidden states",
-                        "name the run or the checkpoint that it was exported from",
-                    )
-                )
-            if facts.kind.embeds and self.pooling != _USUAL_POOLING:
-                found.append(
-                    Problem(
-                        f"pooling {self.pooling}: {facts.name} is an embedding model, which has its own",
-                        "leave it out",
-                    )
-                )
-            if to_csv:
-                found.append(
-                    Problem(
-                        f"output embeddings: {target or 'CSV'} cannot hold lists of numbers",
-                        "write Parquet or JSON lines: --to FILE.parquet, --to FILE.jsonl",
-                    )
-                )
-        if facts.backend != TORCH and facts.kind.classes_as_text and SCORES in self.asked:
-            found.append(
-                Problem(
-                    f"output scores: {facts.name} is an exported model, which writes text without its probability",
-                    "ask for labels, or name the run or the checkpoint that it was exported from",
-                )
-            )
-        if facts.backend != TORCH and self.precision != "fp32":
-            found.append(
-                Problem(
-                    f"precision {self.precision}: {facts.name} is an exported model, whose file says its precision",
-                    "leave the precision out",
-                )
-            )
-        return found
+        name, embeds, asked = facts.name, facts.kind.embeds, self.asked
+        embeddings = EMBEDDINGS in asked
+        source = "name the run or the checkpoint that it was exported from"
+        checks = (
+            (
+                self.prompt != SENTENCE and not (embeds and embeddings),
+                f"prompt {self.prompt}: {name} is asked for {', '.join(self.output)}, and prompts are of embedding "
+                "models, asked for embeddings",
+                "leave it out",
+            ),
+            (
+                embeddings and facts.exported and not embeds,
+                f"output embeddings: {name} is an exported model, whose file holds no hidden states",
+                source,
+            ),
+            (
+                embeddings and embeds and self.pooling != _USUAL_POOLING,
+                f"pooling {self.pooling}: {name} is an embedding model, which has its own",
+                "leave it out",
+            ),
+            (
+                embeddings and to_csv,
+                f"output embeddings: {target or 'CSV'} cannot hold lists of numbers",
+                "write Parquet or JSON lines: --to FILE.parquet, --to FILE.jsonl",
+            ),
+            (
+                facts.exported and facts.kind.classes_as_text and SCORES in asked,
+                f"output scores: {name} is an exported model, which writes text without its probability",
+                f"ask for labels, or {source}",
+            ),
+            (
+                facts.exported and self.precision != "fp32",
+                f"precision {self.precision}: {name} is an exported model, whose file says its precision",
+                "leave the precision out",
+            ),
+        )
+        return [Problem(said, fix) for wrong, said, fix in checks if wrong]
 
 
 _READERS: dict[str, type[RowReader]] = {
@@ -169,7 +162,7 @@ def reader_of(facts: AboutModel, settings: PredictSettings, columns: int) -> Row
     """
     kind = facts.kind
     if settings.asked == {EMBEDDINGS} and kind.reads is TEXT_READING:
-        own = modules_of(facts.config()) if kind.embeds else None
+        own = modules_of(facts.model.config) if kind.embeds else None
         # A name that is no prompt's is said with all else that is wrong.
         before = "" if own is None else own.text_prompts._asdict().get(settings.prompt, "")
         if before:

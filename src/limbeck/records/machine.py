@@ -17,10 +17,10 @@ from limbeck.support.cores import cores
 _LIBRARIES = ("limbeck", "torch", "transformers", "datasets")
 
 
-def versions() -> dict[str, str | None]:
-    """Python's and the main libraries' versions; None where one is not installed."""
+def versions(*also: str) -> dict[str, str | None]:
+    """Python's, the main libraries' and further ones' versions; None where one is not installed."""
     found: dict[str, str | None] = {"python": platform.python_version()}
-    for name in _LIBRARIES:
+    for name in (*_LIBRARIES, *also):
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:

@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from limbeck.records import Record, write_whole
 from limbeck.report.content import Content
 from limbeck.report.sections import Section, export_cards
-from limbeck.runtimes import ExportManifest
+from limbeck.runtimes.manifest import ExportManifest
 from limbeck.tables import ResultsTable, build_table
 from limbeck.tables.cells import duration, grid, with_bench
 from limbeck.tables.model import place_title

@@ -88,7 +88,7 @@ def line_panel(
                 place = (1, reference[1])
                 axes.annotate(said, place, (-2, 3), ("axes fraction", "data"), **_BESIDE)
         axes.margins(y=0.12)
-        axes.set_ylim(_widened(axes.get_ylim(), least_span))
+        axes.set_ylim(widened(axes.get_ylim(), least_span))
         if log:
             places = sorted({place for line in series for place in line.x})
             axes.set_xscale("log")
@@ -102,7 +102,7 @@ def line_panel(
     return panel
 
 
-def _widened(limits: tuple[float, float], least: float) -> tuple[float, float]:
+def widened(limits: tuple[float, float], least: float) -> tuple[float, float]:
     """The limits, or as much more on both sides as they are too near each other."""
     low, high = limits
     more = max(0.0, least - (high - low)) / 2
@@ -143,7 +143,7 @@ def dots(
             axes.annotate(reference[0], place, (-3, 4), ("data", "axes fraction"), **_BESIDE)
         name_rows(axes, [name for name, _, _ in groups])
         axes.margins(x=0.08)
-        axes.set_xlim(_widened(axes.get_xlim(), least_span))
+        axes.set_xlim(widened(axes.get_xlim(), least_span))
         axes.set_xlabel(x_label)
     return panel
 

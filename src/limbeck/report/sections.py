@@ -16,7 +16,7 @@ from limbeck.evaluation.calibration import Bin
 from limbeck.records import ClassificationScores, ModelScores, Record, TeamFacts
 from limbeck.report import plots
 from limbeck.report.svg import COLOURS, Panel, series_dash, series_marker
-from limbeck.runtimes import ExportManifest
+from limbeck.runtimes.manifest import ExportManifest
 from limbeck.support.registry import Registry
 from limbeck.support.words import count_of
 from limbeck.tables import classes as cells

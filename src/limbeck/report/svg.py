@@ -142,3 +142,17 @@ def _inline(figure: Figure, alt: str) -> str:
     # Text belongs to the page's font (matplotlib 3.10 wrote the short form).
     text = re.sub(r"font-family: [^;\"]*", "font-family: var(--font)", text)
     return re.sub(r"font: ([^;\"]*?px) [^;\"]*", r"font: \1 var(--font)", text)
+
+
+# The page's light colours, for a file, which has no theme to follow.
+_LIGHT = {
+    **{f"series-{at}": colour for at, colour in enumerate(
+        ("#0072b2", "#d55e00", "#009e73", "#b5589a", "#c98a00", "#3a9bd1", "#6b7280")
+    )},
+    "ink": "#1b1f24", "muted": "#5b6470", "rule": "#e3e6ea", "paper": "#ffffff", "font": "sans-serif",
+}  # fmt: skip
+
+
+def standalone(svg: str) -> bytes:
+    """A page's drawing as a file of its own, with colours in place of the page's variables."""
+    return re.sub(r"var\(--([\w-]+)\)", lambda found: _LIGHT[found[1]], svg).encode()

@@ -20,9 +20,9 @@ from limbeck.outputs.stored_teacher import AbsentModel, StoredTeacher
 from limbeck.recipe import Recipe, Stage
 from limbeck.recipe.checks import label_terms
 from limbeck.recipe.quick import USUAL, travelled
+from limbeck.run.beside_teacher import fit_before, floor_problems
 from limbeck.run.known_rows import left_out_problems, order_problems
 from limbeck.run.prepared import Prepared, StageInputs
-from limbeck.run.run_floor import fit_before, floor_problems
 from limbeck.run.several_teachers import origin_problems
 from limbeck.run.teacher_tokens import input_problems, stage_input_problems
 from limbeck.run.teachers import learns_from_its_teacher

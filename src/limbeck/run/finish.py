@@ -5,14 +5,15 @@ from __future__ import annotations
 from limbeck.records import Best, Epoch, Record
 from limbeck.run.beside_teacher import beside_teacher
 from limbeck.run.check import warn_of_none_counted
-from limbeck.run.model_predictions import thresholds_by_class
 from limbeck.run.run_folder import RunFolder
 from limbeck.run.several_teachers import promote
 from limbeck.run.shipping import add_draws, cost, model_facts, predict, ship, stage_facts
 from limbeck.run.teacher_scores import Kept, reference_scores
 from limbeck.run.train import Trained, save
+from limbeck.students import labels_of
 from limbeck.support.machine import is_first, wait_for_all
 from limbeck.tasks import LOWER_IS_BETTER
+from limbeck.tasks.rules import thresholds_of
 from limbeck.training.progress import Parts
 
 
@@ -32,7 +33,10 @@ def finish(trained: Trained, record: Record, folder: RunFolder, parts: Parts) ->
     scored = trained.splits_to_score
     record.scores, predictions = predict(prepared, trainer, scored, folder)
     record.class_weights = trainer.objectives.weights_by_class()
-    record.thresholds = thresholds_by_class(trainer.student.config)
+    thresholds = thresholds_of(trainer.student.config)
+    if thresholds is not None:
+        names = labels_of(trainer.student.config)
+        record.thresholds = dict(zip(names, thresholds, strict=True))
     measured: Kept = {}
     with parts.part("evaluation"):
         scores = reference_scores(prepared, scored, measured)

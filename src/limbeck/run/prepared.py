@@ -18,11 +18,10 @@ from limbeck.data.encoding import LazyRows
 from limbeck.data.row_facts import facts_of
 from limbeck.data.unlabelled import UnlabelledRows
 from limbeck.evaluation.linear_floor import LinearFloor
-from limbeck.evaluation.measuring import Size
+from limbeck.evaluation.measuring import Size, example_size
 from limbeck.recipe import Recipe, Stage
 from limbeck.records import Execution, Numbers
 from limbeck.run.final_rows import TEST, FinalRows, SplitsToScore
-from limbeck.run.model_predictions import example_size
 from limbeck.run.rows import EncodedRows
 from limbeck.run.teacher_tokens import StudentTokens, bound
 from limbeck.run.teachers import Named

@@ -13,13 +13,13 @@ import numpy as np
 from limbeck.activations import stack_names
 from limbeck.cards import CARD_NAME, is_ours, write_card
 from limbeck.data import add_inputs, batches_of
-from limbeck.evaluation.similarity_matrix import layer_similarity
+from limbeck.evaluation.similarity_matrix import similarity_of_layers
 from limbeck.records import Record
 from limbeck.report import write_report
 from limbeck.report.sections import page_parts
 from limbeck.run.prepared import Prepared
 from limbeck.run.run_folder import RunFolder
-from limbeck.runtimes import exports_of_student
+from limbeck.runtimes.manifest import exports_of_student
 from limbeck.support.errors import LimbeckError
 from limbeck.tables.model import task_title
 
@@ -30,7 +30,7 @@ _EXAMPLES = 128
 _BATCH = 32
 
 
-def similarity(prepared: Prepared) -> np.ndarray | None:
+def similarity(prepared: Prepared) -> list[list[float]] | None:
     """How alike teacher and student layers represent dev examples.
 
     None without a teacher, or where one of the two has no layers over tokens or they read
@@ -52,19 +52,19 @@ def similarity(prepared: Prepared) -> np.ndarray | None:
         return None
     prepared.student.eval()
     few = range(min(_EXAMPLES, len(encoded)))
-    return layer_similarity(
-        prepared.teacher,
-        prepared.student,
-        batches_of(encoded, prepared.collator, _BATCH, prepared.student.device, order=few),
-        as_teacher_reads=inputs.of,
+    device = prepared.student.device
+    batches = [*batches_of(encoded, prepared.collator, _BATCH, device, order=few)]
+    found = similarity_of_layers(
+        prepared.teacher, prepared.student, batches, map(inputs.of, batches)
     )
+    return [list(row) for row in found.cka]
 
 
 def report_run(prepared: Prepared, record: Record, folder: RunFolder) -> None:
     """Write `report.html`, with the similarity of teacher and student layers where there is a teacher."""
     matrix = similarity(prepared)
     if matrix is not None:
-        record.layer_similarity = matrix.tolist()
+        record.layer_similarity = matrix
         record.save(folder.path)
     _write_page(record, folder)
 

@@ -20,7 +20,7 @@ from limbeck.preflight import recorded_scores
 from limbeck.recipe import Recipe, Stage
 from limbeck.records import RECORD_NAME, write_whole
 from limbeck.report.sections import page_parts
-from limbeck.runtimes import EXPORTS, exports_of, remove_export
+from limbeck.runtimes.manifest import EXPORTS, exports_of, remove_export
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import checksum, checksum_of_text, file_name, is_temporary, put_in_place
 from limbeck.support.given import PREFIX, note

@@ -25,12 +25,12 @@ from limbeck.data.splits import SplitRows, hold_out, make_split
 from limbeck.data.table import read_table
 from limbeck.data.text_rows import read_text_rows
 from limbeck.embedding.embedder import WAYS
+from limbeck.evaluation.model_outputs import compact_outputs_of
 from limbeck.preflight import positions_of, refuse_unfit
 from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME, Record
 from limbeck.run.earlier_run import checksums_of_inputs
 from limbeck.run.embedding_settings import embedding_kind
-from limbeck.run.model_predictions import compact_outputs_of
 from limbeck.run.student_source import processor_of
 from limbeck.students import labels_of, load_model
 from limbeck.support.errors import LimbeckError, Problem

@@ -186,6 +186,12 @@ class ExportManifest(_Record):
         write_whole(folder / EXPORT_NAME, json.dumps(self.model_dump(), indent=1) + "\n")
 
 
+def weight_bytes(path: Path) -> int:
+    """Of a model's file and the data beside it."""
+    beside = path.with_name(f"{path.name}.data"), path.with_suffix(".bin")
+    return sum(file.stat().st_size for file in (path, *beside) if file.is_file())
+
+
 def is_export(folder: str | Path) -> bool:
     """Whether a folder holds an exported model of limbeck's."""
     return (at_home(folder) / EXPORT_NAME).is_file()

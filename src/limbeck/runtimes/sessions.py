@@ -349,14 +349,7 @@ def open_export(
     Raises:
         LimbeckError: a runtime that is unknown, not installed, or that does not read the file.
     """
-    if runtime is not None and runtime not in RUNTIMES:
-        raise LimbeckError(unknown("runtime", runtime, RUNTIMES))
-    wanted = runtime or manifest.runtime
-    if wanted not in readers_of(manifest):
-        raise LimbeckError(
-            f"{str(manifest.folder)!r} holds {manifest.file}, which {_NAMES[wanted]} does not read",
-            f"use --backend {manifest.runtime}, or export it again in another format",
-        )
+    wanted = check_reader(manifest, runtime)
     return open_files(
         manifest.files,
         runtime=wanted,
@@ -365,6 +358,24 @@ def open_export(
         inputs=manifest.inputs,
         outputs=manifest.outputs,
     )
+
+
+def check_reader(manifest: ExportManifest, runtime: str | None = None) -> str:
+    """The runtime that is named, or the folder's own, if it is installed and reads the folder.
+
+    Raises:
+        LimbeckError: it is unknown, not installed, or does not.
+    """
+    if runtime is not None and runtime not in RUNTIMES:
+        raise LimbeckError(unknown("runtime", runtime, RUNTIMES))
+    wanted = runtime or manifest.runtime
+    if wanted not in readers_of(manifest):
+        raise LimbeckError(
+            f"{str(manifest.folder)!r} holds {manifest.file}, which {_NAMES[wanted]} does not read",
+            f"use --backend {manifest.runtime}, or export it again in another format",
+        )
+    need_extra(wanted, f"the backend {wanted}")
+    return wanted
 
 
 def readers_of(manifest: ExportManifest) -> tuple[str, ...]:

@@ -13,9 +13,10 @@ from typing import Any
 from limbeck.evaluation.row_tests import row_tests
 from limbeck.recipe import Recipe
 from limbeck.records import Numbers, Record, RowTests, finite
-from limbeck.run.run_folder import RunFolder, kept_predictions
-from limbeck.scoring.scored_model import own_task
+from limbeck.run.run_folder import kept_predictions
+from limbeck.scoring.scored_model import finished_run, own_task
 from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.files import at_home
 from limbeck.tasks import Task
 
 
@@ -63,13 +64,10 @@ def compare_runs(first: str | Path, second: str | Path, split: str | None = None
         LimbeckError: runs that are not finished or of different tasks, rows that are not proven to be the same, or
             predictions that are not there.
     """
-    folders = [RunFolder(Path(run)) for run in (first, second)]
-    records = [Record.load(folder.path) for folder in folders]
-    _refuse_unfinished(folders, records)
-    tasks = [
-        own_task(Recipe.recorded(record.recipe, str(folder.path)), folder)
-        for folder, record in zip(folders, records, strict=True)
-    ]
+    folders = [at_home(str(run)) for run in (first, second)]
+    runs = [_finished(folder) for folder in folders]
+    records = [record for record, _ in runs]
+    tasks = [own_task(recipe, f / "student") for f, (_, recipe) in zip(folders, runs, strict=True)]
     chosen = split or tasks[0].dev_splits[0]
     _refuse_unscored(folders, records, chosen)
     _refuse_other_rows(folders, records, tasks, chosen)
@@ -90,17 +88,14 @@ def _agreement(task: Task, sides: Sequence[Mapping[str, Sequence[Any]]]) -> floa
     return 100 * sum(alike) / len(alike)
 
 
-def _refuse_unfinished(folders: Sequence[RunFolder], records: Sequence[Record]) -> None:
-    problems = [
-        Problem(f"run {folder.path} is {record.status}", "finish it first")
-        for folder, record in zip(folders, records, strict=True)
-        if record.status != "finished"
-    ]
-    if problems:
-        raise LimbeckError(problems)
+def _finished(folder: Path) -> tuple[Record, Recipe]:
+    found = finished_run(folder)
+    if found is None:
+        raise LimbeckError(f"{folder} is no run folder", "name a folder that holds record.json")
+    return found
 
 
-def _refuse_unscored(folders: Sequence[RunFolder], records: Sequence[Record], split: str) -> None:
+def _refuse_unscored(folders: Sequence[Path], records: Sequence[Record], split: str) -> None:
     """Runs that kept no predictions of a split, each with what helps."""
     problems = []
     for folder, record in zip(folders, records, strict=True):
@@ -109,7 +104,7 @@ def _refuse_unscored(folders: Sequence[RunFolder], records: Sequence[Record], sp
         there = ", ".join(record.examples.fingerprints) or "none"
         problems.append(
             Problem(
-                f"split {split}: run {folder.path} was not scored on such rows when it was trained (splits: {there})",
+                f"split {split}: run {folder} was not scored on such rows when it was trained (splits: {there})",
                 "train it again with test rows (--test FILE or --test-share 0.1)"
                 if split == "test"
                 else f"choose one of its splits with --split: {there}",
@@ -120,10 +115,10 @@ def _refuse_unscored(folders: Sequence[RunFolder], records: Sequence[Record], sp
 
 
 def _refuse_other_rows(
-    folders: Sequence[RunFolder], records: Sequence[Record], tasks: Sequence[Task], split: str
+    folders: Sequence[Path], records: Sequence[Record], tasks: Sequence[Task], split: str
 ) -> None:
     """Rows are the same where their fingerprints are; a name of a task or a file proves nothing."""
-    named = " and ".join(str(folder.path) for folder in folders)
+    named = " and ".join(str(folder) for folder in folders)
     known = [record.examples.fingerprints.get(split) for record in records]
     problems = []
     if tasks[0].primary != tasks[1].primary or tasks[0].labels != tasks[1].labels:
@@ -149,11 +144,11 @@ def _said(task: Task) -> str:
     return f"{task.name} by {task.primary}, classes {', '.join(task.labels) or 'none'}"
 
 
-def _predictions(folder: RunFolder, split: str) -> Mapping[str, Sequence[Any]]:
-    found = kept_predictions(folder.path, split)
+def _predictions(folder: Path, split: str) -> Mapping[str, Sequence[Any]]:
+    found = kept_predictions(folder, split)
     if found is None:
         raise LimbeckError(
-            f"{folder.path} holds no whole predictions of {split}",
+            f"{folder} holds no whole predictions of {split}",
             "train it again; a run keeps predictions of its own dev and test splits, and not of rows that were scored "
             "later",
         )

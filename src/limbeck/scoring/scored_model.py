@@ -1,27 +1,46 @@
-"""The scores of a checkpoint that is no run of limbeck's. Part of `limbeck.scoring`."""
+"""Score any fine-tuned model on any labelled rows: a run's student, a checkpoint or an exported folder.
+
+`ScoredModel.open(path)` finds the model, `rows(asked)` loads what it is scored on, `score(rows)` runs it. Whatever
+scores a finished model does it this way: `evaluate`, the gate of an export, a team, predictions of a split.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from datasets import Dataset, DatasetDict
-from transformers import PreTrainedModel
+from torch import Tensor
+from transformers import AutoConfig, PretrainedConfig, PreTrainedModel
 
 from limbeck import preflight
-from limbeck.data import Collator, Division, Labelling, RowsAsked, encode, load_task
+from limbeck.data import (
+    NOTHING_NAMED,
+    Collator,
+    Division,
+    Labelling,
+    RowsAsked,
+    batches_of,
+    encode,
+    load_task,
+    rows_fingerprint,
+)
 from limbeck.embedding import modules_of
+from limbeck.evaluation.model_outputs import compact_outputs_of, outputs_by_batch
 from limbeck.recipe import Recipe
-from limbeck.run.known_classes import labelling_of, names_at
-from limbeck.run.model_predictions import compact_outputs_of, decided_by
-from limbeck.run.run_folder import RunFolder
-from limbeck.students import load_model, read_config, read_processor
+from limbeck.records import RECORD_NAME, Record
+from limbeck.run.known_classes import labelling_of, names_at, names_of
+from limbeck.runtimes.manifest import ExportManifest, exports_of, is_export, read_export
+from limbeck.runtimes.sessions import RUNTIMES, GraphSession, check_reader, open_export
+from limbeck.students import load_model, read_config, read_processor, resolve_checkpoint
 from limbeck.support.errors import LimbeckError, Problem, unknown
-from limbeck.support.given import refuse_absent_rows
+from limbeck.support.files import at_home
+from limbeck.support.given import is_reference, refuse_absent_rows
 from limbeck.tasks import (
     SENTENCE,
     TASKS,
@@ -31,101 +50,423 @@ from limbeck.tasks import (
     TaskType,
     as_kind,
     get_task,
+    join,
     kind_of_config,
+    project,
+    task_type_of,
 )
 from limbeck.tasks.metrics import TEACHER_LABEL
+from limbeck.tasks.rules import USUAL, thresholds_of
 
-# Which split of loaded rows is scored, and what came of it.
+logger = logging.getLogger(__name__)
+
+TORCH = "torch"
+BACKENDS = (TORCH, *RUNTIMES)
+HUB = "hub"
+"""Where a known task's rows are, if nobody says."""
+# A model without a limit, or one of thousands of tokens, is measured on texts this long.
+LONGEST = 512
+# What a recipe says of which rows there are and how they are read.
+_ROWS = {
+    "task", "kind", "data", "dev", "test", "dev_share", "test_share", "group_column", "text_columns",
+    "label_column", "classes", "labels", "label_separator", "max_rows", "max_length",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedSplit:
+    """The rows of a split as loaded, whoever is scored on them.
+
+    Attributes:
+        task: their task.
+        data: their source.
+        name: the split's.
+        rows: as loaded.
+        training: training rows; None where the source has none.
+        max_length: tokens of a row, where somebody names them; `usual_length`: what a run was trained with.
+        text_columns: as they were named, for a file of the user's own; `label_column` likewise.
+        recipe: the run's settings that say which rows these are; empty of rows that were named.
+        own_classes: whether the classes are known to stand in the order of the model that the rows were loaded for.
+        translated_from: its own task, where the rows are of another one.
+    """
+
+    task: Task
+    data: str
+    name: str
+    rows: Dataset
+    training: Dataset | None = None
+    max_length: int | None = None
+    usual_length: int | None = None
+    text_columns: Sequence[str] = ()
+    label_column: str | None = None
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+    own_classes: bool = False
+    translated_from: Task | None = None
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Of the rows' content."""
+        return rows_fingerprint(self.task, self.rows)
+
+    @property
+    def labeled(self) -> bool:
+        """Whether there is something to score."""
+        return self.task.label_column in self.rows.column_names
+
+
+@dataclass(frozen=True)
+class EncodedSplit:
+    """A split as one model reads it.
+
+    Attributes:
+        loaded: the rows.
+        task: theirs, with the model's own prompts and thresholds.
+        encoded: as batches are made of it.
+        processor: tokenizer or image processor.
+        max_length: tokens of a row.
+    """
+
+    loaded: LoadedSplit
+    task: Task
+    encoded: Dataset
+    processor: Processor
+    max_length: int
+
+    @property
+    def rows(self) -> Dataset:
+        """As they were loaded."""
+        return self.loaded.rows
+
+    @property
+    def collator(self) -> Collator:
+        """Makes batches of the encoded rows."""
+        return Collator(self.processor, kind=self.task.kind)
+
+    def batches(self, size: int) -> Iterator[dict[str, Tensor]]:
+        """The encoded rows in order, on CPU."""
+        return batches_of(self.encoded, self.collator, size, "cpu")
+
+    def results(self, outputs: np.ndarray, places: np.ndarray | None = None) -> Results:
+        """Scores and predictions by what was kept of every row; with `places` of some rows alone."""
+        encoded, rows = self.encoded, self.rows
+        if places is not None:
+            outputs, encoded, rows = outputs[places], encoded.select(places), rows.select(places)
+        return self.task.kind.results(self.task, outputs, encoded, rows, self.processor)
 
 
 @dataclass(frozen=True)
 class Scored:
-    """A split of a task's rows, as loaded, with a model's scores and predictions."""
+    """A model's outputs, scores and predictions on a split."""
 
-    task: Task
-    split: str
-    rows: Dataset
+    split: EncodedSplit
+    outputs: np.ndarray
     results: Results
 
+    @property
+    def task(self) -> Task:
+        """The split's, as the model has it."""
+        return self.split.task
 
-def split_to_score(task: Task, rows: Mapping[str, Dataset], split: str | None) -> str:
+
+@dataclass(frozen=True)
+class ScoredModel:
+    """A fine-tuned model, found and described; its weights are read when it is first asked for.
+
+    Attributes:
+        name: as it was named.
+        place: its checkpoint's folder or Hub name, or the exported folder.
+        backend: what computes, one of `BACKENDS`.
+        config: its configuration.
+        record: of a run, its record.
+        recipe: of a run or what was exported of one, what says which rows it has by itself.
+        manifest: of an exported folder, what it says of itself.
+    """
+
+    name: str
+    place: str
+    backend: str
+    config: PretrainedConfig
+    record: Record | None = None
+    recipe: Recipe | None = None
+    manifest: ExportManifest | None = None
+
+    @classmethod
+    def open(cls, path: str | Path, backend: str | None = None) -> ScoredModel:
+        """Find a model and check it, without its weights.
+
+        Args:
+            path: a run's folder, a checkpoint's folder or Hub name, an exported folder or a run that holds one.
+            backend: what computes; by default what the folder is for.
+
+        Raises:
+            LimbeckError: nothing there, a run that is not finished, a damaged folder, a backend that is unknown, not
+                installed, or that does not read it.
+        """
+        name = str(path)
+        if backend is not None and backend not in BACKENDS:
+            raise LimbeckError(unknown("backend", backend, BACKENDS))
+        if backend in RUNTIMES or is_export(name):
+            return cls._exported(name, backend)
+        record, recipe = finished_run(at_home(name)) or (None, None)
+        return cls(name, resolve_checkpoint(name), TORCH, read_config(name), record, recipe)
+
+    @classmethod
+    def _exported(cls, name: str, backend: str | None) -> ScoredModel:
+        if backend == TORCH:
+            raise LimbeckError(
+                f"backend torch: {name} holds an exported model, not torch's",
+                f"leave it out, or choose {' or '.join(RUNTIMES)}",
+            )
+        manifest = read_export(find_export(name))
+        recipe = None
+        if manifest.gate.recipe:
+            recipe = Recipe.recorded({"method": "exported", **manifest.gate.recipe}, name)
+        config = AutoConfig.from_pretrained(manifest.folder, trust_remote_code=False)
+        runtime = check_reader(manifest, backend)
+        return cls(name, str(manifest.folder), runtime, config, None, recipe, manifest)
+
+    @property
+    def kind(self) -> TaskType:
+        """The task type that its configuration tells of."""
+        return kind_of_config(self.config)
+
+    @cached_property
+    def session(self) -> GraphSession:
+        """An exported model's file, opened."""
+        assert self.manifest is not None
+        return open_export(self.manifest, runtime=self.backend)
+
+    def load(self, kind: TaskType) -> PreTrainedModel:
+        """A checkpoint's weights under the head of a task type, on the CPU.
+
+        Raises:
+            LimbeckError: no such head, or a tokenizer that does not fit.
+        """
+        model = load_model(self.place, head="required", auto=kind.auto)
+        task_type_of(model)  # refuses what is of none
+        preflight.refuse_unfit(self.name, model, read_processor(self.place, kind.reads))
+        return model
+
+    # ---- rows ----
+
+    def rows(self, asked: RowsAsked = NOTHING_NAMED, *, labeled: bool = True) -> LoadedSplit:
+        """The rows that are named, else those that the run, or the exported model, was measured on.
+
+        Args:
+            asked: the rows.
+            labeled: refuse a split without labels.
+
+        Raises:
+            LimbeckError: nothing says which rows, they cannot be read as the model's task, or an exported model's are
+                others by now.
+        """
+        if self.manifest is not None:
+            return self._rows_of_export(self.manifest, asked, labeled=labeled)
+        return self._rows(asked, labeled=labeled)
+
+    def _rows(self, asked: RowsAsked, *, labeled: bool) -> LoadedSplit:
+        if self.recipe is not None:
+            return self._rows_of_recipe(self.recipe, asked, labeled=labeled)
+        if asked.task is None and asked.data is None:
+            raise LimbeckError(
+                f"{self.name} is no run of limbeck's, and a checkpoint does not say what to score it on",
+                "add --task and --data, say --task mrpc --data glue, or --data FILE with its columns",
+            )
+        asked = replace(asked, data=str(asked.data or HUB))
+        task, splits = load_task(
+            asked.task,
+            str(asked.data),
+            text_columns=asked.text_columns,
+            label_column=asked.label_column,
+            kind=wanted_kind(self.kind, asked.task),
+            labelling=Labelling(teacher=names_of(self.config)),
+            for_training=False,
+        )
+        return _split_of(task, splits, asked, labeled=labeled)
+
+    def _rows_of_recipe(self, recipe: Recipe, asked: RowsAsked, *, labeled: bool) -> LoadedSplit:
+        if asked.data is not None and is_reference(recipe.data):
+            # Rows that can be read, where the run's own were objects.
+            recipe = recipe.model_copy(update={"data": str(asked.data)})
+        own = asked.task in (None, recipe.task)
+        elsewhere = Labelling(teacher=names_of(self.config))
+        task, splits, wanted = rows_of_run(recipe, self.place, asked, elsewhere=elsewhere)
+        found = _split_of(task, splits, wanted, labeled=labeled)
+        own_rows = asked.are_those_of(recipe.task)
+        return replace(
+            found,
+            usual_length=recipe.max_length,
+            recipe=recipe.model_dump(mode="json", include=_ROWS) if own_rows else {},
+            own_classes=own and asked.data in (None, recipe.data),
+            translated_from=None if own or self.manifest else own_task(recipe, self.place),
+        )
+
+    def _rows_of_export(
+        self, manifest: ExportManifest, asked: RowsAsked, *, labeled: bool
+    ) -> LoadedSplit:
+        facts = manifest.gate
+        wanted = replace(asked, max_length=asked.max_length or manifest.max_length)
+        if asked.data is None and asked.task in (None, facts.task):
+            wanted = replace(wanted, split=asked.split or facts.split)
+        if self.recipe is None:
+            wanted = replace(
+                wanted,
+                task=asked.task or facts.task,
+                data=asked.data or facts.data,
+                text_columns=asked.text_columns or facts.text_columns or None,
+                label_column=asked.label_column or facts.label_column,
+            )
+        found = self._rows(wanted, labeled=labeled)
+        same = asked.are_those_of(facts.task) and asked.split in (None, facts.split)
+        if same and found.fingerprint != facts.fingerprint:
+            raise LimbeckError(
+                f"data {found.data}: its {found.name} rows ({len(found.rows)}) are not those that "
+                f"{manifest.folder} was measured on ({facts.rows})",
+                "name the rows to score on (--data FILE --split NAME), or export again with --overwrite",
+            )
+        return found
+
+    # ---- scores ----
+
+    def read(self, loaded: LoadedSplit, model: PreTrainedModel | None = None) -> EncodedSplit:
+        """A split as this model reads it: with its prompts and thresholds, cut to what it was trained with.
+
+        Args:
+            loaded: the rows.
+            model: its weights; not needed where something else says the length.
+        """
+        task = decided_by(loaded.task, self.config)
+        processor = read_processor(self.place, task.kind.reads)
+        length = loaded.max_length
+        if length is None:
+            usual = loaded.usual_length
+            if usual is None:
+                assert model is not None
+                usual = longest_of(model, processor)
+            length = task.kind.scored_length(usual)
+        if model is not None:
+            length = min(length, preflight.positions_of(model) or length)
+        encoded, _ = encode(loaded.rows, task, processor, length)
+        return EncodedSplit(loaded, task, encoded, processor, length)
+
+    def score(self, loaded: LoadedSplit, *, side: str | None = None) -> Scored:
+        """Outputs, scores and predictions on labelled rows.
+
+        Args:
+            loaded: as `rows` gave them, of this model or of another one.
+            side: what messages call the model; by default student of a run's, else model.
+
+        Raises:
+            LimbeckError: classes that do not fit the rows'.
+        """
+        if self.manifest is not None:
+            return self._score_export(loaded)
+        return self._score_torch(loaded, side or ("student" if self.recipe else "model"))
+
+    def _score_torch(self, loaded: LoadedSplit, side: str) -> Scored:
+        source = loaded.translated_from
+        model = self.load((source or loaded.task).kind)
+        named = source is not None or loaded.own_classes
+        unproven = [] if named else class_names(loaded.task, self.config, side=side)
+        split = self.read(loaded, model)
+        outputs = compact_outputs_of(model, split.encoded, split.collator)
+        if source is not None:
+            outputs = project(outputs, source, split.task)
+        labels = loaded.rows[split.task.label_column][:]
+        resolve_class_order(split.task, unproven, outputs, labels, loaded.name, side=side)
+        results = split.results(outputs)
+        if source is not None:  # translated classes come without probabilities
+            results.predictions.pop("probabilities", None)
+        return Scored(split, outputs, results)
+
+    def _score_export(self, loaded: LoadedSplit) -> Scored:
+        assert self.manifest is not None
+        labels = self.manifest.labels
+        wanted = list(loaded.task.kind.head_labels(loaded.task) or ())
+        if labels and len(wanted) != len(labels):
+            raise LimbeckError(
+                f"{self.name} predicts {', '.join(labels)}, but {loaded.task.name} has the classes "
+                f"{', '.join(wanted)}",
+                "name the task that it was exported for",
+            )
+        session, split = self.session, self.read(loaded)
+        batches = split.batches(self.manifest.gate.batch_size)
+        kind = split.task.kind
+        outputs = join([one.kept for one in outputs_by_batch(session, batches, kind)])
+        return Scored(split, outputs, split.results(outputs))
+
+
+# What is at a path: a run that has finished, an exported folder.
+
+
+def finished_run(folder: Path) -> tuple[Record, Recipe] | None:
+    """The record and the recipe of a finished run; None of a folder that is no run's.
+
+    Raises:
+        LimbeckError: the run has not finished.
+    """
+    if not (folder / RECORD_NAME).is_file():
+        return None
+    record = Record.load(folder)
+    if record.status != "finished":
+        raise LimbeckError(f"run {folder} is {record.status}", "finish it first")
+    return record, Recipe.recorded(record.recipe, str(folder))
+
+
+def find_export(path: str) -> Path:
+    """An exported folder, or the one that a run holds.
+
+    Raises:
+        LimbeckError: there is none, or there are several to choose from.
+    """
+    folder = at_home(path)
+    found = [folder] if is_export(folder) else exports_of(folder)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise LimbeckError(
+            f"{path} holds {len(found)} exported models",
+            f"name one: {', '.join(map(str, found))}",
+        )
+    raise LimbeckError(
+        f"{path} holds no exported model", f"limbeck export {path} --format onnx makes one"
+    )
+
+
+# Which rows are scored: how a model's own ones are read, and which split of them.
+
+
+def _split_of(task: Task, splits: DatasetDict, asked: RowsAsked, *, labeled: bool) -> LoadedSplit:
+    chosen = split_to_score(task, splits, asked.split, labeled=labeled)
+    return LoadedSplit(
+        task=task,
+        data=str(asked.data),
+        name=chosen,
+        rows=splits[chosen],
+        training=splits.get("train") if chosen != "train" else None,
+        max_length=asked.max_length,
+        text_columns=tuple(asked.text_columns or ()),
+        label_column=asked.label_column,
+    )
+
+
+def split_to_score(
+    task: Task, rows: Mapping[str, Dataset], split: str | None, *, labeled: bool = True
+) -> str:
     """The split that is named, or the one that the task is scored on.
 
     Raises:
-        LimbeckError: there is none of that name, or it has no labels.
+        LimbeckError: there is none of that name, or it has no labels and shall have some.
     """
     chosen = split or (task.evaluation_splits(rows) or tuple(rows))[0]
     if chosen not in rows:
         raise LimbeckError(unknown("split", chosen, list(rows)))
-    if task.label_column not in rows[chosen].column_names:
+    if labeled and task.label_column not in rows[chosen].column_names:
         raise LimbeckError(
             f"split {chosen!r} of {task.name} has no labels",
             "name another split, or add --predictions FILE to predict it",
         )
     return chosen
-
-
-# A model without a limit, or one of thousands of tokens, is measured on texts this long.
-LONGEST = 512
-HUB = "hub"
-"""Where a known task's rows are, if nobody says."""
-
-
-def score_checkpoint(path: str, asked: RowsAsked) -> Scored:
-    """A fine-tuned model's predictions by its own tokenizer, on a task's rows or a user's own.
-
-    Raises:
-        LimbeckError: no such checkpoint, no task named, rows or classes that do not fit the model.
-    """
-    config = read_config(path)
-    if asked.task is None and asked.data is None:
-        raise LimbeckError(
-            f"evaluate: {path} is no run of limbeck's, and a checkpoint does not say what to score it on",
-            "add --task and --data, say --task mrpc --data glue, or --data FILE with its columns",
-        )
-    kind = kind_of_config(config)
-    target, rows = load_task(
-        asked.task,
-        asked.data or HUB,
-        text_columns=asked.text_columns,
-        label_column=asked.label_column,
-        kind=wanted_kind(kind, asked.task),
-        labelling=Labelling(teacher=names_at(path)),
-        for_training=False,
-    )
-    chosen = split_to_score(target, rows, asked.split)
-    return Scored(
-        target, chosen, rows[chosen], checkpoint_results(path, target, rows[chosen], chosen)
-    )
-
-
-def checkpoint_results(
-    path: str,
-    target: Task,
-    rows: Dataset,
-    split: str,
-    *,
-    side: str = "model",
-    max_length: int | None = None,
-) -> Results:
-    """Scores and predictions of a fine-tuned model on rows of a split, cut to `max_length` tokens.
-
-    Of an embedding model to as many as its folder says.
-
-    Raises:
-        LimbeckError: no such checkpoint, or classes that do not fit the rows.
-    """
-    model = load_model(path, head="required", auto=target.kind.auto)
-    unproven = class_names(target, model, side=side)
-    target = decided_by(target, model.config)
-    tokenizer = read_processor(path, target.kind.reads)
-    preflight.refuse_unfit(path, model, tokenizer)
-    length = target.kind.scored_length(max_length or longest_of(model, tokenizer))
-    length = min(length, preflight.positions_of(model) or length)
-    encoded, _ = encode(rows, target, tokenizer, length)
-    outputs = compact_outputs_of(model, encoded, Collator(tokenizer, kind=target.kind))
-    resolve_class_order(target, unproven, outputs, rows[target.label_column][:], split, side=side)
-    return target.kind.results(target, outputs, encoded, rows, tokenizer)
 
 
 def wanted_kind(kind: TaskType, task: str | None) -> str | None:
@@ -142,9 +483,6 @@ def longest_of(model: PreTrainedModel, processor: Processor) -> int:
     own = getattr(processor, "model_max_length", None) or LONGEST
     longest = (None if modules is None else modules.max_tokens) or min(own, LONGEST)
     return min(preflight.positions_of(model) or longest, longest)
-
-
-# What a finished run was trained to predict, with its student's order of the classes.
 
 
 def student_labelling(recipe: Recipe, student: str | Path) -> Labelling:
@@ -192,36 +530,35 @@ def rows_of_run(
     return task, splits, wanted
 
 
-def own_task(recipe: Recipe, folder: RunFolder) -> Task:
+def own_task(recipe: Recipe, student: str | Path) -> Task:
     """The task that the run was trained on, of a user's own file as the file has it."""
-    if recipe.task not in TASKS or recipe.text_columns or recipe.label_column:
-        task, _ = load_task(
-            recipe.task,
-            recipe.data,
-            text_columns=recipe.text_columns,
-            label_column=recipe.label_column,
-            kind=recipe.kind,
-            labelling=student_labelling(recipe, folder.student),
-            max_rows=recipe.max_rows,
-            division=recipe.division,
-        )
+    if recipe.task in TASKS and not (recipe.text_columns or recipe.label_column):
+        return as_kind(get_task(str(recipe.task)), recipe.kind)
+    return rows_of_run(recipe, student, NOTHING_NAMED, elsewhere=Labelling())[0]
+
+
+# What a model was shipped with that decides how rows are read or scored; whether it has their classes, in their order.
+
+
+def decided_by(task: Task, config: PretrainedConfig) -> Task:
+    """The task as a model has it: with its prompts, and of several labels a row its thresholds, ½ where it has none.
+
+    Raises:
+        LimbeckError: thresholds that are none.
+    """
+    task = replace(task, kind=task.kind.of_model(config))
+    if not task.kind.several_classes:
         return task
-    return as_kind(get_task(str(recipe.task)), recipe.kind)
+    return replace(task, thresholds=thresholds_of(config) or USUAL)
 
 
-# Whether a model that is to be scored has the classes of the rows, in their order.
-
-
-logger = logging.getLogger(__name__)
-
-
-def class_names(task: Task, model: PreTrainedModel, *, side: str) -> list[Problem]:
+def class_names(task: Task, config: PretrainedConfig, *, side: str) -> list[Problem]:
     """Names that prove nothing about the order of the classes, as warnings.
 
     Raises:
         LimbeckError: another number of classes than the rows', or a class of theirs at another output.
     """
-    found = preflight.check_labels(side, model.config, task)
+    found = preflight.check_labels(side, config, task)
     if errors := preflight.errors_of(found):
         raise LimbeckError(errors)
     return found

@@ -7,26 +7,20 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from datasets import Dataset
-from transformers import PreTrainedModel
 
 from limbeck import preflight
-from limbeck.data import MAX_ROWS, Collator, Division, Labelling, encode, load_task
-from limbeck.evaluation.measuring import Size, model_facts
+from limbeck.data import RowsAsked
+from limbeck.evaluation.measuring import example_size, model_facts
+from limbeck.evaluation.model_outputs import compact_outputs_of
 from limbeck.evaluation.team import TeamOverview, team_of
-from limbeck.recipe import Recipe
 from limbeck.records import ModelFacts
 from limbeck.records.runs_meant import members_at
-from limbeck.run.known_classes import names_at
-from limbeck.run.model_predictions import compact_outputs_of, example_size
-from limbeck.scoring.scored_model import split_to_score
-from limbeck.students import load_model, read_processor
+from limbeck.scoring.scored_model import LoadedSplit, ScoredModel
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import at_home
 from limbeck.tasks import Task
@@ -35,7 +29,8 @@ log = logging.getLogger(__name__)
 
 # What the runs of a team must agree in, unless it is given.
 _SHARED = ("task", "data", "text_columns", "label_column", "kind", "classes", "labels", "division")
-_MAX_LENGTH = Recipe.model_fields["max_length"].default
+# What belongs to a file of rows, so that other rows have others.
+_OF_FILE = _SHARED[2:4] + _SHARED[5:]
 
 
 @dataclass(frozen=True)
@@ -55,18 +50,6 @@ class TeamLook:
     split: str
     team: TeamOverview
     models: dict[str, ModelFacts]
-
-
-@dataclass(frozen=True)
-class _Candidate:
-    """A member before it is loaded: a run folder, or a checkpoint without a record."""
-
-    path: str
-    recipe: Recipe | None
-
-    @property
-    def max_length(self) -> int:
-        return _MAX_LENGTH if self.recipe is None else self.recipe.max_length
 
 
 def look_at_team(
@@ -92,99 +75,62 @@ def look_at_team(
         LimbeckError: no members, runs that are not finished or disagree, labels in another order,
             or a task type whose predictions are not one class or number a text.
     """
-    candidates = [found for member in members for found in _candidates(str(member))]
-    if not candidates:
+    paths = [path for member in members for path in members_at(str(member))]
+    if not paths:
         raise LimbeckError("team: there are no members", "name run folders or checkpoints")
-    given = {
-        "task": task,
-        "data": data,
-        "text_columns": list(text_columns) if text_columns else None,
-        "label_column": label_column,
-        "kind": None,
-        "classes": None,
-        "labels": None,
-        "division": None,
-    }
-    settings = _settings(candidates, given)
-    target, rows = load_task(
-        settings["task"],
-        settings["data"],
-        text_columns=settings["text_columns"],
-        label_column=settings["label_column"],
-        kind=settings["kind"],
-        labelling=Labelling(
-            tuple(map(str, settings["classes"] or ())),
-            settings["labels"],
-            names_at(candidates[0].path),
-        ),
-        # The split that runs drew from a file of their own is sampled again the same way.
-        for_training=data is None,
-        division=settings["division"] or Division(),
-        max_rows=max([MAX_ROWS, *(one.recipe.max_rows for one in candidates if one.recipe)]),
-    )
-    if not target.kind.constant or target.kind.several_classes or target.kind.embeds:
+    names = _names(paths)
+    team = {name: ScoredModel.open(path) for name, path in zip(names, paths, strict=True)}
+    asked = RowsAsked(task, data, split, text_columns, label_column)
+    _refuse_different(list(team.values()), asked)
+    # Runs know their own rows.
+    first = max(team.values(), key=lambda one: one.recipe is not None)
+    loaded = replace(first.rows(asked), own_classes=False, translated_from=None)
+    kind = loaded.task.kind
+    if not kind.constant or kind.several_classes or kind.embeds:
         raise LimbeckError(
-            f"team: task {target.name!r} is of kind {target.kind.name}; members are compared by "
+            f"team: task {loaded.task.name!r} is of kind {kind.name}; members are compared by "
             "one class or number a text",
             "name a task of kind sentence",
         )
-    chosen = split_to_score(target, rows, split)
-    return _measure(candidates, target, str(settings["data"]), chosen, rows[chosen])
+    return _measure(team, loaded)
 
 
-def _measure(
-    candidates: Sequence[_Candidate], task: Task, data: str, split: str, rows: Dataset
-) -> TeamLook:
-    names = _names([candidate.path for candidate in candidates])
-    answers: dict[str, np.ndarray] = {}
-    models: dict[str, ModelFacts] = {}
+def _measure(team: dict[str, ScoredModel], loaded: LoadedSplit) -> TeamLook:
+    task = loaded.task
     problems: list[Problem] = []
-    for name, candidate in zip(names, candidates, strict=True):
-        model = load_model(candidate.path, head="required", auto=task.kind.auto)
-        problems += preflight.check_labels(name, model.config, task)
-        if preflight.errors_of(problems):
-            continue  # The others' mistakes are still to be found.
-        answers[name], size = _answers(model, candidate, task, rows)
-        models[name] = model_facts(model, size)
-    if preflight.errors_of(problems):
-        raise LimbeckError(problems)
+    for name, member in team.items():
+        problems += preflight.check_labels(name, member.config, task)
+    if errors := preflight.errors_of(problems):
+        raise LimbeckError(errors)
     for problem in problems:
         log.warning("%s (%s)", problem.message, problem.fix)
-    labels = np.asarray(rows[task.label_column][:])
-    team = team_of(
-        answers,
-        labels,
+    outputs: dict[str, np.ndarray] = {}
+    models: dict[str, ModelFacts] = {}
+    for name, member in team.items():
+        own = member.recipe.max_length if member.recipe else loaded.usual_length
+        model = member.load(task.kind)
+        encoded = member.read(replace(loaded, usual_length=own), model)
+        outputs[name] = compact_outputs_of(model, encoded.encoded, encoded.collator)
+        models[name] = model_facts(
+            model, example_size(encoded.encoded, encoded.processor, task.kind)
+        )
+    found = team_of(
+        outputs,
+        np.asarray(loaded.rows[task.label_column][:]),
         regression=task.regression,
         score=lambda given, right: task.scores(given, right)["primary"],
     )
-    return TeamLook(task, data, split, team, models)
+    return TeamLook(task, loaded.data, loaded.name, found, models)
 
 
-def _answers(
-    model: PreTrainedModel, candidate: _Candidate, task: Task, rows: Dataset
-) -> tuple[np.ndarray, Size]:
-    """The logits (n, C) in the order of the rows, and how large an example is."""
-    tokenizer = read_processor(candidate.path, task.kind.reads)
-    encoded, _ = encode(rows, task, tokenizer, candidate.max_length)
-    given = compact_outputs_of(model, encoded, Collator(tokenizer, kind=task.kind))
-    return given, example_size(encoded, tokenizer, task.kind)
-
-
-def _candidates(member: str) -> Iterator[_Candidate]:
-    for path, record in members_at(member).items():
-        yield _Candidate(path, None if record is None else Recipe.recorded(record.recipe, path))
-
-
-def _settings(candidates: Sequence[_Candidate], given: dict[str, Any]) -> dict[str, Any]:
-    """Task and data: what is given, else what all runs have."""
+def _refuse_different(team: Sequence[ScoredModel], asked: RowsAsked) -> None:
+    """Raise LimbeckError where nothing says which rows are meant, or the runs say different things."""
+    recipes = {one.name: one.recipe for one in team if one.recipe is not None}
     problems = []
-    settings = dict(given)
-    recipes = {c.path: c.recipe for c in candidates if c.recipe is not None}
-    for key in _SHARED:
-        # Columns and classes belong to their file, and another task has another kind.
-        of_file = key.endswith(("column", "columns", "classes", "labels", "division"))
-        elsewhere = given["task"] if key == "kind" else given["data"] if of_file else None
-        if given[key] is not None or elsewhere is not None:
+    for key in _SHARED if recipes else ():
+        # Another task has another kind.
+        elsewhere = asked.data if key in _OF_FILE else asked.task if key == "kind" else None
+        if getattr(asked, key, None) is not None or elsewhere is not None:
             continue
         values = {repr(getattr(recipe, key)): path for path, recipe in recipes.items()}
         if len(values) > 1:
@@ -195,16 +141,14 @@ def _settings(candidates: Sequence[_Candidate], given: dict[str, Any]) -> dict[s
                     f"leave some out, or say which: --{key.replace('_', '-').replace('division', 'data')}",
                 )
             )
-        settings[key] = next((getattr(recipe, key) for recipe in recipes.values()), None)
-    if not problems:
+    if not recipes:
         problems = [
             Problem(f"team: no {key} is known, since no member is a run", f"add --{key}")
             for key in ("task", "data")
-            if settings[key] is None
+            if getattr(asked, key) is None
         ]
     if problems:
         raise LimbeckError(problems)
-    return settings
 
 
 def _names(paths: Sequence[str]) -> list[str]:

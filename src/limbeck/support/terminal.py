@@ -94,3 +94,25 @@ def bars(console: Console) -> Iterator[Callable[[str, int], Callable[[int], None
             return lambda done: shown.advance(bar, done)
 
         yield watch
+
+
+@contextmanager
+def phases(*, shown: bool) -> Iterator[Callable[[str, int | None], Callable[[int], None]]]:
+    """Show what something long does, on standard error: a bar on a terminal, else a line for each phase.
+
+    What is given begins another phase of so many steps (None: nobody knows) and returns what moves its bar.
+    """
+    console = messages(shown=shown)
+    bar = step_bar(console)
+    bar.disable = not console.is_terminal
+
+    def begin(name: str, total: int | None) -> Callable[[int], None]:
+        if bar.disable:
+            console.print(name)
+        for task in bar.task_ids:
+            bar.remove_task(task)
+        task = bar.add_task(name, total=total)
+        return lambda done: bar.advance(task, done)
+
+    with bar:
+        yield begin

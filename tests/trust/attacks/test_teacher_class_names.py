@@ -7,11 +7,10 @@ import logging
 import pytest
 
 import tiny_runs as tiny
-from limbeck.data import RowsAsked
 from limbeck.preflight import check_labels
 from limbeck.recipe import Recipe
 from limbeck.run import distill
-from limbeck.scoring.scored_model import score_checkpoint
+from limbeck.scoring import evaluate
 from limbeck.students import load_model
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import get_task
@@ -60,9 +59,7 @@ def test_names_that_all_differ_are_paired_in_a_note(place, tmp_path, capsys):
 
 def test_a_checkpoint_that_is_scored_says_so_too(place, caplog):
     with caplog.at_level(logging.WARNING, logger="limbeck"):
-        scores = score_checkpoint(
-            str(place / "teacher"), RowsAsked("sst2", str(place))
-        ).results.scores
+        scores = evaluate(place / "teacher", "sst2", str(place))
     assert scores["accuracy"] > 50
     assert "cat, dog against negative, positive" in caplog.text
 

@@ -9,23 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from datasets import Dataset, DatasetDict
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from limbeck.activations import Request, capture, stack_names
+from limbeck.activations import stack_names
 from limbeck.data import Collator, Division, batches_of, encode, load_task
-from limbeck.evaluation.pooled_states import evaluating, inputs_of
+from limbeck.evaluation.model_outputs import inputs_of, outputs_by_batch
 from limbeck.lab.analysis.named_otherwise import or_name
 from limbeck.lab.analysis.student_stages import FIRST, stage_problems
 from limbeck.lab.measures.layer_probing import Progressed, nobody
-from limbeck.recipe import Recipe
-from limbeck.records import RECORD_NAME, Record
+from limbeck.records import RECORD_NAME
 from limbeck.run.run_folder import RunFolder
 from limbeck.run.student_source import processor_of
 from limbeck.scoring.scored_model import (
     class_names,
+    finished_run,
     resolve_class_order,
     split_to_score,
     student_labelling,
@@ -34,7 +33,7 @@ from limbeck.students import load_model
 from limbeck.support.errors import LimbeckError, unknown
 from limbeck.support.files import at_home
 from limbeck.support.machine import device
-from limbeck.tasks import Processor, Results, Task, as_array, join
+from limbeck.tasks import Processor, Results, Task, join
 
 _BATCH = 32
 
@@ -76,15 +75,13 @@ class AnalysedRun:
         stage: str | None = None,
     ) -> None:
         self.folder = RunFolder(at_home(str(path)))
-        if not (self.folder.path / RECORD_NAME).is_file():
+        found = finished_run(self.folder.path)
+        if found is None:
             raise LimbeckError(
                 f"{path} is no run folder (there is no {RECORD_NAME} in it)",
                 "name the folder that limbeck distill or finetune wrote, its --out",
             )
-        self.record = Record.load(self.folder.path)
-        if self.record.status != "finished":
-            raise LimbeckError(f"run {path} is {self.record.status}", "finish it first")
-        self.recipe = Recipe.recorded(self.record.recipe, str(path))
+        self.record, self.recipe = found
         self._teacher, self._data, self._split, self._stage = teacher, data, split, stage
         self._first = stage == FIRST
         if problems := stage_problems(stage, self.recipe, f"run {path}: "):
@@ -256,18 +253,14 @@ class AnalysedRun:
             LimbeckError: the model's classes do not correspond to the rows'.
         """
         task, kind = self.task, self.task.kind
-        unproven = class_names(task, side.model, side=side.name)
+        unproven = class_names(task, side.model.config, side=side.name)
         encoded = self.encoded(side, rows)
-        found, losses, sizes = [], [], []
-        with evaluating(side.model), torch.no_grad():
-            for batch in self._walked(side, encoded, watch):
-                logits = capture(side.model, batch, Request.of_logits()).logits
-                assert logits is not None
-                found.append(as_array(kind.compact_outputs(side.model, batch, logits)))
-                losses.append(float(kind.hard_label(logits, batch)))
-                sizes.append(len(logits))
-        outputs = join(found)
-        labels = rows[task.label_column][:]
+        kept, losses, sizes = [], [], []
+        for one in outputs_by_batch(side.model, self._walked(side, encoded, watch), kind):
+            kept.append(one.kept)
+            losses.append(float(kind.hard_label(one.logits, one.batch)))
+            sizes.append(len(one.logits))
+        outputs, labels = join(kept), rows[task.label_column][:]
         resolve_class_order(task, unproven, outputs, labels, self.split, side=side.name)
         results = kind.results(task, outputs, encoded, rows, side.processor)
         return results, float(np.average(losses, weights=sizes))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import torch
 from datasets import Dataset
 from pydantic import Field
 from torch import Tensor
 
 from limbeck.activations import Request, capture
-from limbeck.evaluation.pooled_states import evaluating
+from limbeck.evaluation.model_outputs import evaluating
 from limbeck.lab.analysis.analysed_run import AnalysedRun, Side, Watch
 from limbeck.lab.analysis.analyses import ANALYSES, Analysis
 from limbeck.lab.measures.attention_by_layer import LayerAttention, layer_attention
@@ -87,7 +86,7 @@ def _weights(
     """(B, S, T) of each batch."""
     moment = StepState(seed=run.recipe.seed)
     batches = zip(run.batches(student, rows, watch), run.batches(teacher, rows), strict=True)
-    with evaluating(student.model), evaluating(teacher.model), torch.no_grad():
+    with evaluating(student.model), evaluating(teacher.model):
         for mine, theirs in batches:
             asked: list[Request] = [term.request(one, moment) for one in ("student", "teacher")]
             weights = term.layer_weights(

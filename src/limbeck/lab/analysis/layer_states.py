@@ -13,7 +13,7 @@ from datasets import Dataset
 from pydantic import Field
 
 from limbeck.activations import number_of_layers
-from limbeck.evaluation.pooled_states import pooled_states
+from limbeck.evaluation.model_outputs import pooled_states
 from limbeck.evaluation.similarity_matrix import LayerSimilarity, similarity_of_layers
 from limbeck.lab.analysis.analysed_run import AnalysedRun, Watch
 from limbeck.lab.analysis.analyses import ANALYSES, Analysis

@@ -3,11 +3,9 @@
 Everything here is computed from checkpoints, predictions and records.
 """
 
-from limbeck.evaluation.pooled_states import pooled_states
+from limbeck.evaluation.model_outputs import pooled_states
 from limbeck.evaluation.similarity_matrix import (
     LayerSimilarity,
-    Measure,
-    layer_similarity,
     linear_cka,
     mean_cosine,
     similarity_of_layers,
@@ -35,7 +33,6 @@ __all__ = [
     "LayerAttention",
     "LayerSimilarity",
     "LossSurface",
-    "Measure",
     "NoiseTolerance",
     "ProbedLayers",
     "ReliabilityCurve",
@@ -46,7 +43,6 @@ __all__ = [
     "attention_maps",
     "filter_normalised_direction",
     "layer_attention",
-    "layer_similarity",
     "linear_cka",
     "loss_plane",
     "loss_surface",

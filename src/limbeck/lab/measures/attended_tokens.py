@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from limbeck import functional as F
 from limbeck.activations import ActivationKey, Request, capture, token_mask
-from limbeck.evaluation.pooled_states import evaluating
+from limbeck.evaluation.model_outputs import evaluating
 from limbeck.support.errors import LimbeckError, Problem
 
 Map = tuple[tuple[float, ...], ...]
@@ -86,7 +85,7 @@ def attention_maps(
     found, masks = [], []
     for place, (model, inputs) in enumerate(sides):
         asked = sorted({pair[place] for pair in pairs})
-        with evaluating(model), torch.no_grad():
+        with evaluating(model):
             trace = capture(model, inputs, Request.attention(asked))
             masks.append(token_mask(model, inputs))
         maps = {layer: trace[ActivationKey("probabilities", layer)].float() for layer in asked}

@@ -1,0 +1,122 @@
+"""A finished model run over encoded rows: what its task type scores, or what each layer makes of an example.
+
+Part of `limbeck.evaluation`. A model in torch and an exported file by its own runtime are run alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from datasets import Dataset
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from limbeck.activations import ActivationKey, Request, capture
+from limbeck.data import Collator, batches_of
+from limbeck.runtimes.sessions import GraphSession, TextToTextSession
+from limbeck.support.machine import device
+from limbeck.tasks import TaskType, as_array, join
+
+Batch = Mapping[str, Tensor]
+Pool = Literal["mean", "cls", "last"]
+_BATCH = 64
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Inside, evaluation mode without gradients; the modules' own modes come back afterwards."""
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, training in modes.items():
+            module.training = training
+
+
+@dataclass(frozen=True)
+class BatchOutputs:
+    """What a model gave for a batch.
+
+    Attributes:
+        batch: its encoded rows.
+        logits: (B, C), (B, N, C), or of spans (B, N, 2).
+        kept: what the task type scores of each row.
+    """
+
+    batch: Batch
+    logits: Tensor
+    kept: np.ndarray
+
+
+def outputs_by_batch(
+    model: PreTrainedModel | GraphSession, batches: Iterable[Batch], kind: TaskType
+) -> Iterator[BatchOutputs]:
+    """Run a model in torch, where its weights lie, or an exported one by its runtime."""
+    for batch in batches:
+        if isinstance(model, GraphSession):
+            # What is kept of logits asks no model.
+            writer: Any = _Writer(model) if isinstance(model, TextToTextSession) else None
+            logits = torch.from_numpy(model.logits(batch))
+            kept = kind.compact_outputs(writer, batch, logits)
+        else:
+            with evaluating(model):
+                found = capture(model, batch, Request.of_logits()).logits
+                assert found is not None
+                logits = found
+                kept = kind.compact_outputs(model, batch, logits)
+        yield BatchOutputs(batch, logits, as_array(kept))
+
+
+def compact_outputs_of(model: PreTrainedModel, encoded: Dataset, collate: Collator) -> np.ndarray:
+    """What the kind keeps of each example, in the split's order; on an accelerator if there is one."""
+    model.eval().to(device())
+    batches = batches_of(encoded, collate, _BATCH, model.device)
+    return join([one.kept for one in outputs_by_batch(model, batches, collate.kind)])
+
+
+class _Writer:
+    """An exported text-to-text model as what generates in a model's place."""
+
+    def __init__(self, session: TextToTextSession) -> None:
+        self.session = session
+
+    def generate(
+        self,
+        *,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        max_new_tokens: int,
+        do_sample: bool,
+        num_beams: int,
+    ) -> Tensor:
+        """Greedily generated token ids (B, T)."""
+        assert not do_sample
+        assert num_beams == 1
+        batch = {"input_ids": input_ids, "attention_mask": attention_mask}
+        return torch.from_numpy(self.session.generated(batch, max_new_tokens))
+
+
+def pooled_states(
+    model: PreTrainedModel, layers: Sequence[int], batches: Iterable[Batch], pool: Pool
+) -> list[Tensor]:
+    """One (n, d) float64 tensor a layer, over all examples, on the CPU; 0 is the embedding output."""
+    request = Request.hidden(layers, pool=pool)
+    found: list[list[Tensor]] = [[] for _ in layers]
+    with evaluating(model):
+        for batch in batches:
+            trace = capture(model, inputs_of(batch, model), request)
+            for layer, states in zip(layers, found, strict=True):
+                states.append(trace[ActivationKey("hidden", layer, pool)].double().cpu())
+    return [torch.cat(states) for states in found]
+
+
+def inputs_of(batch: Batch, model: PreTrainedModel) -> dict[str, Tensor]:
+    """A batch on the model's device; the row number is bookkeeping of the data, no input of any model."""
+    return {name: value.to(model.device) for name, value in batch.items() if name != "index"}
