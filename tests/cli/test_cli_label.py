@@ -91,7 +91,7 @@ def test_an_endpoints_options_are_handed_on(monkeypatch):
     monkeypatch.setattr("limbeck.labelling.label", label)
     words = (
         "label --data a.csv --out s --prompt p.yaml --endpoint http://here/v1 --model m --api-key-env K --mode votes "
-        "--votes 3 --temperature 0.5 --top-logprobs 9 --concurrency 2 --rate 30 --token-rate 4e4 --price-in 1 "
+        "--votes 3 --temperature 0.5 --top-logprobs 9 --concurrency 2 --rate 30 --price-in 1 "
         "--price-out 2 --max-cost 5 --timeout 7 --retries 1 --seed 8"
     )
     assert invoke(*words.split()).exit_code == 130
@@ -107,7 +107,6 @@ def test_an_endpoints_options_are_handed_on(monkeypatch):
         "top_logprobs": 9,
         "concurrency": 2,
         "requests_per_minute": 30.0,
-        "tokens_per_minute": 4e4,
         "price_in": 1.0,
         "price_out": 2.0,
         "max_cost": 5.0,

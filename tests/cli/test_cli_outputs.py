@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import limbeck
 from limbeck.cli.app import app
-from limbeck.labelling.language_models.answer_journal import JOURNALS, AnswerJournal
+from limbeck.labelling.language_models.answers import JOURNALS, AnswerJournal
 from limbeck.outputs import ExamplesManifest, RowsIdentity, Store, StoreManifest, TeacherIdentity
 from limbeck.outputs.cache import SHARD, describe
 from limbeck.outputs.manifest import MANIFEST
@@ -191,7 +191,7 @@ def test_a_key_that_is_not_there_is_refused_and_nothing_removed(store):
 def journal(store) -> Path:
     """Of an endpoint that answered about three rows, one of which is asked about again."""
     about = {"model": "tiny at localhost:8000", "mode": "logprobs"}
-    kept = AnswerJournal.named(store.folder / JOURNALS, "ab12" * 8, about)
+    kept = AnswerJournal(store.folder / JOURNALS / f"{'ab12' * 8}.jsonl", about)
     for row in "abca":
         kept.add(row, {"logs": [-0.1, -2.3], "coverage": [0.9]}, (40, 1))
     kept.add(None, {}, (7, 0))

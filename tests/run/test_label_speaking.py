@@ -7,7 +7,6 @@ import json
 
 import pytest
 from datasets import Dataset
-from tenacity import wait_none
 from torch.testing import assert_close
 from typer.testing import CliRunner, Result
 
@@ -48,7 +47,7 @@ def server(tmp_path_factory):
 
 @pytest.fixture
 def proxy(server, monkeypatch, tmp_path):
-    monkeypatch.setattr(endpoint_client, "_BACK_OFF", wait_none())
+    monkeypatch.setattr(endpoint_client, "_FIRST_WAIT", 0)
     monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path / "cache"))
     with faulty_proxy(server) as made:
         yield made

@@ -9,7 +9,7 @@ import pytest
 from torch.testing import assert_close
 
 from limbeck.labelling.language_models import Prompt, bind_prompt
-from limbeck.labelling.language_models.endpoint_requests import (
+from limbeck.labelling.language_models.answers import (
     AnswerReader,
     listed_classes,
     nested_answers,

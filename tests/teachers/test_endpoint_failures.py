@@ -7,7 +7,6 @@ import time
 from contextlib import suppress
 
 import pytest
-from tenacity import wait_none
 
 from faulty_proxy import dropped, faulty_proxy, fine, halved, slow, status
 from limbeck.labelling.language_models import (
@@ -18,7 +17,7 @@ from limbeck.labelling.language_models import (
     endpoint_client,
 )
 from limbeck.labelling.language_models.endpoint_client import Pace
-from limbeck.labelling.language_models.endpoint_errors import LabellingStoppedError
+from limbeck.labelling.language_models.endpoint_settings import LabellingStoppedError
 from limbeck.support.errors import LimbeckError
 from limbeck.teachers.labeller import RowsMissingError
 from llama_server import llama_server
@@ -35,7 +34,7 @@ def server(tmp_path_factory):
 
 @pytest.fixture
 def proxy(server, monkeypatch):
-    monkeypatch.setattr(endpoint_client, "_BACK_OFF", wait_none())
+    monkeypatch.setattr(endpoint_client, "_FIRST_WAIT", 0)
     with faulty_proxy(server) as made:
         yield made
 
@@ -99,17 +98,9 @@ def test_a_pause_that_is_too_long_ends_the_work(proxy) -> None:
 
 
 def test_back_off_grows_and_has_a_bound() -> None:
-    from tenacity import RetryCallState
-
-    waits = []
-    for attempt in range(1, 12):
-        state = RetryCallState(None, None, (), {})
-        state.attempt_number = attempt
-        state.set_exception((ValueError, ValueError("x"), None))
-        waits.append(endpoint_client._pause_before(state))
-    for attempt, wait in enumerate(waits):
+    for attempt in range(11):
         least = min(0.5 * 2**attempt, 60)
-        assert least <= wait <= least + 0.5
+        assert least <= endpoint_client.back_off(attempt) <= least + 0.5
 
 
 # ---- one row ----
@@ -209,7 +200,7 @@ def test_a_server_that_is_too_slow_is_told_the_limit(proxy) -> None:
 
 
 def test_nobody_is_there(monkeypatch) -> None:
-    monkeypatch.setattr(endpoint_client, "_BACK_OFF", wait_none())
+    monkeypatch.setattr(endpoint_client, "_FIRST_WAIT", 0)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -346,13 +337,13 @@ def test_a_server_that_lists_few_tokens(proxy) -> None:
 
     proxy.always = few
     with labeller(proxy.url) as made:
-        assert (made.mode, made.requests.form.top) == ("logprobs", 5)
+        assert (made.mode, made.form.top) == ("logprobs", 5)
 
 
 def test_a_server_that_takes_one_plain_question_at_a_time(proxy) -> None:
     proxy.always = without("n", "response_format", "seed", "max_tokens")
     with labeller(proxy.url, mode="votes", votes=3) as made:
-        form = made.requests.form
+        form = made.form
         assert not (form.many or form.structured or form.seeded)
         assert form.limit == "max_completion_tokens"
         count = len(proxy.bodies)
@@ -370,15 +361,16 @@ def test_separate_votes_have_seeds_of_their_own(proxy) -> None:
     assert sorted(body["seed"] for body in proxy.bodies[count:]) == [5, 6, 7]
 
 
-def test_a_vote_that_fails_is_an_answer_that_cannot_be_read(proxy) -> None:
+def test_a_vote_that_is_refused_is_said_of_its_row(proxy) -> None:
     refuse = without("n")
     proxy.always = lambda handler, body: (
         refuse(handler, body) or (body.get("seed") == 6 and status(400, "filtered")(handler, body))
     )
-    with labeller(proxy.url, mode="votes", votes=3, seed=5) as made:
-        found = made.score(ROWS[:1])
-    assert found["votes"].sum() == 2
-    assert found["unparsable"].tolist() == [1.0]
+    with (
+        labeller(proxy.url, mode="votes", votes=3, seed=5) as made,
+        pytest.raises(RowsMissingError, match="1 row has no label: HTTP 400: filtered"),
+    ):
+        made.score(ROWS[:1])
 
 
 def test_votes_that_all_fail_say_why(proxy) -> None:
@@ -417,16 +409,6 @@ def test_votes_on_their_way_when_the_limit_is_reached_are_counted(proxy, tmp_pat
         assert made.client.spending.before == pytest.approx(spent)
 
 
-@pytest.mark.parametrize(
-    ("mode", "unread"),
-    [("logprobs", {"votes": 3, "temperature": 0.5, "seed": 1}), ("votes", {"top_logprobs": 9})],
-)
-def test_settings_of_another_mode_are_refused(mode, unread) -> None:
-    given = EndpointSettings(url="http://localhost/v1", model="tiny", mode=mode, **unread)
-    assert [one.message.split(":")[0] for one in given.problems()] == [*unread]
-    assert not EndpointSettings(url="http://localhost/v1", model="tiny", **unread).problems()
-
-
 def test_no_more_requests_at_a_time_than_asked_for(proxy) -> None:
     proxy.always = slow(0.05)
     with labeller(proxy.url, concurrency=3) as made:
@@ -446,14 +428,13 @@ def test_pace_by_hand() -> None:
     pace = Pace(60, clock=lambda: now[0])
     assert [pace.book() for _ in range(3)] == [0, 1, 2]
     now[0] = 2.5  # three are gone until second 3
-    assert pace.book(2) == pytest.approx(0.5)
-    pace.correct(-1)  # one of the two was not used: free from second 4 on
-    assert pace.book() == pytest.approx(1.5)
+    assert pace.book() == pytest.approx(0.5)
     now[0] = 100.0
     assert pace.book() == 0
     pace.pause(30)
     assert pace.book() == 30
-    assert Pace(None).book(1e9) == 0
+    endless = Pace(None)
+    assert [endless.book() for _ in range(3)] == [0, 0, 0]
 
 
 def test_the_cost_limit_stops_below_it_and_can_be_raised(proxy, tmp_path) -> None:
@@ -466,7 +447,7 @@ def test_the_cost_limit_stops_below_it_and_can_be_raised(proxy, tmp_path) -> Non
             made.score(ROWS)
         spent = made.client.spending.before + made.costs()["cost"]
         assert 2 * each < spent <= limit
-        answered = len(made._kept)
+        answered = len(made._kept.journal)
         assert 0 < answered < len(ROWS)
     with labeller(proxy.url, max_cost=100 * each, **priced) as made:
         assert made.client.spending.before == pytest.approx(spent)

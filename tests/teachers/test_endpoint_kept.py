@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from tenacity import wait_none
 
 from faulty_proxy import faulty_proxy, status
 from limbeck.labelling.language_models import (
@@ -15,8 +14,8 @@ from limbeck.labelling.language_models import (
     bind_prompt,
     endpoint_client,
 )
-from limbeck.labelling.language_models.answer_journal import AnswerJournal
-from limbeck.labelling.language_models.endpoint_errors import LabellingStoppedError
+from limbeck.labelling.language_models.answers import AnswerJournal
+from limbeck.labelling.language_models.endpoint_settings import LabellingStoppedError
 from limbeck.support.errors import LimbeckError
 from limbeck.teachers.labeller import RowsMissingError
 
@@ -48,7 +47,7 @@ def voting(said="good", many=True):
 
 @pytest.fixture
 def proxy(monkeypatch):
-    monkeypatch.setattr(endpoint_client, "_BACK_OFF", wait_none())
+    monkeypatch.setattr(endpoint_client, "_FIRST_WAIT", 0)
     with faulty_proxy("http://127.0.0.1:9/v1") as made:
         made.always = voting()
         yield made
@@ -92,23 +91,6 @@ def test_what_another_prompt_or_model_cost_does_not_count(proxy, tmp_path) -> No
         assert made.client.spending.before == 0
 
 
-def test_answers_of_earlier_versions_count_under_their_own_key(proxy, tmp_path) -> None:
-    with labeller(proxy.url, tmp_path, **VOTES) as made:
-        made.score(ROWS)
-        before = spent(made)
-    (path,) = tmp_path.iterdir()
-    _, *lines = path.read_text().splitlines()
-    old = {"about": {"model": made.name, "mode": "votes"}}
-    path.write_text("\n".join([json.dumps(old), *lines]) + "\n")
-    count = len(proxy.bodies)
-    with labeller(proxy.url, tmp_path, **VOTES) as made:
-        assert made.client.spending.before == before
-        made.score(ROWS)
-    assert len(proxy.bodies) == count + 1
-    with labeller(proxy.url, tmp_path, **(VOTES | {"votes": 3})) as made:
-        assert made.client.spending.before == 0
-
-
 def test_what_is_asked_of_a_server_that_is_of_no_use_counts_too(proxy, tmp_path) -> None:
     with pytest.raises(LimbeckError, match="no log-probabilities"):
         labeller(proxy.url, tmp_path, mode="logprobs")
@@ -149,7 +131,7 @@ def test_votes_of_rows_that_are_not_whole_are_kept(proxy, tmp_path) -> None:
     sent = [body for body in proxy.bodies if "n" not in body]
     assert len(sent) == starts + 5 * len(ROWS)
     (path,) = tmp_path.iterdir()
-    assert len(AnswerJournal(path)) == len(ROWS)
+    assert len(AnswerJournal(path)) == 5 * len(ROWS)
     asked = [(str(body["messages"]), body["seed"]) for body in sent if "film" in str(body)]
     assert len(set(asked)) == len(asked)
 
@@ -180,16 +162,18 @@ def test_a_row_without_a_readable_vote_is_asked_again(proxy, tmp_path) -> None:
         assert found["votes"].tolist() == [[1, 0]] and found["unparsable"].tolist() == [4]
 
 
-def test_votes_are_lines_of_a_journal(tmp_path) -> None:
+def test_answers_are_lines_of_a_journal(tmp_path) -> None:
     path = tmp_path / "a.jsonl"
-    kept = AnswerJournal(path)
-    kept.add_vote("a", 4, 1, (10, 1))
-    kept.add_vote("a", 5, None, (10, 2))
-    kept.add_vote("b", 4, 0, (10, 3))
-    kept.add("b", {"votes": [1.0, 0.0], "unparsable": [0.0]}, (0, 0))
+    kept = AnswerJournal(path, {"model": "m"})
+    kept.add("a", {"votes": [1.0, 0.0], "unparsable": [0.0]}, (10, 1))
+    kept.add(None, {}, (10, 2))
+    kept.add("b", {"logs": [-0.5, -1.0], "coverage": [0.9]}, (10, 3))
     with path.open("ab") as stream:
-        stream.write(b'{"key": "a", "tokens": [1, 1], "seed": 6, "vo')
-    for read in (kept, AnswerJournal(path)):
-        assert read.votes("a") == {4: 1, 5: None} and read.votes("b") == {}
-        assert len(read) == 1 and "a" not in read
-    assert AnswerJournal(path).tokens == (30, 6)
+        stream.write(b'{"key": "c", "tokens": [1, 1], "votes": [1.0, 0.0], "unpar')
+    AnswerJournal(path).add("d", {"votes": [0.0, 1.0], "unparsable": [0.0]}, (1, 0))
+    read = AnswerJournal(path)
+    assert read.about == {"model": "m"} and read.tokens == (31, 6) and len(read) == 3
+    assert read.get("a") == {"votes": [1.0, 0.0], "unparsable": [0.0]} and read.get("c") is None
+    assert read.get("b") == {"logs": [-0.5, -1.0], "coverage": [0.9]}
+    path.write_text('{"key": "a", "tokens": [1, 1], "logs": [NaN, 0]}\n["a"]\n{"key": 3}\n')
+    assert len(AnswerJournal(path)) == 0

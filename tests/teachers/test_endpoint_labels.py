@@ -16,7 +16,7 @@ from limbeck.labelling.language_models import (
     Prompt,
     bind_prompt,
 )
-from limbeck.labelling.language_models.answer_journal import AnswerJournal
+from limbeck.labelling.language_models.answers import AnswerJournal
 from limbeck.labelling.language_models.prompt import CONTENT_FREE
 from limbeck.support.errors import LimbeckError
 from limbeck.teachers.labeller import CountsCosts, Labeller, RowsMissingError

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import openai
 import pytest
 
 from limbeck.labelling.language_models import EndpointSettings
-from limbeck.labelling.language_models.endpoint_client import EndpointClient, Pace
-from limbeck.labelling.language_models.endpoint_errors import LabellingStoppedError, RowFailedError
-from limbeck.labelling.language_models.endpoint_spending import RequestSize, Spending
+from limbeck.labelling.language_models.endpoint_client import EndpointClient, Pace, RowFailedError
+from limbeck.labelling.language_models.endpoint_settings import (
+    LabellingStoppedError,
+    Spending,
+    size_of,
+)
 
 PRICED = {"price_in": 1e6, "price_out": 1e6}  # a token costs 1
-SHORT, LONG = RequestSize(prompt=4, answers=0), RequestSize(prompt=400, answers=0)
-
-
-def client(**settings) -> EndpointClient:
-    return EndpointClient(EndpointSettings(url="http://x/v1", model="m", **settings))
+SHORT, LONG = {"prompt": "x" * 4}, {"prompt": "x" * 400}
 
 
 class Server:
@@ -31,25 +31,27 @@ class Server:
         faults: what becomes of the first requests instead.
     """
 
-    def __init__(self, *faults: Exception, seconds: float = 0.02) -> None:
+    def __init__(self, *faults: Exception, read: int = 1, seconds: float = 0.02) -> None:
         self.times: list[float] = []
-        self.faults, self.seconds = list(faults), seconds
+        self.faults, self.read, self.seconds = list(faults), read, seconds
         self._began = time.monotonic()
+        self._lock = threading.Lock()
 
-    def seconds_since(self) -> float:
-        """Its beginning."""
-        return time.monotonic() - self._began
+    def create(self, **request):
+        with self._lock:
+            self.times.append(time.monotonic() - self._began)
+            fault = self.faults.pop(0) if self.faults else None
+        if fault:
+            raise fault
+        time.sleep(self.seconds)
+        usage = SimpleNamespace(prompt_tokens=self.read, completion_tokens=0)
+        return SimpleNamespace(usage=usage, choices=["one"])
 
-    def asked(self, read: int, written: int = 0):
-        async def ask():
-            self.times.append(self.seconds_since())
-            if self.faults:
-                raise self.faults.pop(0)
-            await asyncio.sleep(self.seconds)
-            usage = SimpleNamespace(prompt_tokens=read, completion_tokens=written)
-            return SimpleNamespace(usage=usage)
 
-        return ask
+def client(server: Server, **settings) -> EndpointClient:
+    made = EndpointClient(EndpointSettings(url="http://x/v1", model="m", **settings))
+    made._client = SimpleNamespace(completions=server)
+    return made
 
 
 def failed(status: int, **headers: str) -> openai.APIStatusError:
@@ -58,18 +60,26 @@ def failed(status: int, **headers: str) -> openai.APIStatusError:
     return openai.APIStatusError("no", response=response, body=None)
 
 
-async def all_of(made: EndpointClient, size: RequestSize, ask, count: int, **options) -> list:
-    sent = (made.send(ask, size, **options) for _ in range(count))
-    return await asyncio.gather(*sent, return_exceptions=True)
+def all_of(made: EndpointClient, request: dict, count: int, **options) -> list:
+    """Answers or errors of so many requests, as many at a time as the settings say."""
+
+    def one(_: int):
+        try:
+            return made.send(request, **options)
+        except Exception as error:
+            return error
+
+    with ThreadPoolExecutor(made.settings.concurrency) as pool:
+        return [*pool.map(one, range(count))]
 
 
 # ---- how fast ----
 
 
 def test_a_pause_is_kept_by_requests_that_wait_for_their_moment() -> None:
-    made = client(concurrency=8, requests_per_minute=1200)
     server = Server(failed(429, **{"Retry-After": "0.6"}))
-    asyncio.run(all_of(made, SHORT, server.asked(1), 8))
+    made = client(server, concurrency=8, requests_per_minute=1200)
+    all_of(made, SHORT, 8)
     first, *others = server.times
     assert len(others) == 8 and min(others) - first >= 0.6
     # Nor do they all begin when it is over.
@@ -77,9 +87,8 @@ def test_a_pause_is_kept_by_requests_that_wait_for_their_moment() -> None:
 
 
 def test_a_pause_is_kept_also_if_the_request_is_not_repeated() -> None:
-    made = client(concurrency=1)
     server = Server(failed(503, **{"Retry-After": "0.4"}))
-    found = asyncio.run(all_of(made, SHORT, server.asked(1), 2, retries=0))
+    found = all_of(client(server, concurrency=1), SHORT, 2, retries=0)
     assert [isinstance(one, RowFailedError) for one in found] == [True, False]
     assert server.times[1] - server.times[0] >= 0.4
 
@@ -97,24 +106,6 @@ def test_a_pause_by_hand() -> None:
     assert not pace.paused
 
 
-def test_tokens_are_guessed_from_answers_and_not_from_what_is_open() -> None:
-    made = client(concurrency=8, tokens_per_minute=600_000)  # such a request every 0.1 s
-    size, server = RequestSize(prompt=4000, answers=1), Server(seconds=0.5)
-    faults = [failed(500)] * 3
-
-    async def work():
-        await made.send(server.asked(1000), size)
-        server.faults = faults
-        await all_of(made, size, server.asked(1000), 3, retries=0)
-        began = server.seconds_since()
-        await all_of(made, size, server.asked(1000), 8)
-        return server.times[-1] - began
-
-    # Who waits may wake late, and never early.
-    assert asyncio.run(work()) >= 7 * 0.1 - 0.001
-    assert not faults
-
-
 # ---- how much ----
 
 
@@ -124,14 +115,12 @@ def said(error: Exception) -> float:
 
 
 def test_open_requests_do_not_exceed_the_limit_together() -> None:
-    made, server = client(concurrency=16, max_cost=1500, **PRICED), Server()
-
-    async def work():
-        # A short one says nothing of what long ones cost.
-        await made.send(server.asked(2), SHORT)
-        return await all_of(made, LONG, server.asked(390), 40)
-
-    found = asyncio.run(work())
+    server = Server(read=2)
+    made = client(server, concurrency=16, max_cost=1500, **PRICED)
+    # A short one says nothing of what long ones cost.
+    made.send(SHORT)
+    server.read = 390
+    found = all_of(made, LONG, 40)
     answered = [one for one in found if not isinstance(one, Exception)]
     assert len(answered) == 3 and made.spending.cost == 2 + 3 * 390
     errors = [one for one in found if isinstance(one, Exception)]
@@ -140,28 +129,28 @@ def test_open_requests_do_not_exceed_the_limit_together() -> None:
 
 
 def test_what_is_set_aside_stops_nothing_while_it_may_yet_be_given_back() -> None:
-    made, server = client(concurrency=8, max_cost=1000, **PRICED), Server()
-    found = asyncio.run(all_of(made, LONG, server.asked(100), 6))
+    made = client(Server(read=100), concurrency=8, max_cost=1000, **PRICED)
+    found = all_of(made, LONG, 6)
     assert not [one for one in found if isinstance(one, Exception)]
     assert made.spending.cost == 600
 
 
 def test_what_fails_gives_back_what_was_set_aside_for_it() -> None:
-    made, server = client(concurrency=1, max_cost=500, **PRICED), Server(failed(400))
-    found = asyncio.run(all_of(made, LONG, server.asked(390), 2))
+    made = client(Server(failed(400), read=390), concurrency=1, max_cost=500, **PRICED)
+    found = all_of(made, LONG, 2)
     assert [isinstance(one, RowFailedError) for one in found] == [True, False]
 
 
 def test_nothing_is_sent_that_does_not_fit() -> None:
-    made, server = client(max_cost=400, **PRICED), Server()
-    (error,) = asyncio.run(all_of(made, LONG, server.asked(1), 1))
+    server = Server()
+    (error,) = all_of(client(server, max_cost=400, **PRICED), LONG, 1)
     assert isinstance(error, LabellingStoppedError) and not server.times
     assert "max_cost: 400.0 is reached (0 spent, and the next request may cost 432)" in str(error)
 
 
-def fits(spending: Spending, size: RequestSize) -> bool:
+def fits(spending: Spending, size: tuple[int, int]) -> bool:
     try:
-        most = asyncio.run(spending.begin(size))
+        most = spending.begin(size)
     except LabellingStoppedError:
         return False
     spending.end(most, size, None)
@@ -171,13 +160,13 @@ def fits(spending: Spending, size: RequestSize) -> bool:
 @pytest.mark.parametrize(
     ("size", "used", "another", "most"),
     [
-        (RequestSize(10, 1), (5, 1), RequestSize(20, 2), 20 + 5 + 2),
-        # More than a token for each byte stands around it.
-        (RequestSize(10, 1), (60, 1), RequestSize(20, 2), 20 + 60 + 2),
+        ((10, 1), (5, 1), (20, 2), 20 + 5 + 2),
+        # No more can stand around a prompt than the shortest has tokens.
+        ((10, 1), (60, 1), (20, 2), 20 + 60 + 2),
         # Longer than the request allows.
-        (RequestSize(10, 4), (5, 10), RequestSize(20, 8), 20 + 5 + 20),
+        ((10, 4), (5, 10), (20, 8), 20 + 5 + 20),
         # The server does not say it.
-        (RequestSize(10, 1), (0, 0), RequestSize(20, 2), 20 + 32 + 2),
+        ((10, 1), (0, 0), (20, 2), 20 + 32 + 2),
     ],
 )
 def test_what_a_request_may_cost_by_hand(size, used, another, most) -> None:
@@ -186,16 +175,12 @@ def test_what_a_request_may_cost_by_hand(size, used, another, most) -> None:
             url="http://x", model="m", max_cost=limit + sum(used), price_in=1e6, price_out=1e6
         )
         spending = Spending(given)
-        spending.end(_open(spending), size, used)
+        spending.end(spending.begin((-32, 0)), size, used)
         assert fits(spending, another) == fitting
 
 
-def _open(spending: Spending) -> tuple[int, int]:
-    """A request that is open, whatever it costs."""
-    return asyncio.run(spending.begin(RequestSize(-32, 0)))
-
-
 def test_the_size_of_a_request() -> None:
-    assert RequestSize.of(["é", "ab"], {"max_tokens": 7, "n": 3}) == RequestSize(4, 21)
-    assert RequestSize.of(["a"], {"max_completion_tokens": 7}) == RequestSize(1, 7)
-    assert RequestSize.of(["\ud800"], {}) == RequestSize(1, 0)
+    messages = [{"content": "é"}, {"content": "ab"}]
+    assert size_of({"messages": messages, "max_tokens": 7, "n": 3}) == (4, 21)
+    assert size_of({"prompt": "a", "max_completion_tokens": 7}) == (1, 7)
+    assert size_of({"prompt": "\ud800"}) == (1, 0)

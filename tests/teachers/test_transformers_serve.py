@@ -116,7 +116,7 @@ def test_votes_of_a_taught_model_are_its_likeliest_answers(served) -> None:
     url, name, model = served
     settings = EndpointSettings(url=url, model=name, votes=3, concurrency=2)
     with EndpointLabeller(settings, BOUND) as made:
-        assert made.mode == "votes" and not made.requests.form.many
+        assert made.mode == "votes" and not made.form.many
         votes = made.score(ROWS)
     local = CausalLabeller(model, byte_tokenizer(chat=True), BOUND).score(ROWS)
     wanted = np.array([0, 1] * 3)
@@ -134,10 +134,8 @@ def test_an_unknown_model_is_said_before_any_row(served, monkeypatch) -> None:
 
 
 def test_a_server_that_goes_away_leaves_rows_missing(served, monkeypatch) -> None:
-    from tenacity import wait_none
-
     url, name, _ = served
-    monkeypatch.setattr(endpoint_client, "_BACK_OFF", wait_none())
+    monkeypatch.setattr(endpoint_client, "_FIRST_WAIT", 0)
     with EndpointLabeller(EndpointSettings(url=url, model=name, votes=1, retries=1), BOUND) as made:
         made.client._client.base_url = "http://127.0.0.1:9/v1/"
         with pytest.raises(RowsMissingError, match="2 attempts"):

@@ -55,9 +55,6 @@ class EndpointOptions:
     requests_per_minute: Annotated[
         float | None, _option("At most so many requests a minute.", "--rate")
     ] = None
-    tokens_per_minute: Annotated[
-        float | None, _option("At most so many tokens a minute.", "--token-rate")
-    ] = None
     price_in: Annotated[float | None, _option("Of a million tokens read.")] = None
     price_out: Annotated[float | None, _option("Of a million tokens written.")] = None
     max_cost: Annotated[
@@ -118,7 +115,7 @@ class EndpointOptions:
             ) from None
 
 
-_FLAGS = {"url": "endpoint", "requests_per_minute": "rate", "tokens_per_minute": "token-rate"}
+_FLAGS = {"url": "endpoint", "requests_per_minute": "rate"}
 
 
 def _flag(name: str) -> str:

@@ -19,7 +19,7 @@ from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.words import human_size
 
 if TYPE_CHECKING:
-    from limbeck.labelling.language_models.answer_journal import AnswerJournal
+    from limbeck.labelling.language_models.answers import AnswerJournal
     from limbeck.outputs import ExamplesManifest, OutputStore, Store, StoredEntry, StoreManifest
 
 outputs = typer.Typer(
@@ -140,7 +140,7 @@ class _Kept:
 
     @classmethod
     def read(cls) -> _Kept:
-        from limbeck.labelling.language_models.answer_journal import JOURNALS, journals_in
+        from limbeck.labelling.language_models.answers import JOURNALS, journals_in
         from limbeck.outputs import default_store
 
         store = default_store()

@@ -19,7 +19,7 @@ from limbeck.labelling.language_models import (
     read_prompt,
     sample_examples,
 )
-from limbeck.labelling.language_models.answer_journal import JOURNALS
+from limbeck.labelling.language_models.answers import JOURNALS
 from limbeck.outputs import default_store
 from limbeck.records.runs_meant import members_at
 from limbeck.support.errors import LimbeckError, Problem

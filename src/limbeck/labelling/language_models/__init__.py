@@ -6,7 +6,6 @@ the client of the extra `endpoint`, which is imported when it is first named.
 
 from typing import TYPE_CHECKING, Any
 
-from limbeck.labelling.language_models.bound_prompt import BoundPrompt, bind_prompt
 from limbeck.labelling.language_models.causal_labeller import (
     CausalLabeller,
     is_causal_model,
@@ -14,7 +13,13 @@ from limbeck.labelling.language_models.causal_labeller import (
     load_causal_labeller,
 )
 from limbeck.labelling.language_models.endpoint_settings import EndpointSettings
-from limbeck.labelling.language_models.prompt import Prompt, read_prompt, sample_examples
+from limbeck.labelling.language_models.prompt import (
+    BoundPrompt,
+    Prompt,
+    bind_prompt,
+    read_prompt,
+    sample_examples,
+)
 from limbeck.support.errors import LimbeckError
 
 __all__ = [

@@ -18,13 +18,8 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from limbeck.labelling.language_models.bound_prompt import BoundPrompt
-from limbeck.labelling.language_models.prompt import Row, prompt_digest
-from limbeck.labelling.language_models.prompt_tokens import (
-    PromptTokenizer,
-    exclusive_scores,
-    token_limit,
-)
+from limbeck.labelling.language_models.prompt import BoundPrompt, Row, prompt_digest
+from limbeck.labelling.language_models.prompt_tokens import Answers, PromptTokenizer, token_limit
 from limbeck.labelling.language_models.scoring import CausalScorer, Seq2SeqScorer
 from limbeck.outputs import digest_of_model, digest_of_text, digest_of_tokenizer
 from limbeck.students import load_model, read_config, read_tokenizer
@@ -35,6 +30,8 @@ from limbeck.tasks import SENTENCE
 log = logging.getLogger(__name__)
 
 Precision = Literal["fp32", "bf16"]
+# Differences of log-probabilities below it are rounding.
+_ROUNDING = 1e-6
 
 
 class CausalLabeller:
@@ -194,6 +191,32 @@ def _uses_chat(bound: BoundPrompt, tokenizer: PreTrainedTokenizerBase) -> bool:
 
 def _empty(bound: BoundPrompt) -> Row:
     return dict.fromkeys(bound.columns, "")
+
+
+def exclusive_scores(scores: np.ndarray, answers: Sequence[Answers]) -> np.ndarray:
+    """log P(the answer, and none that goes on from it), (B, C), from log P(the text begins with the answer).
+
+    Whoever says "positively" has said "positive" on the way, so that P("positive") holds P("positively") too, and the
+    shorter answer would win whatever a model says. With what goes on from it taken out classes exclude each other:
+    P'(a) = P(a) − Σ_b P'(b), over all answers b that go on from a. Answers that share tokens and part later exclude
+    each other already.
+
+    Args:
+        scores: sums of token log-probabilities, (B, C).
+        answers: of each row.
+    """
+    found = np.array(scores, dtype=np.float64)
+    for row, own in zip(found, answers, strict=True):
+        # The longest first, so that what goes on from an answer is exclusive before it is taken out.
+        for number in sorted(range(len(own)), key=lambda at: -len(own[at])):
+            size = len(own[number])
+            after = [
+                k for k, one in enumerate(own) if len(one) > size and one[:size] == own[number]
+            ]
+            if after:
+                taken = logsumexp(row[after]) - row[number]
+                row[number] += np.log(-np.expm1(min(taken, -_ROUNDING)))
+    return found
 
 
 # What a model says of the classes when there is nothing to say, taken out of what it says of a

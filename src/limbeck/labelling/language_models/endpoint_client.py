@@ -1,39 +1,72 @@
-"""Requests to an endpoint through the official client: paced, repeated where that can help, counted."""
+"""Requests to an endpoint through OpenAI's client: paced, repeated where that can help, counted, explained."""
 
 from __future__ import annotations
 
-import asyncio
+import json
 import logging
 import math
+import random
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from email.utils import parsedate_to_datetime
+from typing import Any
 
 import openai
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
-from tenacity.wait import wait_exponential, wait_random
 
-from limbeck.labelling.language_models.endpoint_errors import (
+from limbeck.labelling.language_models.endpoint_settings import (
+    KEY_VARIABLE,
+    EndpointSettings,
     LabellingStoppedError,
-    RowFailedError,
-    ends_everything,
-    explained,
-    may_succeed_later,
-    said_by,
-    seconds_to_wait,
+    Spending,
+    Tokens,
+    size_of,
 )
-from limbeck.labelling.language_models.endpoint_settings import EndpointSettings
-from limbeck.labelling.language_models.endpoint_spending import RequestSize, Spending, Tokens
+from limbeck.support.errors import LimbeckError
 
 log = logging.getLogger(__name__)
 
-_LONGEST_WAIT = 600.0
-_BACK_OFF = wait_exponential(multiplier=0.5, max=60) + wait_random(0, 0.5)
+_LONGEST_PAUSE = 600.0
+_FIRST_WAIT, _LONGEST_WAIT = 0.5, 60.0
+_STATUS_TO_REPEAT = (408, 409, 425, 429)
+_MESSAGE = 300
+# Of what is no answer: enough to recognise a page by.
+_BEGINNING = 120
+
+
+class RowFailedError(Exception):
+    """One row has no label, for a reason that need not concern the others."""
+
+    @property
+    def server_failed(self) -> bool:
+        """Whether the server gave no answer at all: it is too slow, too busy, broken or out of reach."""
+        return self.__cause__ is not None and may_succeed_later(self.__cause__)
+
+
+class NoChoicesError(Exception):
+    """What came back says nothing where OpenAI's protocol has an answer's choices.
+
+    Args:
+        said: what came back.
+        page: whether it is no object at all, such as the page of a login, which answers to everything.
+    """
+
+    def __init__(self, said: str, *, page: bool) -> None:
+        self.said, self.page = said, page
+        super().__init__(f"no answer as OpenAI's protocol has it, but {said!r}")
+
+
+# Not every ValueError: a key that no header can hold is one too.
+_NO_PROTOCOL = (
+    NoChoicesError,
+    openai.APIResponseValidationError,
+    json.JSONDecodeError,
+    UnicodeDecodeError,
+)
 
 
 class EndpointClient:
-    """Sends requests.
+    """Sends requests, from any thread.
 
     Attributes:
         spending: what they took.
@@ -42,122 +75,87 @@ class EndpointClient:
     def __init__(self, settings: EndpointSettings) -> None:
         self.settings = settings
         self.spending = Spending(settings)
-        self._client = openai.AsyncOpenAI(
+        self._client = openai.OpenAI(
             base_url=settings.url,
             api_key=settings.api_key(),
             timeout=settings.timeout,
             max_retries=0,  # ours, which the limits know of
         )
-        self._requests = Pace(settings.requests_per_minute)
-        self._tokens = Pace(settings.tokens_per_minute)
-        self._places = asyncio.Semaphore(settings.concurrency)
+        self._pace = Pace(settings.requests_per_minute)
 
-    async def chat(self, *, retries: int | None = None, **request: Any) -> Any:
-        """A chat completion; as `send`."""
-        size = RequestSize.of((one["content"] for one in request["messages"]), request)
-        create = self._client.chat.completions.create
-        return await self.send(lambda: create(model=self.settings.model, **request), size, retries)
-
-    async def complete(self, *, retries: int | None = None, **request: Any) -> Any:
-        """A completion of plain text; as `send`."""
-        create = self._client.completions.create
-        size = RequestSize.of((request["prompt"],), request)
-        return await self.send(lambda: create(model=self.settings.model, **request), size, retries)
-
-    async def send(
-        self, ask: Callable[[], Awaitable[Any]], size: RequestSize, retries: int | None = None
-    ) -> Any:
-        """The server's answer, after as many attempts as it takes.
+    def send(self, request: dict[str, Any], retries: int | None = None) -> list[Any]:
+        """The choices of the server's answer, at least one, after as many attempts as it takes.
 
         Args:
-            ask: sends the request once.
-            size: of the request, from which its tokens are reckoned before they are known.
+            request: a chat's, or with `prompt` a completion's.
             retries: other than the settings say.
 
         Raises:
-            LimbeckError: the key, the model or the account is refused.
+            LimbeckError: the key, the model or the account is refused, or a page answers.
             LabellingStoppedError: the limit on the cost is reached, or the server asks for a long pause.
             RowFailedError: all attempts failed, or the server refuses this one request.
         """
         attempts = 1 + (self.settings.retries if retries is None else retries)
-        again = AsyncRetrying(
-            stop=stop_after_attempt(attempts),
-            wait=_pause_before,
-            retry=retry_if_exception(may_succeed_later),
-            before_sleep=self._repeating,
-            reraise=True,
-        )
-        try:
-            return await again(self._in_turn, ask, size)
-        except LabellingStoppedError:
-            raise
-        except (openai.OpenAIError, ValueError) as error:
-            if ends_everything(error):
-                raise explained(error, self.settings, await self.models()) from error
-            tried = f" ({attempts} attempts)" if may_succeed_later(error) else ""
-            raise RowFailedError(said_by(error, self.settings) + tried) from error
+        for attempt in range(attempts):
+            try:
+                return self._counted(request)
+            except (openai.OpenAIError, ValueError, NoChoicesError) as error:
+                again = may_succeed_later(error)
+                if again and attempt + 1 < attempts:
+                    log.info("repeating a request: %s", said_by(error, self.settings))
+                    self.spending.retries += 1
+                    if seconds_to_wait(error) is None:
+                        time.sleep(back_off(attempt))
+                    continue
+                if ends_everything(error):
+                    raise explained(error, self.settings, self.models()) from error
+                tried = f" ({attempts} attempts)" if again else ""
+                raise RowFailedError(said_by(error, self.settings) + tried) from error
+        raise AssertionError("the last attempt returns or raises")
 
-    async def models(self) -> list[str]:
+    def models(self) -> list[str]:
         """The names of the models that it serves; none where it does not say."""
         try:
-            return [model.id async for model in self._client.models.list()]
+            return [model.id for model in self._client.models.list()]
         except (openai.OpenAIError, ValueError, TypeError, AttributeError):
             return []
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Close its connections."""
-        await self._client.close()
+        self._client.close()
 
-    async def _in_turn(self, ask: Callable[[], Awaitable[Any]], size: RequestSize) -> Any:
-        """Whatever asks, rows or the votes of one: no more requests at the same time than are allowed."""
-        async with self._places:
-            most = await self.spending.begin(size)
-            used = None
-            try:
-                guessed = await self._moment(size)
-                answer = await self._asked(ask)
-                used = _used(answer)
-                self._tokens.correct(0 if used is None else sum(used) - guessed)
-                return answer
-            finally:
-                self.spending.end(most, size, used)
-
-    async def _moment(self, size: RequestSize) -> float:
-        """Wait for a moment that is free; returns the tokens that it was booked for."""
-        while True:
-            guessed = self.spending.guess(size)
-            # Both at once: a moment that is free of the one need not be of the other.
-            await asyncio.sleep(max(self._requests.book(), self._tokens.book(guessed)))
-            # A pause that the server asked for meanwhile is everybody's.
-            if not self._requests.paused:
-                return guessed
-
-    async def _asked(self, ask: Callable[[], Awaitable[Any]]) -> Any:
-        """The answer; a server that asks for a pause gets it from all requests, whatever becomes of this one.
-
-        Raises:
-            LabellingStoppedError: it asks for a long pause.
-        """
+    def _counted(self, request: dict[str, Any]) -> list[Any]:
+        size = size_of(request)
+        most, used = self.spending.begin(size), None
         try:
-            return await ask()
+            self._pace.wait()
+            answer = self._asked(request)
+            used = _used(answer)
+        finally:
+            self.spending.end(most, size, used)
+        choices = getattr(answer, "choices", None)
+        if isinstance(choices, list) and choices:
+            return choices
+        # The client takes whatever a server says for an answer: of a page it gives the text.
+        whole = isinstance(answer, openai.BaseModel)
+        said = answer.to_json(indent=None, warnings=False) if whole else str(answer)
+        raise NoChoicesError(_beginning(said, self.settings), page=isinstance(answer, str))
+
+    def _asked(self, request: dict[str, Any]) -> Any:
+        """The answer; a server that asks for a pause gets it from all requests, whatever becomes of this one."""
+        chat = "messages" in request
+        completions: Any = self._client.chat.completions if chat else self._client.completions
+        try:
+            return completions.create(model=self.settings.model, **request)
         except openai.APIStatusError as error:
-            wait = seconds_to_wait(error) if may_succeed_later(error) else None
-            if wait is None:
-                raise
-            if wait > _LONGEST_WAIT:
+            pause = seconds_to_wait(error) if may_succeed_later(error) else None
+            if pause is not None and pause > _LONGEST_PAUSE:
                 raise LabellingStoppedError(
-                    f"endpoint {self.settings.url} asks for a pause of {wait:.0f} seconds",
+                    f"endpoint {self.settings.url} asks for a pause of {pause:.0f} seconds",
                     "run the same command again after it, which continues",
                 ) from error
-            self._requests.pause(wait)
-            self._tokens.pause(wait)
+            self._pace.pause(pause or 0.0)
             raise
-
-    def _repeating(self, state: RetryCallState) -> None:
-        """Before an attempt is repeated."""
-        self.spending.retries += 1
-        if state.outcome and (error := state.outcome.exception()):
-            log.info("repeating a request: %s", said_by(error, self.settings))
 
 
 def _used(answer: Any) -> Tokens | None:
@@ -167,25 +165,20 @@ def _used(answer: Any) -> Tokens | None:
         return None
     # What is no answer at all may call anything so.
     names = ("prompt_tokens", "completion_tokens")
-    read, written = (_count(getattr(usage, name, None)) for name in names)
+    given = [getattr(usage, name, None) for name in names]
+    read, written = (
+        int(one) if isinstance(one, int | float) and 0 < one < math.inf else 0 for one in given
+    )
     return read, written
 
 
-def _count(value: Any) -> int:
-    return int(value) if isinstance(value, int | float) and 0 < value < math.inf else 0
-
-
-def _pause_before(state: RetryCallState) -> float:
-    """What the server says, else exponential back-off with jitter."""
-    said = seconds_to_wait(state.outcome.exception() if state.outcome else None)
-    return _BACK_OFF(state) if said is None else said
-
-
-# How fast: requests evenly spaced in time, and none while a server asks for a pause.
+def back_off(attempt: int) -> float:
+    """Seconds before a request is repeated: more each time, and not the same for all."""
+    return min(_LONGEST_WAIT, _FIRST_WAIT * 2**attempt) + random.uniform(0, _FIRST_WAIT)
 
 
 class Pace:
-    """So much in a minute, without bursts: who comes gets the next free moment.
+    """Requests evenly spaced in time, and none while a server asks for a pause.
 
     Args:
         per_minute: None for no limit.
@@ -197,69 +190,135 @@ class Pace:
     ) -> None:
         self.each = 60 / per_minute if per_minute else 0.0
         self.clock = clock
-        self._free = 0.0
-        self._paused_until = 0.0
+        self._free = self._paused_until = 0.0
+        self._lock = threading.Lock()
 
     @property
     def paused(self) -> bool:
-        """Whether nobody may begin now, not even who has booked this moment: it is to book another."""
+        """Whether nobody may begin now, not even who has booked this moment."""
         return self.clock() < self._paused_until
 
-    def book(self, amount: float = 1.0) -> float:
-        """Take the next moment for so much; returns the seconds until then."""
-        now = self.clock()
-        begin = max(now, self._free, self._paused_until)
-        self._free = begin + amount * self.each
-        return begin - now
+    def book(self) -> float:
+        """Take the next free moment; returns the seconds until then."""
+        with self._lock:
+            now = self.clock()
+            begin = max(now, self._free, self._paused_until)
+            self._free = begin + self.each
+            return begin - now
 
-    def correct(self, amount: float) -> None:
-        """So much more (or less) was used than was booked."""
-        self._free += amount * self.each
+    def wait(self) -> None:
+        """Sleep until a moment that is free; where a pause was asked for meanwhile, until another."""
+        time.sleep(self.book())
+        while self.paused:
+            time.sleep(self.book())
 
     def pause(self, seconds: float) -> None:
         """Nobody begins before so many seconds are over."""
         self._paused_until = max(self._paused_until, self.clock() + seconds)
 
 
-# An event loop in a thread of its own, for work that callers wait for.
+# What can go wrong: what a repetition may fix, what concerns one row, and what ends the work.
 
 
-Made = TypeVar("Made")
+def may_succeed_later(error: BaseException) -> bool:
+    """Whether repeating a request can help: too many, too slow, a broken connection or server."""
+    if isinstance(error, openai.APIStatusError):
+        again = error.status_code in _STATUS_TO_REPEAT or error.status_code >= 500
+        return again and not _no_credit(error)
+    # A connection that ends within an answer leaves half of one.
+    return isinstance(
+        error, openai.APIConnectionError | openai.APIResponseValidationError | ValueError
+    )
 
 
-class LoopThread:
-    """An event loop of its own: connections stay open between calls, and callers may have a loop running."""
+def ends_everything(error: BaseException) -> bool:
+    """Whether every other request would fail alike: the key, the model, the account, the URL."""
+    if isinstance(error, NoChoicesError):
+        return error.page
+    refused = openai.AuthenticationError | openai.PermissionDeniedError | openai.NotFoundError
+    return isinstance(error, refused) or _no_credit(error)
 
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
 
-    def run(self, work: Coroutine[Any, Any, Made]) -> Made:
-        """Its result; interrupted, it is cancelled."""
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
+def _no_credit(error: BaseException) -> bool:
+    return getattr(error, "code", None) == "insufficient_quota"
 
-    def close(self, last: Coroutine[Any, Any, None]) -> None:
-        """End what still runs, do one last thing, and end the thread; once closed, nothing."""
-        if self._loop.is_closed():
-            last.close()
-            return
-        try:
-            self.run(self._finish(last))
-        finally:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-            self._loop.close()
 
-    async def _finish(self, last: Coroutine[Any, Any, None]) -> None:
-        # Of what was interrupted, requests may still be open.
-        running = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
-        await last
+def seconds_to_wait(error: BaseException) -> float | None:
+    """What a `Retry-After` header says, in seconds from now; None without one."""
+    headers = error.response.headers if isinstance(error, openai.APIStatusError) else {}
+    value = headers.get("retry-after", "")
+    try:
+        return max(0.0, float(value))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    except ValueError:
+        return None
+
+
+def said_by(error: BaseException, settings: EndpointSettings) -> str:
+    """An error in one line, without the key if a server repeats it."""
+    status = f"HTTP {error.status_code}: " if isinstance(error, openai.APIStatusError) else ""
+    body = getattr(error, "body", None)
+    text = body.get("message") or body.get("detail") if isinstance(body, dict) else None
+    if isinstance(error, openai.APITimeoutError):
+        text = f"no answer within {settings.timeout:g} s (--timeout)"
+    elif text is None:
+        text = str(error) or type(error).__name__
+        if isinstance(error, openai.APIConnectionError) and str(error.__cause__ or ""):
+            text = f"{text.rstrip('.')}: {error.__cause__}"
+    line = " ".join(str(text).split())[:_MESSAGE]
+    return status + _without_key(line, settings)
+
+
+def _without_key(line: str, settings: EndpointSettings) -> str:
+    """What a server said, where it may have repeated the key."""
+    key = settings.api_key()
+    return line.replace(key, "…") if len(key) > 4 else line
+
+
+def _beginning(said: str, settings: EndpointSettings) -> str:
+    # The key first: half of one would not be found.
+    line = _without_key(" ".join(said.split()), settings)
+    return line if len(line) <= _BEGINNING else line[:_BEGINNING] + "…"
+
+
+def explained(
+    error: BaseException, settings: EndpointSettings, models: Sequence[str] = ()
+) -> LimbeckError:
+    """An error that ends the work, with what to do."""
+    said = said_by(error, settings)
+    if isinstance(error, _NO_PROTOCOL):
+        # A URL behind which something else answers. The parser says where it is no JSON, but not what it is.
+        if isinstance(error, NoChoicesError):
+            said = repr(error.said)
+        elif isinstance(error, json.JSONDecodeError):
+            said = repr(_beginning(error.doc, settings))
+        return LimbeckError(
+            f"endpoint {settings.url} does not answer as OpenAI's protocol says: {said}",
+            "most URLs end in /v1; check --endpoint",
+        )
+    there = f"; it serves {', '.join(models[:8])}" if models else ""
+    if isinstance(error, openai.AuthenticationError | openai.PermissionDeniedError):
+        variable = settings.api_key_env or KEY_VARIABLE
+        fix = (
+            f"put a key that may use model {settings.model!r} into {variable}, or name another variable with "
+            "--api-key-env"
+        )
+    elif _no_credit(error):
+        fix = "the account has no credit left: add some, and run the same command again"
+    elif isinstance(error, openai.NotFoundError):
+        fix = f"check the URL (most end in /v1) and --model {settings.model}{there}"
+    elif isinstance(error, openai.APITimeoutError):
+        fix = "give it longer with --timeout; or check the URL and that the server runs"
+    elif isinstance(error, openai.APIConnectionError):
+        fix = "check the URL and that the server runs; then run the same command again"
+    elif isinstance(error, openai.RateLimitError):
+        fix = "the server takes no more requests now: run the same command again later"
+    elif isinstance(error, openai.APIStatusError) and may_succeed_later(error):
+        said = f"the server failed: {said}"
+        fix = "look at the server's log, or run the same command again later"
+    else:
+        fix = f"check --model {settings.model} and the prompt{there}"
+    return LimbeckError(f"endpoint {settings.url}: {said}", fix)

@@ -2,26 +2,43 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import numpy as np
+import openai
 
-from limbeck.labelling.language_models.answer_journal import KeptAnswers, key_of
-from limbeck.labelling.language_models.bound_prompt import BoundPrompt
+from limbeck.labelling.language_models.answers import (
+    Answer,
+    AnswerReader,
+    KeptAnswers,
+    answer_schema,
+    key_of,
+    listed_classes,
+    listed_tokens,
+    nested_answers,
+    text_of,
+)
 from limbeck.labelling.language_models.causal_labeller import calibrated, content_free_prior
-from limbeck.labelling.language_models.endpoint_client import EndpointClient, LoopThread
-from limbeck.labelling.language_models.endpoint_errors import RowFailedError
-from limbeck.labelling.language_models.endpoint_requests import Answer, RowRequests, Vote
-from limbeck.labelling.language_models.endpoint_settings import EndpointSettings
-from limbeck.labelling.language_models.prompt import Row, prompt_digest
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.labelling.language_models.endpoint_client import (
+    EndpointClient,
+    RowFailedError,
+    explained,
+    may_succeed_later,
+)
+from limbeck.labelling.language_models.endpoint_settings import (
+    EndpointSettings,
+    LabellingStoppedError,
+)
+from limbeck.labelling.language_models.prompt import BoundPrompt, Row, prompt_digest
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import SENTENCE
 from limbeck.teachers.labeller import RowsMissingError
 
@@ -30,9 +47,65 @@ log = logging.getLogger(__name__)
 # Rows at a time, for each request at a time: the last rows of a batch leave some of them idle.
 _DEPTH = 16
 _LOW_COVERAGE = 0.5
+# Room for the braces, key and quotes of structured output, in tokens.
+_AROUND_ANSWER = 24
+# A server may list nothing behind a first token that is no whole character, or ends the answer.
+_LISTED_TRIES = 5
+# Most servers list at least so many tokens.
+_FEW_TOKENS = 5
+# Repetitions of a request about nothing: a wrong URL should not take minutes to say.
+_AT_FIRST = 2
 
 
-class EndpointLabeller:
+@dataclass(frozen=True)
+class RequestForm:
+    """What a request may hold, so that this server understands it.
+
+    Attributes:
+        mode: see `EndpointSettings`.
+        chat: messages, or plain text.
+        top: the most likely tokens asked for.
+        many: several answers in one request.
+        structured: a JSON schema for the answer.
+        seeded: a seed.
+        limit: what the length of an answer is called.
+    """
+
+    mode: Literal["logprobs", "votes"]
+    chat: bool
+    top: int
+    many: bool
+    structured: bool
+    seeded: bool = True
+    limit: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+
+    def simpler(self, message: str, *, may_vote: bool) -> RequestForm | None:
+        """Without what a server's message refuses, or without the next thing that servers may lack; None at the end."""
+        ways = dict(self._ways(may_vote))
+        # The longest first: `logprobs` is in `top_logprobs` too.
+        for name in sorted(ways, key=len, reverse=True):
+            if name in message:
+                return ways[name]
+        return next(iter(ways.values()), None)
+
+    def _ways(self, may_vote: bool) -> Iterator[tuple[str, RequestForm]]:
+        """What can be left out, by the parameter that a server would name."""
+        votes = self.mode == "votes"
+        if not votes and self.top > _FEW_TOKENS:
+            yield "top_logprobs", replace(self, top=_FEW_TOKENS)
+        if not votes and may_vote:
+            yield "logprobs", replace(self, mode="votes")
+        if votes and self.many:
+            yield "n", replace(self, many=False)
+        if votes and self.structured:
+            yield "response_format", replace(self, structured=False)
+        if votes and self.seeded:
+            yield "seed", replace(self, seeded=False)
+        if self.chat and self.limit == "max_tokens":
+            yield "max_tokens", replace(self, limit="max_completion_tokens")
+
+
+class EndpointLabeller(AbstractContextManager):
     """Asks a server about each row; made, it has been asked once, and its key, model and form of request are right.
 
     Outputs: in mode `logprobs` the classes' `logits` and `probabilities` (B, C) and `coverage` (B,), the probability
@@ -46,6 +119,7 @@ class EndpointLabeller:
             counts towards `max_cost` whichever rows they are about; None: in memory.
 
     Attributes:
+        form: what requests look like.
         prior: log-probabilities of the classes for inputs without content, (C,), or None.
 
     Raises:
@@ -57,25 +131,35 @@ class EndpointLabeller:
     def __init__(
         self, settings: EndpointSettings, bound: BoundPrompt, *, journals: Path | None = None
     ) -> None:
-        settings.check()
-        if "normalize_length" in bound.prompt.model_fields_set:
-            raise LimbeckError(
-                "normalize_length: nothing that an endpoint reads; it scores no answer token by token",
-                "leave it out of the prompt",
-            )
+        if problems := settings.problems():
+            raise LimbeckError(problems)
         self.settings, self.bound, self.classes = settings, bound, bound.classes
         self.name = f"{settings.model} at {urlsplit(settings.url).netloc}"
         self.batch_size = _DEPTH * settings.concurrency
         self.client = EndpointClient(settings)
-        self.requests = RowRequests(self.client, bound, settings)
+        chat = bound.prompt.chat is not False
+        mode: Literal["logprobs", "votes"] = "votes" if settings.mode == "votes" else "logprobs"
+        self.form = RequestForm(mode, chat, settings.top_logprobs, settings.votes > 1, chat)
         self.prior: np.ndarray | None = None
-        self._kept = KeptAnswers(journals, self._about(), self.client.spending)
+        self._read = AnswerReader(bound)
+        # Whose answers they are, whatever the mode and its settings.
+        prompt = key_of(prompt_digest(bound.prompt), self._examples())
+        about = {"model": self.name, "endpoint": settings.url, "prompt": prompt}
+        spending = self.client.spending
+        self._kept = KeptAnswers(journals, about, spending)
+        if settings.max_cost is not None and spending.before:
+            log.warning(
+                "%s: max_cost: %.4g of %.4g were spent before, on this prompt about any rows",
+                self.name,
+                spending.before,
+                settings.max_cost,
+            )
+        self._unread: dict[str, str] = {}
         self._unanswered = 0
         self._warned = False
-        self._loop = LoopThread()
         try:
             try:
-                self._loop.run(self.requests.begin())
+                self._begin()
             finally:
                 # Also a server that is of no use was paid.
                 self._kept.name(key_of(self.fingerprint()), self.mode)
@@ -87,7 +171,7 @@ class EndpointLabeller:
     @property
     def mode(self) -> str:
         """`logprobs` or `votes`, as the server allowed."""
-        return self.requests.form.mode
+        return self.form.mode
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -98,10 +182,10 @@ class EndpointLabeller:
 
     def fingerprint(self) -> dict[str, Any]:
         """The endpoint, the model's name and all that is asked; not the model itself, which nobody tells."""
-        form = self.requests.form
+        form, settings = self.form, self.settings
         about: dict[str, Any] = {
-            "endpoint": self.settings.url,
-            "model": self.settings.model,
+            "endpoint": settings.url,
+            "model": settings.model,
             "prompt": prompt_digest(self.bound.prompt),
             "examples": self._examples(),
             "mode": form.mode,
@@ -109,8 +193,8 @@ class EndpointLabeller:
         }
         if form.mode == "logprobs":
             return about | {"top_logprobs": form.top}
-        sampled = {name: getattr(self.settings, name) for name in ("votes", "temperature")}
-        seed = self.settings.seed if form.seeded else None
+        sampled = {"votes": settings.votes, "temperature": settings.temperature}
+        seed = settings.seed if form.seeded else None
         return about | sampled | {"structured": form.structured, "seed": seed}
 
     def score(self, rows: Sequence[Row]) -> dict[str, np.ndarray]:
@@ -123,8 +207,7 @@ class EndpointLabeller:
                 kept.
             LimbeckError: the server refuses all requests.
         """
-        keys = self._answered(rows)
-        answers = [self._kept[key] for key in keys]
+        answers = self._answers(rows)
         if self.mode == "votes":
             votes = np.array([one["votes"] for one in answers])
             shares = votes / votes.sum(axis=1, keepdims=True)
@@ -139,124 +222,269 @@ class EndpointLabeller:
 
     def costs(self) -> dict[str, float]:
         """Requests, retries and tokens of this object so far, and their cost where prices are known."""
-        return dict(self.client.spending.written())
+        return self.client.spending.written()
 
     def close(self) -> None:
-        """End its connections and its thread."""
-        self._loop.close(self._end())
+        """End its connections."""
+        self._kept.note()
+        self.client.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
-    # ---- asking ----
+    # ---- asking about rows ----
 
-    def _key(self, row: Row) -> str:
-        return key_of(self.bound.messages(row))
+    def _answers(self, rows: Sequence[Row]) -> list[Answer]:
+        """An answer for each row, whole; what is kept is not asked for.
 
-    def _answered(self, rows: Sequence[Row]) -> list[str]:
-        """The keys of rows that all have an answer now."""
-        keys = [self._key(row) for row in rows]
-        wanted = {key: row for key, row in zip(keys, rows, strict=True) if key not in self._kept}
-        reasons = self._loop.run(self._ask_all(wanted.items()))
-        if reasons:
-            raise RowsMissingError(
-                {at: reasons[key] for at, key in enumerate(keys) if key in reasons}
-            )
-        return keys
+        Raises:
+            RowsMissingError: rows that have none now.
+        """
+        asked = [self._requests(row) for row in rows]
+        wanted: dict[str, tuple[Row, int]] = {}
+        for row, requests in zip(rows, asked, strict=True):
+            lacking = [key for key in requests if self._kept.journal.get(key) is None]
+            if not lacking and self._whole(requests) is None:
+                # Votes of which none can be read are no label: the row has come again to get one.
+                lacking = [*requests]
+            wanted |= {key: (row, requests[key]) for key in lacking}
+        reasons = self._ask_all(wanted)
+        found: list[Answer] = []
+        missing: dict[int, str] = {}
+        for at, requests in enumerate(asked):
+            whole = self._whole(requests)
+            failed = [reasons[key] for key in requests if key in reasons]
+            if whole is None or failed:
+                unread = next((self._unread[key] for key in requests if key in self._unread), "")
+                none = f"none of {self.settings.votes} answers names a class: {unread!r:.60}"
+                missing[at] = failed[0] if failed else none
+            else:
+                found.append(whole)
+        if missing:
+            raise RowsMissingError(missing)
+        return found
 
-    async def _ask_all(self, wanted: Iterable[tuple[str, Row]]) -> dict[str, str]:
-        """Ask about all of them; returns the reasons of those that have no label."""
-        waiting = deque(wanted)
+    def _requests(self, row: Row) -> dict[str, int]:
+        """The requests about a row by the keys of their answers, each with its seed."""
+        said, seed = self.bound.messages(row), self.settings.seed
+        if self.mode == "logprobs" or self.form.many:
+            return {key_of(said): seed}
+        return {key_of(said, one): one for one in range(seed, seed + self.settings.votes)}
+
+    def _whole(self, requests: Mapping[str, int]) -> Answer | None:
+        """What the kept answers to these requests come to: all votes; None where one is lacking, or none was read."""
+        kept = [self._kept.journal.get(key) for key in requests]
+        answers = [one for one in kept if one is not None]
+        if len(answers) < len(kept):
+            return None
+        if self.mode == "logprobs":
+            return answers[0]
+        sums = {
+            name: np.sum([one[name] for one in answers], axis=0).tolist()
+            for name in ("votes", "unparsable")
+        }
+        return sums if any(sums["votes"]) else None
+
+    def _ask_all(self, wanted: Mapping[str, tuple[Row, int]]) -> dict[str, str]:
+        """Ask, so many at a time, and keep each answer at once; returns the reasons of those that have none."""
+        waiting = deque(wanted.items())
         reasons: dict[str, str] = {}
-        ends: list[LimbeckError] = []
+        ends: list[BaseException] = []
 
-        async def ask(key: str, row: Row) -> None:
-            try:
-                self._kept.note(key, await self._ask(key, row))
-                self._unanswered = 0
-            except RowFailedError as error:
-                reasons[key] = str(error)
-                self._kept.note()
-                await self._check_running(error)
-
-        async def work() -> None:
+        def work() -> None:
             while waiting and not ends:
-                key, row = waiting.popleft()
                 try:
-                    await ask(key, row)
-                except LimbeckError as error:
-                    # Requests on their way are paid for: their answers are awaited and kept.
-                    ends.append(error)
+                    key, (row, seed) = waiting.popleft()
+                except IndexError:  # another took the last
+                    return
+                try:
+                    self._kept.note(key, self._ask(key, row, seed))
+                    self._unanswered = 0
+                except RowFailedError as error:
+                    reasons[key] = str(error)
+                    self._kept.note()
+                    self._check_running(error)
 
-        await asyncio.gather(*(work() for _ in range(min(self.settings.concurrency, len(waiting)))))
+        def guarded() -> None:
+            try:
+                work()
+            except BaseException as error:
+                # Requests on their way are paid for: their answers are awaited and kept.
+                ends.append(error)
+
+        with ThreadPoolExecutor(self.settings.concurrency) as pool:
+            working = [
+                pool.submit(guarded) for _ in range(min(self.settings.concurrency, len(waiting)))
+            ]
+            try:
+                for one in working:
+                    one.result()
+            except BaseException as error:  # Ctrl-C
+                ends.append(error)
         if ends:
             raise ends[0]
         return reasons
 
-    async def _check_running(self, error: RowFailedError) -> None:
-        """After as many rows in succession as are asked at a time: is it the rows, or is the server down?
+    def _check_running(self, error: RowFailedError) -> None:
+        """After as many failures in succession as are asked at a time: is it the rows, or is the server down?
 
         Raises:
-            LabellingStoppedError: the server is down: no row is to blame, and none is to be left out for it.
+            LabellingStoppedError: it answers nothing about an empty row either, so no row is to blame.
         """
         self._unanswered = self._unanswered + 1 if error.server_failed else 0
-        if self._unanswered >= self.settings.concurrency:
-            self._unanswered = 0
-            await self.requests.check_running()
-
-    async def _ask(self, key: str, row: Row) -> Answer:
-        def keep(seed: int, vote: Vote) -> None:
-            self._kept.note_vote(key, seed, vote)
-
-        return await self.requests.ask(row, self._kept.votes(key), keep)
-
-    async def _end(self) -> None:
+        if self._unanswered < self.settings.concurrency:
+            return
+        self._unanswered = 0
         try:
-            self._kept.note()
-        finally:
-            await self.client.close()
+            self._choices(self._empty_row(), self.settings.seed, _AT_FIRST)
+        except RowFailedError as failed:
+            cause = failed.__cause__ or failed
+            if may_succeed_later(cause):
+                raise LabellingStoppedError(explained(cause, self.settings).problems) from None
 
-    def _about(self) -> dict[str, str]:
-        """Whose answers they are, whatever the mode and its settings."""
-        prompt = key_of(prompt_digest(self.bound.prompt), self._examples())
-        return {"model": self.name, "endpoint": self.settings.url, "prompt": prompt}
+    def _ask(self, key: str, row: Row, seed: int) -> Answer:
+        """The answer to one request about a row; votes that cannot be read are an answer too.
+
+        Raises:
+            RowFailedError: as `EndpointClient.send`, or the listed tokens name no class.
+        """
+        choices = self._choices(row, seed)
+        if self.mode == "votes":
+            read = [self._read(text_of(one)) for one in choices]
+            known = [one for one in read if one is not None]
+            if not known:
+                self._unread[key] = text_of(choices[0])
+            votes = np.bincount(known, minlength=len(self.classes)).astype(float)
+            return {"votes": votes.tolist(), "unparsable": [float(len(read) - len(known))]}
+        tokens = listed_tokens(choices[0])
+        found = listed_classes(tokens, self.bound.answers)
+        if not tokens:
+            raise RowFailedError("the server listed no tokens with their probabilities")
+        if found is None:
+            most = ", ".join(repr(text) for text, _ in tokens[:3])
+            raise RowFailedError(
+                f"none of the {len(tokens)} most likely tokens begins an answer: {most}"
+            )
+        if not found.telling:
+            raise RowFailedError(
+                f"the likely token {found.undecided!r} begins several answers: set answers: letters"
+            )
+        return {"logs": found.logs.tolist(), "coverage": [found.coverage]}
+
+    def _choices(self, row: Row, seed: int, retries: int | None = None) -> list[Any]:
+        """The choices that the server returns; in mode `logprobs` asked again until tokens are listed."""
+        for _ in range(_LISTED_TRIES):
+            choices = self.client.send(self._request(row, seed), retries)
+            if self.mode == "votes" or listed_tokens(choices[0]):
+                break
+        return choices
+
+    def _request(self, row: Row, seed: int) -> dict[str, Any]:
+        form, settings, bound = self.form, self.settings, self.bound
+        said: dict[str, Any] = (
+            {"messages": bound.messages(row)} if form.chat else {"prompt": bound.whole(row)}
+        )
+        if form.mode == "logprobs":
+            listed = {"logprobs": True, "top_logprobs": form.top} if form.chat else {"logprobs": form.top}  # fmt: skip
+            # At temperature 1 a server that tempers what it lists gives the model's own.
+            return {**said, "temperature": 1.0, form.limit: 1, **listed}
+        # A byte may be a token.
+        longest = max(len(answer.encode()) for answer in bound.answers) + _AROUND_ANSWER
+        said |= {"temperature": settings.temperature, form.limit: longest}
+        said |= {"n": settings.votes} if form.many else {}
+        said |= {"seed": seed} if form.seeded else {}
+        return said | ({"response_format": answer_schema(bound.answers)} if form.structured else {})
+
+    def _empty_row(self) -> Row:
+        return dict.fromkeys(self.bound.columns, "N/A")
 
     def _examples(self) -> str:
         empty = dict.fromkeys(self.bound.columns, "")
         return key_of(self.bound.messages(empty), self.bound.answers)
 
+    # ---- finding out what the server takes ----
+
+    def _begin(self) -> None:
+        """Find the form that the server takes, with a row that says nothing.
+
+        Raises:
+            LimbeckError: the server cannot be reached, or refuses the key, the model or every form.
+        """
+        if self.mode == "logprobs" and (pair := nested_answers(self.bound.answers)):
+            self._vote_instead(f"the answer {pair[0]!r} begins the answer {pair[1]!r}")
+        while True:
+            try:
+                choices = self._choices(self._empty_row(), self.settings.seed, _AT_FIRST)
+            except RowFailedError as error:
+                cause, form = error.__cause__ or error, None
+                if isinstance(cause, openai.BadRequestError | openai.UnprocessableEntityError):
+                    may_vote = self.settings.mode == "auto"
+                    form = self.form.simpler(str(cause), may_vote=may_vote)
+                if form is None:
+                    raise explained(cause, self.settings, self.client.models()) from None
+                self.form = form
+                continue
+            if self._settled(choices):
+                return
+
+    def _settled(self, choices: list[Any]) -> bool:
+        """Whether the server gave what was asked for; else the form is changed to what it gives."""
+        settings = self.settings
+        if settings.max_cost is not None and not self.client.spending.prompt_tokens:
+            raise LimbeckError(
+                f"max_cost: {settings.max_cost}, but endpoint {settings.url} does not say how many tokens it used",
+                "leave --max-cost out",
+            )
+        if self.mode == "votes":
+            if self.form.many and len(choices) < settings.votes:
+                self.form = replace(self.form, many=False)
+            return True
+        if tokens := listed_tokens(choices[0]):
+            found = listed_classes(tokens, self.bound.answers)
+            if found is None or found.telling:
+                return True
+            self._vote_instead(f"the likely token {found.undecided!r} begins several answers")
+            return False
+        if settings.mode == "logprobs":
+            raise LimbeckError(
+                f"mode: logprobs, but endpoint {settings.url} gives no log-probabilities of tokens",
+                "set --mode votes",
+            )
+        self.form = replace(self.form, mode="votes")
+        return False
+
+    def _vote_instead(self, reason: str) -> None:
+        """Sample answers where first tokens do not tell which answer they begin.
+
+        Raises:
+            LimbeckError: the user asked for log-probabilities.
+        """
+        said = f"mode logprobs reads the first token of an answer, and {reason}"
+        if self.settings.mode == "logprobs":
+            raise LimbeckError(
+                said,
+                "set answers: letters in the prompt, write other verbalizations, or --mode votes",
+            )
+        log.warning("%s: answers are sampled and counted (--mode votes)", said)
+        self.form = replace(self.form, mode="votes")
+
     def _calibrate(self) -> None:
         wanted = self.bound.prompt.calibrate
-        if self.mode == "votes":
-            if wanted:
-                raise LimbeckError(
-                    "calibrate: true, but sampled votes hold no probabilities to divide",
-                    "leave it out, or use a server and --mode that give log-probabilities",
-                )
-            return
-        if wanted is False:
+        if self.mode == "votes" and wanted:
+            raise LimbeckError(
+                "calibrate: true, but sampled votes hold no probabilities to divide",
+                "leave it out, or use a server and --mode that give log-probabilities",
+            )
+        if self.mode == "votes" or wanted is False:
             return
         try:
-            keys = self._answered(self.bound.content_free())
+            answers = self._answers(self.bound.content_free())
         except RowsMissingError as error:
             raise LimbeckError(
-                [
-                    Problem(
-                        f"calibrate: an input without content has no label: {problem.message}",
-                        "set calibrate: false, or answers: letters, or --mode votes",
-                    )
-                    for problem in error.problems
-                ]
+                f"calibrate: an input without content has no label: {next(iter(error.reasons.values()))}",
+                "set calibrate: false, or answers: letters, or --mode votes",
             ) from None
-        self.prior = content_free_prior(np.array([self._kept[key]["logs"] for key in keys]))
+        self.prior = content_free_prior(np.array([one["logs"] for one in answers]))
 
     def _warn(self, coverage: np.ndarray) -> None:
         if not self._warned and np.median(coverage) < _LOW_COVERAGE:

@@ -1,11 +1,12 @@
-"""Where a model is served and how it may be asked: settings of an OpenAI-compatible endpoint."""
+"""Settings of an OpenAI-compatible endpoint, and what is spent there. Needs no client."""
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+import threading
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field
@@ -15,12 +16,19 @@ from limbeck.support.settings import Count, Seed, Settings
 
 KEY_VARIABLE = "OPENAI_API_KEY"
 _NO_KEY = "none"  # the client insists on one, and servers without keys read none
-
-_UNREAD = {"logprobs": ("votes", "temperature", "seed"), "votes": ("top_logprobs",)}
+_MILLION = 1_000_000
+# What a chat template puts around a prompt, in tokens, before an answer tells.
+_AROUND_PROMPT = 32
 
 Price = Annotated[float, Field(ge=0)]
 """Of a million tokens, in whatever currency."""
 Positive = Annotated[float, Field(gt=0)]
+Tokens = tuple[int, int]
+"""Read and written."""
+
+
+class LabellingStoppedError(LimbeckError):
+    """No further request may be sent; what was answered is kept."""
 
 
 class EndpointSettings(Settings):
@@ -38,7 +46,7 @@ class EndpointSettings(Settings):
         top_logprobs: how many of the most likely tokens to ask for.
         seed: of the sampled answers, where the server takes one.
         concurrency: requests at the same time.
-        requests_per_minute, tokens_per_minute: never more than this; None: no limit of ours.
+        requests_per_minute: never more than this; None: no limit of ours.
         price_in, price_out: of a million tokens read and written.
         max_cost: no request is sent that may exceed it, were its tokens bytes and its answers as long as it allows.
         timeout: seconds that one answer may take.
@@ -55,7 +63,6 @@ class EndpointSettings(Settings):
     seed: Seed = 0
     concurrency: Count = 8
     requests_per_minute: Positive | None = None
-    tokens_per_minute: Positive | None = None
     price_in: Price | None = None
     price_out: Price | None = None
     max_cost: Positive | None = None
@@ -64,13 +71,7 @@ class EndpointSettings(Settings):
 
     def problems(self) -> list[Problem]:
         """What cannot work, before anything is sent."""
-        found = [
-            Problem(
-                f"{name}: nothing that mode {self.mode} reads", "leave it out, or set --mode auto"
-            )
-            for name in _UNREAD.get(self.mode, ())
-            if name in self.model_fields_set
-        ]
+        found = []
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             found.append(
@@ -106,64 +107,96 @@ class EndpointSettings(Settings):
         """The key, for the client alone."""
         return os.environ.get(self.api_key_env or KEY_VARIABLE) or _NO_KEY
 
-    def check(self) -> None:
-        """Raise LimbeckError with all of `problems`."""
-        problems = self.problems()
-        if problems:
-            raise LimbeckError(problems)
+
+def size_of(request: Mapping[str, Any]) -> Tokens:
+    """Bytes of a request's prompt, and tokens of its answers, were each as long as it allows."""
+    messages = request.get("messages") or [{"content": request.get("prompt", "")}]
+    longest = request.get("max_tokens") or request.get("max_completion_tokens") or 0
+    read = sum(len(one["content"].encode(errors="replace")) for one in messages)
+    return read, longest * request.get("n", 1)
 
 
-# What a request to an endpoint may hold, and what can be left out where a server refuses it.
-
-
-# Most servers list at least so many tokens.
-_FEW_TOKENS = 5
-
-
-@dataclass(frozen=True)
-class RequestForm:
-    """What a request may hold.
+class Spending:
+    """What was sent and what it cost, and what open requests may yet cost. Threads share it.
 
     Attributes:
-        mode: see `EndpointSettings`.
-        chat: messages, or plain text.
-        top: the most likely tokens asked for.
-        many: several answers in one request.
-        structured: a JSON schema for the answer.
-        seeded: a seed.
-        limit: what the length of an answer is called.
+        before: cost of earlier starts, which counts towards the limit.
     """
 
-    mode: Literal["logprobs", "votes"]
-    chat: bool
-    top: int
-    many: bool
-    structured: bool
-    seeded: bool = True
-    limit: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    def __init__(self, settings: EndpointSettings) -> None:
+        self.settings = settings
+        self.requests = self.retries = self.prompt_tokens = self.completion_tokens = 0
+        self.before = 0.0
+        self._open: list[Tokens] = []
+        self._changed = threading.Condition()
+        # Tokens of the shortest prompt, which what stands around each of them cannot exceed.
+        self._around: int | None = None
+        # Servers may let a model write more than a request allows.
+        self._longer = 1.0
 
-    def simpler(self, message: str, *, may_vote: bool) -> RequestForm | None:
-        """Without what a server's message refuses, or without the next thing that servers may lack; None at the end."""
-        ways = dict(self._ways(may_vote))
-        # The longest first: `logprobs` is in `top_logprobs` too.
-        for name in sorted(ways, key=len, reverse=True):
-            if name in message:
-                return ways[name]
-        return next(iter(ways.values()), None)
+    @property
+    def cost(self) -> float:
+        """Of this start, in the currency of the prices."""
+        return self.price(self.prompt_tokens, self.completion_tokens)
 
-    def _ways(self, may_vote: bool) -> Iterator[tuple[str, RequestForm]]:
-        """What can be left out, by the parameter that a server would name."""
-        if self.mode == "logprobs":
-            if self.top > _FEW_TOKENS:
-                yield "top_logprobs", replace(self, top=_FEW_TOKENS)
-            if may_vote:
-                yield "logprobs", replace(self, mode="votes")
-        else:
-            if self.many:
-                yield "n", replace(self, many=False)
-            if self.structured:
-                yield "response_format", replace(self, structured=False)
-            if self.seeded:
-                yield "seed", replace(self, seeded=False)
-        if self.chat and self.limit == "max_tokens":
-            yield "max_tokens", replace(self, limit="max_completion_tokens")
+    def price(self, prompt_tokens: float, completion_tokens: float) -> float:
+        """Of so many tokens."""
+        read, written = self.settings.price_in or 0.0, self.settings.price_out or 0.0
+        return (prompt_tokens * read + completion_tokens * written) / _MILLION
+
+    def begin(self, size: Tokens) -> Tokens:
+        """A request is on its way, once what it may take fits below the limit beside what the open ones may.
+
+        Returns:
+            The most that it may take, set aside until `end`.
+
+        Raises:
+            LabellingStoppedError: it does not fit, and no request is open any more that may take less than is set
+                aside for it.
+        """
+        with self._changed:
+            while not self._fits(most := self._most(size)):
+                if not self._open:
+                    raise LabellingStoppedError(
+                        f"max_cost: {self.settings.max_cost} is reached ({self.before + self.cost:.4g} spent, and the "
+                        f"next request may cost {self.price(*most):.4g})",
+                        "run the same command again with a higher --max-cost, which continues it",
+                    )
+                self._changed.wait()
+            self._open.append(most)
+            self.requests += 1
+            return most
+
+    def end(self, most: Tokens, size: Tokens, used: Tokens | None) -> None:
+        """It has come back with what it took, or failed.
+
+        Args:
+            most: what `begin` returned.
+            used: None where nobody says.
+        """
+        with self._changed:
+            self._open.remove(most)
+            if used is not None:
+                self.prompt_tokens += used[0]
+                self.completion_tokens += used[1]
+                if used[0]:  # no prompt takes nothing: such a server does not say it
+                    self._around = min(used[0], used[0] if self._around is None else self._around)
+                    self._longer = max(self._longer, used[1] / max(size[1], 1))
+            self._changed.notify_all()
+
+    def written(self) -> dict[str, float]:
+        """Everything counted, by name."""
+        names = ("requests", "retries", "prompt_tokens", "completion_tokens")
+        counted = {name: float(getattr(self, name)) for name in names}
+        priced = self.settings.price_in is not None or self.settings.price_out is not None
+        return counted | ({"cost": self.cost} if priced else {})
+
+    def _most(self, size: Tokens) -> Tokens:
+        """No token is shorter than a byte, and no answer longer than allowed, or than those before it were."""
+        around = _AROUND_PROMPT if self._around is None else self._around
+        return size[0] + around, math.ceil(size[1] * self._longer)
+
+    def _fits(self, most: Tokens) -> bool:
+        limit = self.settings.max_cost
+        read, written = map(sum, zip(most, *self._open, strict=True))
+        return limit is None or self.before + self.cost + self.price(read, written) <= limit

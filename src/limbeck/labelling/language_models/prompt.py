@@ -1,15 +1,14 @@
-"""What a language model is asked about a row: the settings of a prompt, and the YAML file they are read from."""
+"""What a language model is asked about a row: the settings of a prompt, and the prompt bound to classes and columns."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from string import Formatter
-from typing import Annotated, Any, Literal
+from string import Formatter, ascii_uppercase
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field, ValidationError
@@ -23,8 +22,11 @@ TEMPLATE = "{classes}\n\n{examples}{text}\nAnswer:"
 EXAMPLE = "{text}\nAnswer: {answer}\n\n"
 CONTENT_FREE = ["", "N/A", "[MASK]"]
 """The inputs without content of Zhao et al. 2021, §5."""
+CLASS = "class"
+"""The key of an example's class beside its columns."""
 
 Filled = Annotated[str, Field(min_length=1)]
+Row = Mapping[str, str]
 
 
 class Prompt(Settings):
@@ -66,6 +68,11 @@ class Prompt(Settings):
     )
     normalize_length: bool = True
 
+    def words(self, name: str) -> str:
+        """A class's words. Outer space is none of them: what stands before an answer is the prompt's to say."""
+        own = name.replace("_", " ")
+        return (own if self.verbalizations is None else self.verbalizations.get(name, "")).strip()
+
 
 def read_prompt(path: str | Path) -> Prompt:
     """The prompt in a YAML file.
@@ -74,16 +81,29 @@ def read_prompt(path: str | Path) -> Prompt:
         LimbeckError: there is no such file, it is not YAML, or settings in it are unknown or of the wrong type,
             all of them named.
     """
-    place = at_home(path)
-    value = read_yaml(read_text(place), str(path))
-    if value is None:
-        value = {}
+    value = read_yaml(read_text(at_home(path)), str(path)) or {}
     if not isinstance(value, dict):
         raise LimbeckError(f"{path} holds no settings", "write setting: value, as template: …")
+    problems = [
+        unknown(f"setting in {path}", name, [*Prompt.model_fields])
+        for name in value
+        if name not in Prompt.model_fields
+    ]
     try:
-        return Prompt.model_validate(value)
+        made = Prompt.model_validate(
+            {key: value[key] for key in value if key in Prompt.model_fields}
+        )
     except ValidationError as error:
-        raise LimbeckError([_problem(str(path), one) for one in error.errors()]) from None
+        problems += [
+            Problem(
+                f"{path}: {'.'.join(map(str, one['loc']))}: {one['msg'].lower()} (it is {one['input']!r:.60})",
+                "change it",
+            )
+            for one in error.errors()
+        ]
+    if problems:
+        raise LimbeckError(problems)
+    return made
 
 
 def prompt_digest(prompt: Prompt) -> str:
@@ -92,83 +112,235 @@ def prompt_digest(prompt: Prompt) -> str:
     return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
 
 
-def _problem(path: str, error: Mapping[str, Any]) -> Problem:
-    place = ".".join(map(str, error["loc"]))
-    if error["type"] == "extra_forbidden":
-        return Problem(
-            f"{path}: unknown setting {place!r}", f"choices: {', '.join(Prompt.model_fields)}"
-        )
-    given = f" (it is {error['input']!r:.60})"
-    return Problem(f"{path}: {place}: {error['msg'].lower()}{given}", "change it")
-
-
-# Templates that name values and do nothing else: no attribute, index, conversion or format is
-# looked at.
-
-
 @dataclass(frozen=True)
-class PromptTemplate:
-    """A template taken apart once. Values are put in as they are: braces in a text stay braces.
+class BoundPrompt:
+    """Writes the prompt of a row.
 
     Attributes:
-        parts: text, and the name behind it or None.
+        prompt: its settings.
+        classes: names in id order.
+        columns: the text columns of a row.
+        answers: what the model is to answer for each class.
+        verbalizations: the words of each class.
     """
 
-    parts: tuple[tuple[str, str | None], ...]
+    prompt: Prompt
+    classes: tuple[str, ...]
+    columns: tuple[str, ...]
+    answers: tuple[str, ...]
+    verbalizations: tuple[str, ...]
+    _text: str
+    _fixed: Mapping[str, str]
+    _aliases: Mapping[str, str]
+
+    def text(self, row: Row) -> str:
+        """What is asked about a row, without the system's message.
+
+        Raises:
+            LimbeckError: the row lacks a column.
+        """
+        if lacking := [name for name in self.columns if name not in row]:
+            raise LimbeckError(
+                f"a row has no {', '.join(map(repr, lacking))}: the prompt is bound to the columns "
+                f"{', '.join(self.columns)}, and the row has {', '.join(row) or 'none'}",
+                f"bind_prompt(columns={tuple(row)!r}), or name the row's texts as the prompt does",
+            )
+        texts = {name: row[name] for name in self.columns}
+        texts |= {alias: row[name] for alias, name in self._aliases.items()}
+        written = {"text": self._text.format_map(texts)}
+        return self.prompt.template.format_map({**texts, **self._fixed, **written})
 
     @property
-    def names(self) -> set[str]:
-        """The values that it asks for."""
-        return {name for _, name in self.parts if name is not None}
+    def uses(self) -> frozenset[str]:
+        """The columns whose texts stand in a prompt."""
+        names = _names_in(self.prompt.template)
+        names = (names - {"text"}) | (_names_in(self._text) if "text" in names else set())
+        return frozenset(self._aliases.get(name, name) for name in names - self._fixed.keys())
 
-    @property
-    def counts(self) -> Counter[str]:
-        """How often it asks for each of them."""
-        return Counter(name for _, name in self.parts if name is not None)
+    def whole(self, row: Row) -> str:
+        """The same behind the system's message, for a model without roles."""
+        system = self.prompt.system
+        return f"{system}\n\n{self.text(row)}" if system else self.text(row)
 
-    def fill(self, values: Mapping[str, str]) -> str:
-        """The text with each name's value in its place."""
-        return "".join(
-            text + (values[name] if name is not None else "") for text, name in self.parts
-        )
+    def messages(self, row: Row) -> list[dict[str, str]]:
+        """The same as messages of a chat."""
+        said = [{"role": "user", "content": self.text(row)}]
+        if self.prompt.system:
+            said.insert(0, {"role": "system", "content": self.prompt.system})
+        return said
+
+    def content_free(self) -> list[dict[str, str]]:
+        """Rows without content, to calibrate against."""
+        return [dict.fromkeys(self.columns, text) for text in self.prompt.content_free]
 
 
-def parse_template(
-    setting: str, template: str, names: Sequence[str]
-) -> tuple[PromptTemplate | None, list[Problem]]:
-    """The template, or None and everything that is wrong with it.
+def bind_prompt(
+    prompt: Prompt,
+    classes: Sequence[str],
+    columns: Sequence[str],
+    *,
+    sampled: Sequence[Mapping[str, str]] = (),
+    aliases: Mapping[str, str] | None = None,
+) -> BoundPrompt:
+    """The prompt for a task.
 
     Args:
-        setting: where it was written, for messages.
-        names: what may stand in braces.
+        classes: names in id order.
+        columns: the text columns of a row.
+        sampled: examples from `sample_examples`, behind those of the prompt.
+        aliases: other names of columns, which a prompt may use too.
+
+    Raises:
+        LimbeckError: templates that name what there is not, columns called as what a template names itself,
+            classes without a verbalization or with another's, unknown classes, examples that lack a column or a
+            class; all of it together.
     """
+    classes, columns, aliases = tuple(classes), tuple(columns), dict(aliases or {})
+    names = [*columns, *aliases]
+    row_text = prompt.text or "\n".join(
+        f"{'Text' if len(columns) == 1 else name.capitalize()}: {{{name}}}" for name in columns
+    )
+    given = [{aliases.get(key, key): one[key] for key in one} for one in prompt.examples]
+    has_examples = bool(given or sampled)
+    problems = _class_problems(prompt, classes)
+    if prompt.examples_per_class and not sampled:
+        problems.append(
+            Problem(
+                f"examples_per_class: {prompt.examples_per_class}, but there are no labelled training rows",
+                "name data with a labelled train split, or write examples of your own",
+            )
+        )
+    wrong = _template_problems("template", prompt.template, [*names, "text", "classes", "examples"])
+    problems += wrong or _use_problems(prompt, names, has_examples)
+    problems += _template_problems("text", row_text, names)
+    problems += _template_problems("example", prompt.example, [*names, "text", "answer"])
+    own = {"classes": "the list of classes", "examples": "the examples"}
+    if has_examples:
+        own |= {CLASS: "an example's class", "answer": "an example's answer"}
+    problems += [
+        Problem(f"column {name!r}: in a prompt this is {meant}", "give the column another name")
+        for name, meant in own.items()
+        if name in names
+    ]
+    problems += _example_problems(given, classes, columns)
+    if problems:
+        raise LimbeckError(problems)
+    words = tuple(prompt.words(name) for name in classes)
+    lettered = prompt.answers == "letters"
+    answers = tuple(ascii_uppercase[: len(classes)]) if lettered else words
+    examples = ""
+    for one in (*given, *sampled):
+        texts = {name: one[name] for name in columns}
+        texts |= {alias: one[name] for alias, name in aliases.items()}
+        last = {"text": row_text.format_map(texts), "answer": answers[classes.index(one[CLASS])]}
+        examples += prompt.example.format_map(texts | last)
+    lines = [f"Answer with {'the letter of ' if lettered else ''}one of:"]
+    for name, word, answer in zip(classes, words, answers, strict=True):
+        meaning = f": {prompt.descriptions[name]}" if name in prompt.descriptions else ""
+        lines.append(f"{answer}. {word}{meaning}" if lettered else f"- {word}{meaning}")
+    fixed = {"classes": "\n".join(lines), "examples": examples}
+    return BoundPrompt(prompt, classes, columns, answers, words, row_text, fixed, aliases)
+
+
+def _names_in(template: str) -> set[str]:
+    return {name for _, name, _, _ in Formatter().parse(template) if name is not None}
+
+
+def _template_problems(setting: str, template: str, names: Sequence[str]) -> list[Problem]:
+    """What is wrong with a template: it may name values in braces, and do nothing else with them."""
     try:
         parsed = list(Formatter().parse(template))
     except ValueError as error:
-        problem = Problem(f"{setting}: {error}", "write {{ or }} for a brace that names no value")
-        return None, [problem]
+        return [Problem(f"{setting}: {error}", "write {{ or }} for a brace that names no value")]
     problems = []
     for _, name, form, conversion in parsed:
-        if name is None:
-            continue
         if form or conversion:
-            written = name + (f"!{conversion}" if conversion else "") + (f":{form}" if form else "")
             problems.append(
-                Problem(f"{setting}: {{{written}}} formats a value", f"write {{{name}}} alone")
+                Problem(f"{setting}: {{{name}}} is formatted", f"write {{{name}}} alone")
             )
-        elif name not in names:
+        elif name is not None and name not in names:
             problems.append(unknown(f"name in {setting}", name, names))
-    if problems:
-        return None, problems
-    return PromptTemplate(tuple((text, name) for text, name, _, _ in parsed)), []
+    return problems
 
 
-# Few-shot examples sampled from labelled rows.
+def _class_problems(prompt: Prompt, classes: tuple[str, ...]) -> list[Problem]:
+    if len(classes) < 2:
+        return [
+            Problem(
+                "a language model labels with classes, and the task has fewer than two",
+                "name a task with classes",
+            )
+        ]
+    problems = [
+        unknown(f"class in {setting}", name, classes)
+        for setting in ("verbalizations", "descriptions")
+        for name in getattr(prompt, setting) or {}
+        if name not in classes
+    ]
+    same: dict[str, list[str]] = {}
+    for name in classes:
+        if word := prompt.words(name):
+            # Case and outer space are not held against a model's answer.
+            same.setdefault(word.casefold(), []).append(name)
+        else:
+            problems.append(
+                Problem(f"verbalizations: class {name!r} has none", f"write {name}: WORDS")
+            )
+    problems += [
+        Problem(f"verbalizations: {' and '.join(alike)} are both {text!r}", "give each its own")
+        for text, alike in same.items()
+        if len(alike) > 1
+    ]
+    most = len(ascii_uppercase)
+    if prompt.answers == "letters" and len(classes) > most:
+        problems.append(
+            Problem(
+                f"answers: letters are for up to {most} classes, and there are {len(classes)}",
+                "set answers: verbalizations",
+            )
+        )
+    return problems
 
 
-Row = Mapping[str, str]
-CLASS = "class"
-"""The key of an example's class beside its columns."""
+def _use_problems(prompt: Prompt, columns: Sequence[str], examples: bool) -> list[Problem]:
+    """What is set and would not stand in the template, and rows that would not be seen."""
+    named = _names_in(prompt.template)
+    problems = []
+    if not named & {"text", *columns}:
+        problems.append(
+            Problem("template: no text of the row stands in it", "put {text} into it at its place")
+        )
+    unread = {
+        "examples": (examples, "examples"),
+        "descriptions": (bool(prompt.descriptions), "classes"),
+        "answers: letters": (prompt.answers == "letters", "classes"),
+    }
+    return problems + [
+        Problem(
+            f"{setting}: they stand in {{{name}}}, and template has no {{{name}}}",
+            f"put {{{name}}} into it, or leave them out",
+        )
+        for setting, (used, name) in unread.items()
+        if used and name not in named
+    ]
+
+
+def _example_problems(
+    examples: Sequence[Mapping[str, str]], classes: tuple[str, ...], columns: tuple[str, ...]
+) -> list[Problem]:
+    problems = []
+    keys = [*columns, CLASS]
+    for number, one in enumerate(examples, start=1):
+        where = f"examples, number {number}"
+        problems += [
+            Problem(f"{where}: no {name!r}", f"write {name}: TEXT")
+            for name in keys
+            if name not in one
+        ]
+        problems += [unknown(f"key in {where}", name, keys) for name in one if name not in keys]
+        if CLASS in one and one[CLASS] not in classes:
+            problems.append(unknown(f"class in {where}", one[CLASS], classes))
+    return problems
 
 
 def sample_examples(
@@ -190,31 +362,29 @@ def sample_examples(
     Raises:
         LimbeckError: a class has too few rows; all such classes are named.
     """
-    generator = np.random.default_rng(seed)
-    taken: list[int] = []
-    problems = []
     known = set(excluded)
-    ids = np.asarray(labels)
-    for number, name in enumerate(classes):
-        # A text that stands twice makes one example.
-        texts: dict[tuple[str, ...], int] = {}
-        for place in np.flatnonzero(ids == number).tolist():
-            text = tuple(rows[place].values())
-            if text not in known:
-                texts.setdefault(text, place)
-        places = list(texts.values())
-        if len(places) < each:
-            problems.append(
-                Problem(
-                    f"examples_per_class: {each}, but class {name!r} has {len(places)} labelled training rows "
-                    "that are in no other split",
-                    f"set it to {len(places)}, or write examples of your own",
-                )
-            )
-            continue
-        taken += generator.choice(places, each, replace=False).tolist()
+    # A text that stands twice makes one example.
+    places: list[dict[tuple[str, ...], int]] = [{} for _ in classes]
+    for place, (row, label) in enumerate(zip(rows, labels, strict=True)):
+        if label >= 0 and tuple(row.values()) not in known:
+            places[label].setdefault(tuple(row.values()), place)
+    problems = [
+        Problem(
+            f"examples_per_class: {each}, but class {name!r} has {len(found)} labelled training rows "
+            "that are in no other split",
+            f"set it to {len(found)}, or write examples of your own",
+        )
+        for name, found in zip(classes, places, strict=True)
+        if len(found) < each
+    ]
     if problems:
         raise LimbeckError(problems)
+    generator = np.random.default_rng(seed)
+    taken = [
+        place
+        for found in places
+        for place in generator.choice([*found.values()], each, replace=False).tolist()
+    ]
     # Classes in blocks teach a model that the last class is what comes next (Zhao et al. 2021, §3).
     order = generator.permutation(len(taken))
-    return [dict(rows[taken[at]]) | {CLASS: classes[ids[taken[at]]]} for at in order]
+    return [dict(rows[at]) | {CLASS: classes[labels[at]]} for at in (taken[k] for k in order)]

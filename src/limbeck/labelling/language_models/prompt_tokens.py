@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
-import numpy as np
 from jinja2 import TemplateError
-from scipy.special import logsumexp
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
-from limbeck.labelling.language_models.bound_prompt import BoundPrompt
-from limbeck.labelling.language_models.prompt import Row
+from limbeck.labelling.language_models.prompt import BoundPrompt, Row
 from limbeck.support.errors import LimbeckError, Problem
 
-# How a text's last tokens are cut does not depend on tokens further away than this.
-_REACH = 16
 _STANDS_FOR_ANSWER = "xqLimbeckAnswerqx"
+Answers = tuple[tuple[int, ...], ...]
+"""By class, the token ids of its answer."""
 
 
 @dataclass(frozen=True)
@@ -34,24 +29,14 @@ class PromptTokens:
     """
 
     prefix: list[int]
-    answers: tuple[tuple[int, ...], ...]
+    answers: Answers
     truncated: bool = False
     begun: tuple[int, ...] = ()
 
-
-@dataclass(frozen=True)
-class _Ending:
-    """How answers go on from a prompt.
-
-    Attributes:
-        back: how many of the prompt's last ids are others before an answer.
-        between: the ids that stand there before every answer instead.
-        answers: by class, the ids behind them.
-    """
-
-    back: int
-    between: tuple[int, ...]
-    answers: tuple[tuple[int, ...], ...]
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest answer."""
+        return max(map(len, self.answers))
 
 
 class PromptTokenizer:
@@ -81,38 +66,54 @@ class PromptTokenizer:
         decoder: bool = False,
     ) -> None:
         self.tokenizer, self.bound, self.limit, self.chat = tokenizer, bound, limit, chat
-        self._written_answers = self._targets() if decoder else None
+        self._empty = dict.fromkeys(bound.columns, "")
+        self._targets = self._decoded() if decoder else None
         self._leading = [] if chat else _leading_ids(tokenizer)
         self._between = self._chat_separator() if chat else None
-        self._endings: dict[tuple[tuple[int, ...], str], _Ending] = {}
         self._check()
 
     def __call__(self, row: Row) -> PromptTokens:
-        """The tokens of a row that fits."""
-        fitting = self._fitting(row)
-        return replace(self._tokens(fitting), truncated=fitting is not row)
+        """The tokens of a row that fits, or of one whose longest text has lost its end.
+
+        Raises:
+            LimbeckError: not one token of its texts fits: an answer would be to the template alone.
+        """
+        fitting, tokens = row, self._tokens(row)
+        while (over := self._size(tokens) - (self.limit or self._size(tokens))) > 0:
+            fitting = self._shortened(fitting, over)
+            tokens = self._tokens(fitting)
+        if fitting is not row and not any(fitting[name] for name in self.bound.uses):
+            raise LimbeckError(
+                f"the prompt leaves no room for a text: the model reads {self.limit} tokens",
+                "shorten the template, or take fewer examples",
+            )
+        return replace(tokens, truncated=fitting is not row)
 
     def shared(self) -> list[int]:
         """The ids that every prompt begins with, whatever the row: instruction and examples."""
         first, second = (
-            self._ids(self._written(dict.fromkeys(self.bound.columns, text))) for text in ("1", "x")
+            self._ids([self._written(dict.fromkeys(self.bound.columns, text))])[0] for text in "1x"
         )
         # The last of them could be cut otherwise before another text.
         return first[: max(0, min(_common(first, second), len(first) - 1) - 1)]
 
     def _tokens(self, row: Row) -> PromptTokens:
         prompt = self._written(row)
-        if self._written_answers is not None:
-            begun, answers = self._written_answers
+        if self._targets is not None:
+            begun, answers = self._targets
             # A chat template writes the special tokens itself.
             read = self.tokenizer(prompt, add_special_tokens=not self.chat, verbose=False)
             return PromptTokens(list(read["input_ids"]), answers, begun=begun)
-        stem = prompt if self.chat else prompt.rstrip()
-        ids = self._ids(stem)
-        end = self._ending(ids, stem, prompt[len(stem) :])
-        return PromptTokens([*ids[: len(ids) - end.back], *end.between], end.answers)
+        # A tokenizer sees space before a word otherwise than at a text's end.
+        stem = prompt.rstrip()
+        before = (
+            stem + (prompt[len(stem) :] or " ") if self._between is None else prompt + self._between
+        )
+        wholes = self._ids([before + answer for answer in self.bound.answers])
+        shared = min(self._common_start(before, wholes), *(len(whole) - 1 for whole in wholes))
+        return PromptTokens(wholes[0][:shared], tuple(tuple(whole[shared:]) for whole in wholes))
 
-    def _targets(self) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+    def _decoded(self) -> tuple[tuple[int, ...], Answers]:
         """What a decoder has before every answer, and by class the answer's ids without what ends it."""
         begun: tuple[int, ...] = ()
         answers = []
@@ -127,46 +128,22 @@ class PromptTokenizer:
             answers.append(tuple(ids[first : last + 1]))
         return begun, tuple(answers)
 
-    def _ending(self, ids: list[int], stem: str, space: str) -> _Ending:
-        """How the answers go on from a prompt with these ids, and this space behind it."""
-        key = tuple(ids[-_REACH:]), space
-        known = self._endings.get(key)
-        if known is not None:
-            return known
-        before = stem + (self._between if self._between is not None else space or " ")
-        wholes = [self._ids(before + answer) for answer in self.bound.answers]
-        shared = min(self._common_start(before, wholes), *(len(whole) - 1 for whole in wholes))
-        kept = min(_common(ids, wholes[0]), shared)
-        found = _Ending(
-            len(ids) - kept,
-            tuple(wholes[0][kept:shared]),
-            tuple(tuple(whole[shared:]) for whole in wholes),
-        )
-        if len(self._endings) < 10_000:
-            self._endings[key] = found
-        return found
-
-    def _common_start(self, before: str, wholes: Sequence[Sequence[int]]) -> int:
+    def _common_start(self, before: str, wholes: Sequence[list[int]]) -> int:
         """How many ids all answers begin with that hold nothing of the answers' own letters."""
-        if not self.tokenizer.is_fast:
-            # Two texts that begin with different letters share no token that holds a letter.
-            wholes = [*wholes, self._ids(before + "1"), self._ids(before + "x")]
         alike = min(_common(wholes[0], whole) for whole in wholes[1:])
         if not self.tokenizer.is_fast:
-            return alike
+            return min(alike, _common(wholes[0], self._ids([before])[0]))
+        text = before + self.bound.answers[0]
         encoded = self.tokenizer(
-            before + self.bound.answers[0],
-            add_special_tokens=False,
-            verbose=False,
-            return_offsets_mapping=True,
+            text, add_special_tokens=False, verbose=False, return_offsets_mapping=True
         )
         ends = [0] * len(self._leading) + [end for _, end in encoded["offset_mapping"]]
         return next((at for at in range(alike) if ends[at] > len(before)), alike)
 
     def _written(self, row: Row) -> str:
-        if not self.chat:
-            return self.bound.whole(row)
-        return self._rendered(row, add_generation_prompt=True)
+        return (
+            self._rendered(row, add_generation_prompt=True) if self.chat else self.bound.whole(row)
+        )
 
     def _rendered(self, row: Row, answer: str | None = None, **settings: Any) -> str:
         messages = self.bound.messages(row)
@@ -182,60 +159,37 @@ class PromptTokenizer:
                 "leave system out if it has no such role, or set chat: false",
             ) from None
 
-    def _ids(self, text: str) -> list[int]:
-        ids = self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
-        return self._leading + list(ids)
+    def _ids(self, texts: list[str]) -> list[list[int]]:
+        found = self.tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
+        return [self._leading + list(ids) for ids in found]
 
     def _chat_separator(self) -> str:
         """What the template puts between its mark of the assistant's turn and the answer."""
-        empty = dict.fromkeys(self.bound.columns, "")
-        before = self._rendered(empty, add_generation_prompt=True)
+        before = self._rendered(self._empty, add_generation_prompt=True)
         # A word of a class may stand in the template too, as "end" in <|im_end|>.
-        after = self._rendered(empty, answer=_STANDS_FOR_ANSWER)
+        after = self._rendered(self._empty, answer=_STANDS_FOR_ANSWER)
         at = after.find(_STANDS_FOR_ANSWER, len(before))
         return after[len(before) : at] if after.startswith(before) and at >= 0 else ""
 
-    # ---- the limit ----
-
-    def _fitting(self, row: Row) -> Row:
-        """The row itself, or one whose longest text has lost its end.
-
-        Raises:
-            LimbeckError: not one token of its texts fits: an answer would be to the template alone.
-        """
-        fitting = row
-        while (over := self._over(fitting)) > 0:
-            fitting = self._shortened(fitting, over)
-        if fitting is not row and not any(fitting[name] for name in self.bound.uses):
-            raise LimbeckError(
-                f"the prompt leaves no room for a text: the model reads {self.limit} tokens",
-                "shorten the template, or take fewer examples",
-            )
-        return fitting
-
-    def _over(self, row: Row) -> int:
-        if self.limit is None:
-            return 0
-        return self._size(self._tokens(row)) - self.limit
-
     def _size(self, tokens: PromptTokens) -> int:
         """What has to fit into the model."""
-        longest = max(map(len, tokens.answers))
-        if self._written_answers is None:
-            return len(tokens.prefix) + longest
-        return max(len(tokens.prefix), len(tokens.begun) + longest)
+        if self._targets is None:
+            return len(tokens.prefix) + tokens.longest
+        return max(len(tokens.prefix), len(tokens.begun) + tokens.longest)
 
     def _shortened(self, row: Row, over: int) -> Row:
         """The row whose longest text has lost so many tokens, or what it has; at least a character."""
-        ends = {name: self._token_ends(row[name]) for name in self.bound.uses if row[name]}
+        used = [name for name in self.bound.columns if name in self.bound.uses and row[name]]
+        ends = {name: self._token_ends(row[name]) for name in used}
         if not ends:
             raise LimbeckError(
                 f"the prompt alone is longer than the {self.limit} tokens that the model reads",
                 "shorten the template, or take fewer examples",
             )
         name = max(ends, key=lambda column: (len(ends[column]), len(row[column])))
-        # What stands in the prompt twice frees two tokens with each that it loses.
-        keep = max(0, len(ends[name]) - math.ceil(over / self.bound.uses[name]))
+        # Half of it at most: what stands in the prompt twice frees two tokens with each that it loses.
+        count = len(ends[name])
+        keep = max(count // 2, count - over)
         end = ends[name][keep - 1] if keep else 0
         return {**row, name: row[name][: min(end, len(row[name]) - 1)]}
 
@@ -250,11 +204,9 @@ class PromptTokenizer:
         count = len(encoded["input_ids"])
         return [len(text) * number // count for number in range(1, count + 1)]
 
-    # ---- what can be wrong ----
-
     def _check(self) -> None:
-        empty = dict.fromkeys(self.bound.columns, "")
-        tokens = self._tokens(empty)
+        """Raise LimbeckError for a prompt that this tokenizer, or the limit, leaves no answers to."""
+        tokens = self._tokens(self._empty)
         problems = []
         if not tokens.prefix:
             problems.append(
@@ -289,8 +241,7 @@ def token_limit(
     config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase, given: int | None
 ) -> int | None:
     """The smallest of what the model, the tokenizer and the user say; None where nobody says anything."""
-    text = config.get_text_config()
-    own = getattr(text, "max_position_embeddings", None)
+    own = getattr(config.get_text_config(), "max_position_embeddings", None)
     # Hugging Face writes "no limit" as 10^30.
     said = [size for size in (own, tokenizer.model_max_length, given) if size and size < 10**9]
     return min(said, default=None)
@@ -312,50 +263,3 @@ def _common(first: Sequence[int], second: Sequence[int]) -> int:
         if one != other:
             return at
     return min(len(first), len(second))
-
-
-# Answers that go on from one another: "positive" and "positively" as answers of two classes.
-
-
-Answers = tuple[tuple[int, ...], ...]
-"""By class, the token ids of its answer."""
-# Differences of log-probabilities below it are rounding.
-_ROUNDING = 1e-6
-
-
-def exclusive_scores(scores: np.ndarray, answers: Sequence[Answers]) -> np.ndarray:
-    """log P(the answer, and none that goes on from it), (B, C), from log P(the text begins with the answer).
-
-    Whoever says "positively" has said "positive" on the way, so that P("positive") holds P("positively") too, and the
-    shorter answer would win whatever a model says. With what goes on from it taken out classes exclude each other:
-    P'(a) = P(a) − Σ_b P(b), over the answers b next longer than a. Answers that share tokens and part later exclude
-    each other already.
-
-    Args:
-        scores: sums of token log-probabilities, (B, C).
-        answers: of each row.
-    """
-    found = np.array(scores, dtype=np.float64)
-    for row, own in enumerate(answers):
-        for shorter, longer in _extensions(own):
-            taken = logsumexp(scores[row, list(longer)]) - scores[row, shorter]
-            found[row, shorter] += np.log(-np.expm1(min(taken, -_ROUNDING)))
-    return found
-
-
-@lru_cache(maxsize=1024)
-def _extensions(answers: Answers) -> tuple[tuple[int, tuple[int, ...]], ...]:
-    """The classes whose answers others go on from, each with those next longer: not what goes on from these in turn."""
-    found = []
-    for number, own in enumerate(answers):
-        after = [k for k, one in enumerate(answers) if len(one) > len(own) and _begins(own, one)]
-        next_longer = [
-            k for k in after if not any(_begins(answers[j], answers[k]) and j != k for j in after)
-        ]
-        if next_longer:
-            found.append((number, tuple(next_longer)))
-    return tuple(found)
-
-
-def _begins(shorter: tuple[int, ...], longer: tuple[int, ...]) -> bool:
-    return longer[: len(shorter)] == shorter

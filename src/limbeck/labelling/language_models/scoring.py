@@ -1,10 +1,10 @@
-"""How likely a causal model finds each class's answer behind a prompt.
+"""How likely a language model finds each class's answer behind a prompt.
 
-Two ways to the same numbers. The plain one runs every prompt once with each answer, padded on the right, which no
-earlier token of a causal model can see: right for any architecture. The other runs what all prompts begin with once,
-the rest of each prompt once, and then only the answers, on copies of the keys and values: for long prompts and many
-classes a fraction of the work. It is taken where it gives the plain way's numbers: by what the model's configuration
-says of its windows and frequencies, and by a check on rows as long as any scored.
+Of a causal model two ways lead to the same numbers. The plain one runs every prompt with each answer, padded on the
+right, which no earlier token of a causal model can see: right for any architecture. The other runs what all prompts
+begin with once, the rest of each prompt once, and then only the answers, on copies of the keys and values: for long
+prompts and many classes a fraction of the work. It is taken where it gives the plain way's numbers: by what the model's
+configuration says of its windows and frequencies, and by a check on rows as long as any scored.
 """
 
 from __future__ import annotations
@@ -29,6 +29,21 @@ log = logging.getLogger(__name__)
 # The largest difference of two log-probabilities that rounding explains, per token of an answer.
 _ROUNDING = {torch.float32: 1e-3, torch.bfloat16: 0.25, torch.float16: 0.05}
 _TRIED = 4
+
+
+@dataclass
+class _Past:
+    """Keys and values of what sequences begin with, and which of them are no padding, (B, N)."""
+
+    cache: DynamicCache
+    mask: Tensor
+
+    def times(self, count: int) -> _Past:
+        """A copy for so many sequences in the place of each."""
+        cache = copy.deepcopy(self.cache)
+        if cache.get_seq_length():
+            cache.batch_repeat_interleave(count)
+        return _Past(cache, self.mask.repeat_interleave(count, 0))
 
 
 class CausalScorer:
@@ -63,18 +78,24 @@ class CausalScorer:
         self._keeps = "logits_to_keep" in takes
         # As transformers calls it since 5.24, and before.
         self._cache_name = "cache" if "cache" in takes else "past_key_values"
-        self._prepared: DynamicCache | None = None
+        self._begun: _Past | None = None
 
     @torch.no_grad()
     def __call__(self, rows: Sequence[PromptTokens]) -> Tensor:
         """log P(answer | prompt) of each row and class, on the CPU."""
         if self.reuse is None or (self.reuse and self._checked):
             self._check(rows)
-        return (self._reused(rows) if self.reuse else self.plain(rows)).cpu()
+        if not self.reuse:
+            return self.plain(rows).cpu()
+        parts = [
+            self._continued(part) if _width(part) <= self.limits.reusable else self.plain(part)
+            for part in _parts(rows, self.sequences)
+        ]
+        return torch.cat(parts).cpu()
 
     def _check(self, rows: Sequence[PromptTokens]) -> None:
         """Set `reuse` by the longest of the rows that may use keys and values again, if longer than any before."""
-        room = self.limits.reusable + 1 - _longest_answer(rows)
+        room = self.limits.reusable + 1 - max(row.longest for row in rows)
         usable = sorted(
             (row for row in rows if len(row.prefix) <= room), key=lambda row: len(row.prefix)
         )
@@ -85,7 +106,7 @@ class CausalScorer:
 
     def _agrees(self, rows: Sequence[PromptTokens]) -> bool:
         """Whether both ways give the same numbers here: not every architecture keeps keys and values alike."""
-        longest = _longest_answer(rows)
+        longest = max(row.longest for row in rows)
         if longest == 1 and not self.shared:
             return False  # there is nothing to use again
         # One by one: logits are kept from the end of a pass's shortest prompt on.
@@ -100,21 +121,26 @@ class CausalScorer:
         bound = _ROUNDING.get(self.model.dtype, 1e-3) * longest
         return bool((plain - reused).abs().max() <= bound)
 
-    # ---- the plain way ----
-
     @torch.no_grad()
     def plain(self, rows: Sequence[PromptTokens]) -> Tensor:
-        """Each prompt with each answer as a sequence of its own; with answers of one token, once in all."""
-        if all(len(answer) == 1 for row in rows for answer in row.answers):
-            scores = torch.empty(len(rows), len(rows[0].answers), device=self.model.device)
-            for places in self._passes([len(row.prefix) for row in rows]):
-                scores[places] = self._first_tokens([rows[at] for at in places])
-            return scores
-        pairs = [(row.prefix, answer) for row in rows for answer in row.answers]
-        sums = torch.empty(len(pairs), device=self.model.device)
-        for places in self._passes([len(prefix) + len(answer) - 1 for prefix, answer in pairs]):
-            sums[places] = self._sequences([pairs[at] for at in places])
-        return sums.view(len(rows), -1)
+        """Each prompt with each answer but its last token; answers that differ in that alone are one sequence."""
+        stems = [
+            (at, stem)
+            for at, row in enumerate(rows)
+            for stem in dict.fromkeys(answer[:-1] for answer in row.answers)
+        ]
+        scores = torch.empty(len(rows), len(rows[0].answers), device=self.model.device)
+        for places in self._passes([len(rows[at].prefix) + len(stem) for at, stem in stems]):
+            part = [stems[place] for place in places]
+            first = min(len(rows[at].prefix) for at, _ in part) - 1
+            logits = self._logits([[*rows[at].prefix, *stem] for at, stem in part], first)
+            for values, (at, stem) in zip(logits, part, strict=True):
+                begin = len(rows[at].prefix) - 1 - first
+                logs = values[begin : begin + len(stem) + 1].float().log_softmax(-1)
+                own = [number for number, one in enumerate(rows[at].answers) if one[:-1] == stem]
+                ids = torch.tensor([rows[at].answers[number] for number in own])
+                scores[at, own] = logs.gather(-1, ids.T.to(logs.device)).sum(0)
+        return scores
 
     def _passes(self, lengths: Sequence[int]) -> Iterator[list[int]]:
         """The places of the sequences of each pass: all with the same frequencies, as each has them alone."""
@@ -122,164 +148,65 @@ class CausalScorer:
         for place, length in enumerate(lengths):
             groups.setdefault(self.limits.frequencies(length), []).append(place)
         for places in groups.values():
-            for part in _parts(places, self.sequences):
-                yield list(part)
+            yield from _parts(places, self.sequences)
 
-    def _first_tokens(self, rows: Sequence[PromptTokens]) -> Tensor:
-        logits, start = self._right_padded([row.prefix for row in rows], None)
-        at = torch.tensor([len(row.prefix) - 1 - start for row in rows], device=logits.device)
-        last = logits[torch.arange(len(rows), device=logits.device), at]
-        return _picked(last, rows)
+    def _continued(self, rows: Sequence[PromptTokens]) -> Tensor:
+        """The rests of the prompts behind what is shared, then the answers behind both, a few classes at a time."""
+        common, classes = len(self.shared), len(rows[0].answers)
+        if any(row.prefix[:common] != self.shared or len(row.prefix) == common for row in rows):
+            common = 0
+        past = self._shared_past(common).times(len(rows))
+        rests = [row.prefix[common:] for row in rows]
+        first = min(map(len, rests)) - 1
+        logits = self._logits(rests, first, past)
+        ends = torch.tensor([len(rest) - 1 - first for rest in rests], device=logits.device)
+        last = logits[torch.arange(len(rows), device=logits.device), ends]
+        begins = torch.tensor([[answer[0] for answer in row.answers] for row in rows])
+        scores = last.float().log_softmax(-1).gather(-1, begins.to(last.device))
+        width = max(1, self.sequences // len(rows))
+        for begin in range(0, classes, width):
+            answers = [answer for row in rows for answer in row.answers[begin : begin + width]]
+            if max(map(len, answers)) > 1:
+                each = len(answers) // len(rows)
+                logits = self._logits([[*one[:-1]] for one in answers], 0, past.times(each))
+                later = _spoken(logits, [one[1:] for one in answers])
+                scores[:, begin : begin + width] += later.view(-1, each)
+        return scores
 
-    def _sequences(self, pairs: Sequence[tuple[list[int], tuple[int, ...]]]) -> Tensor:
-        first = min(len(prefix) for prefix, _ in pairs) - 1
-        logits, start = self._right_padded(
-            [[*prefix, *answer[:-1]] for prefix, answer in pairs], first
-        )
-        scores = []
-        for values, (prefix, answer) in zip(logits, pairs, strict=True):
-            begin = len(prefix) - 1 - start
-            spoken = values[begin : begin + len(answer)].float().log_softmax(-1)
-            ids = torch.tensor(answer, device=spoken.device)
-            scores.append(spoken.gather(-1, ids[:, None]).sum())
-        return torch.stack(scores)
+    def _shared_past(self, common: int) -> _Past:
+        """What so many ids that all prompts begin with leave behind, for a batch of one."""
+        none = torch.ones(1, 0, dtype=torch.long, device=self.model.device)
+        if not common:
+            return _Past(DynamicCache(config=self.model.config), none)
+        if self._begun is None:
+            self._begun = _Past(DynamicCache(config=self.model.config), none)
+            self._logits([self.shared], common - 1, self._begun)
+        return self._begun
 
-    def _right_padded(self, sequences: list[list[int]], first: int | None) -> tuple[Tensor, int]:
-        """Logits from position `first` on (None: from the shortest sequence's last), and that position."""
-        first = min(map(len, sequences)) - 1 if first is None else first
-        ids, mask = _padded(sequences, left=False)
-        ids, mask = ids.to(self.model.device), mask.to(self.model.device)
-        self._forget_frequencies(ids)
-        kept = {"logits_to_keep": ids.shape[1] - first} if self._keeps else {}
-        logits = self.model(input_ids=ids, attention_mask=mask, use_cache=False, **kept).logits
-        return (logits, first) if self._keeps else (logits[:, first:], first)
+    def _logits(self, sequences: list[list[int]], first: int, past: _Past | None = None) -> Tensor:
+        """Logits of sequences from position `first` on; they stand behind their past, which then holds them too."""
+        ids, mask = _padded(sequences, self.model.device)
+        given: dict[str, Any] = {"use_cache": past is not None}
+        if self._keeps:
+            given["logits_to_keep"] = ids.shape[1] - first
+        if past is None:
+            self._forget_frequencies(ids)
+        else:
+            places = torch.arange(ids.shape[1], device=ids.device)
+            given["position_ids"] = past.mask.sum(1, keepdim=True) + places
+            mask = past.mask = torch.cat([past.mask, mask], dim=1)
+            given[self._cache_name] = past.cache
+        logits = self.model(input_ids=ids, attention_mask=mask, **given).logits
+        return logits if self._keeps else logits[:, first:]
 
     def _forget_frequencies(self, ids: Tensor) -> None:
         """A dynamic model keeps those of the longest pass so far until one that is shorter than its original length."""
         if any(ids.shape[1] >= original for original in self.limits.dynamic):
             self.model(input_ids=ids[:1, :1], use_cache=False)
 
-    # ---- with keys and values used again ----
-
-    def _reused(self, rows: Sequence[PromptTokens]) -> Tensor:
-        parts = _parts(rows, self.sequences)
-        return torch.cat(
-            [
-                self._continued(part) if _width(part) <= self.limits.reusable else self.plain(part)
-                for part in parts
-            ]
-        )
-
-    def _continued(self, rows: Sequence[PromptTokens]) -> Tensor:
-        """The rests of the prompts behind what is shared, then the answers behind both."""
-        shared = self.shared
-        if any(
-            row.prefix[: len(shared)] != shared or len(row.prefix) == len(shared) for row in rows
-        ):
-            shared = []
-        rests, mask = _padded([row.prefix[len(shared) :] for row in rows], left=True)
-        rests, mask = rests.to(self.model.device), mask.to(self.model.device)
-        before = mask.new_ones(len(rows), len(shared))
-        mask = torch.cat([before, mask], dim=1)
-        positions = (mask.cumsum(1) - 1).clamp(min=0)[:, len(shared) :]
-        cache = self._begun(shared)
-        if shared:
-            cache.batch_repeat_interleave(len(rows))
-        last = self._pass(rests, mask, positions, cache, keep=1)[:, -1]
-        scores = _picked(last, rows)
-        if any(len(answer) > 1 for row in rows for answer in row.answers):
-            scores = scores + self._behind(rows, cache, mask)
-        return scores
-
-    def _behind(self, rows: Sequence[PromptTokens], cache: DynamicCache, mask: Tensor) -> Tensor:
-        """log P of the answers' tokens after their first, (B, C); a few classes at a time."""
-        classes = len(rows[0].answers)
-        width = max(1, self.sequences // len(rows))
-        parts = []
-        for begin in range(0, classes, width):
-            chosen = [row.answers[begin : begin + width] for row in rows]
-            each = len(chosen[0])
-            own = copy.deepcopy(cache)
-            own.batch_repeat_interleave(each)
-            flat = [answer for answers in chosen for answer in answers]
-            parts.append(self._later(flat, own, mask.repeat_interleave(each, 0)).view(-1, each))
-        return torch.cat(parts, dim=1)
-
-    def _later(self, answers: list[tuple[int, ...]], cache: DynamicCache, mask: Tensor) -> Tensor:
-        given, here = _padded([list(answer[:-1]) for answer in answers], left=False)
-        if not given.shape[1]:
-            return torch.zeros(len(answers), device=self.model.device)
-        wanted, _ = _padded([list(answer[1:]) for answer in answers], left=False)
-        given, here, wanted = (one.to(self.model.device) for one in (given, here, wanted))
-        positions = mask.sum(1, keepdim=True) + torch.arange(given.shape[1], device=mask.device)
-        whole = torch.cat([mask, here], dim=1)
-        logits = self._pass(given, whole, positions, cache, keep=given.shape[1])
-        spoken = logits.float().log_softmax(-1).gather(-1, wanted[..., None]).squeeze(-1)
-        return (spoken * here).sum(1)
-
-    def _begun(self, shared: list[int]) -> DynamicCache:
-        """A copy of the keys and values of what all prompts begin with, for a batch of one."""
-        if not shared:
-            return DynamicCache(config=self.model.config)
-        if self._prepared is None:
-            ids = torch.tensor([shared], device=self.model.device)
-            positions = torch.arange(len(shared), device=ids.device)[None]
-            cache = DynamicCache(config=self.model.config)
-            self._pass(ids, torch.ones_like(ids), positions, cache, keep=1)
-            self._prepared = cache
-        return copy.deepcopy(self._prepared)
-
-    def _pass(
-        self, ids: Tensor, mask: Tensor, positions: Tensor, cache: DynamicCache, *, keep: int
-    ) -> Tensor:
-        kept = {"logits_to_keep": keep} if self._keeps else {}
-        made = self.model(
-            input_ids=ids,
-            attention_mask=mask,
-            position_ids=positions,
-            use_cache=True,
-            **{self._cache_name: cache},
-            **kept,
-        )
-        return made.logits
-
-
-def _parts(items: Sequence, size: int) -> list[Sequence]:
-    return [items[at : at + size] for at in range(0, len(items), size)]
-
-
-def _width(rows: Sequence[PromptTokens]) -> int:
-    """Tokens of a pass over prompts and answers."""
-    return max(len(row.prefix) for row in rows) + _longest_answer(rows) - 1
-
-
-def _longest_answer(rows: Sequence[PromptTokens]) -> int:
-    return max(len(answer) for row in rows for answer in row.answers)
-
-
-def _picked(last: Tensor, rows: Sequence[PromptTokens]) -> Tensor:
-    """log P of each answer's first token, (B, C), from logits (B, V) at the prompt's end."""
-    ids = torch.tensor([[answer[0] for answer in row.answers] for row in rows], device=last.device)
-    return last.float().log_softmax(-1).gather(-1, ids)
-
-
-def _padded(sequences: list[list[int]], *, left: bool) -> tuple[Tensor, Tensor]:
-    """Ids and mask (B, N); the id under the mask's zeros is never seen."""
-    length = max(map(len, sequences))
-    ids = torch.zeros(len(sequences), length, dtype=torch.long)
-    mask = torch.zeros_like(ids)
-    for number, one in enumerate(sequences):
-        place = slice(length - len(one), length) if left else slice(0, len(one))
-        ids[number, place] = torch.tensor(one, dtype=torch.long)
-        mask[number, place] = 1
-    return ids, mask
-
-
-# How likely an encoder-decoder finds each class's answer to a prompt.
-
 
 class Seq2SeqScorer:
-    """Sums of token log-probabilities, (B, C), in float32: the encoder reads a prompt once for all classes.
+    """The same of an encoder-decoder: the encoder reads a prompt once for all classes.
 
     Args:
         model: in eval mode, with a decoder that a labels argument teaches.
@@ -292,38 +219,50 @@ class Seq2SeqScorer:
     @torch.no_grad()
     def __call__(self, rows: Sequence[PromptTokens]) -> Tensor:
         """log P(answer | prompt) of each row and class, on the CPU."""
-        each = len(rows[0].answers)
-        size = max(1, self.sequences // each)
-        parts = [self._scores(rows[at : at + size]) for at in range(0, len(rows), size)]
-        return torch.cat(parts).cpu()
+        size = max(1, self.sequences // len(rows[0].answers))
+        return torch.cat([self._scores(part) for part in _parts(rows, size)]).cpu()
 
     def _scores(self, rows: Sequence[PromptTokens]) -> Tensor:
-        each, device = len(rows[0].answers), self.model.device
-        ids = _filled([row.prefix for row in rows], 0).to(device)
-        lengths = torch.tensor([len(row.prefix) for row in rows], device=device)
-        mask = (torch.arange(ids.shape[1], device=device) < lengths[:, None]).long()
+        each, begun = len(rows[0].answers), len(rows[0].begun)
+        ids, mask = _padded([row.prefix for row in rows], self.model.device)
         read = self.model.get_encoder()(input_ids=ids, attention_mask=mask).last_hidden_state
-        wanted = [row.begun + answer for row in rows for answer in row.answers]
-        labels = _filled(wanted, -100).to(device)
+        wanted = [[*row.begun, *answer] for row in rows for answer in row.answers]
+        labels, there = _padded(wanted, self.model.device)
         made = self.model(
             encoder_outputs=BaseModelOutput(last_hidden_state=read.repeat_interleave(each, 0)),
             attention_mask=mask.repeat_interleave(each, 0),
-            labels=labels,
+            labels=labels.masked_fill(there == 0, -100),
             use_cache=False,
         )
-        there = labels != -100
-        there[:, : len(rows[0].begun)] = False  # read by the decoder, and no part of an answer
-        spoken = made.logits.float().log_softmax(-1)
-        spoken = spoken.gather(-1, labels.clamp(min=0)[..., None]).squeeze(-1)
-        return (spoken * there).sum(1).view(len(rows), each)
+        # What the decoder has before every answer is read, and no part of one.
+        logits = made.logits[:, begun:]
+        return _spoken(logits, [one[begun:] for one in wanted]).view(len(rows), each)
 
 
-def _filled(sequences: Sequence[Sequence[int]], value: int) -> Tensor:
-    length = max(map(len, sequences))
-    filled = torch.full((len(sequences), length), value)
+def _spoken(logits: Tensor, wanted: Sequence[Sequence[int]]) -> Tensor:
+    """The sum of the log-probabilities of each sequence's tokens, (B,), from logits (B, N, V)."""
+    ids, there = _padded(wanted, logits.device)
+    logs = logits.float().log_softmax(-1).gather(-1, ids[..., None]).squeeze(-1)
+    return (logs * there).sum(1)
+
+
+def _padded(sequences: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Ids and mask (B, N), padded on the right; the id under the mask's zeros is never seen."""
+    ids = torch.zeros(len(sequences), max(map(len, sequences)), dtype=torch.long)
+    mask = torch.zeros_like(ids)
     for number, one in enumerate(sequences):
-        filled[number, : len(one)] = torch.tensor(one)
-    return filled
+        ids[number, : len(one)] = torch.tensor(one, dtype=torch.long)
+        mask[number, : len(one)] = 1
+    return ids.to(device), mask.to(device)
+
+
+def _parts(items: Sequence, size: int) -> list[Any]:
+    return [items[at : at + size] for at in range(0, len(items), size)]
+
+
+def _width(rows: Sequence[PromptTokens]) -> int:
+    """Tokens of the widest sequence of a pass, padding counted."""
+    return max(len(row.prefix) for row in rows) + max(row.longest for row in rows) - 1
 
 
 # What a causal model's configuration says about which sequences may stand in one pass. A token's
@@ -371,17 +310,20 @@ class PassLimits:
 def pass_limits(config: PreTrainedConfig) -> PassLimits:
     """Of a model's configuration, the text part's if it has several."""
     text = config.get_text_config()
-    ropes = _ropes(text)
-    longrope = [
-        rope.get("original_max_position_embeddings", text.max_position_embeddings)
+    given = getattr(text, "rope_parameters", None) or {}
+    # One for all layers, or one for each type of layer.
+    ropes: list[dict[str, Any]] = [one for one in given.values() if isinstance(one, dict)] or [
+        given
+    ]
+    positions: Any = getattr(text, "max_position_embeddings", None)
+    longrope = tuple(
+        rope.get("original_max_position_embeddings", positions)
         for rope in ropes
         if rope.get("rope_type") == "longrope"
-    ]
+    )
     # As transformers has it: whatever the parameters say of an original length.
-    dynamic = [
-        text.max_position_embeddings for rope in ropes if "dynamic" in str(rope.get("rope_type"))
-    ]
-    return PassLimits(_window(text), tuple(longrope), tuple(dynamic))
+    dynamic = tuple(positions for rope in ropes if "dynamic" in str(rope.get("rope_type")))
+    return PassLimits(_window(text), longrope, dynamic)
 
 
 def _window(config: PreTrainedConfig) -> float:
@@ -391,10 +333,3 @@ def _window(config: PreTrainedConfig) -> float:
     layers = config.per_layer_config if getattr(config, "is_heterogeneous", False) else [config]
     named = [getattr(layer, name, None) for layer in layers for name in _WINDOWS]
     return min((size for size in named if isinstance(size, int) and size > 0), default=inf)
-
-
-def _ropes(config: PreTrainedConfig) -> list[dict[str, Any]]:
-    """One for all layers, or one for each type of layer."""
-    given = getattr(config, "rope_parameters", None) or {}
-    nested = [one for one in given.values() if isinstance(one, dict)]
-    return nested or [given]

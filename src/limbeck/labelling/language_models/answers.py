@@ -1,0 +1,324 @@
+"""What an endpoint answers: read as classes, and kept line by line, so that nothing is paid for twice."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from limbeck.labelling.language_models.endpoint_settings import Spending, Tokens
+from limbeck.labelling.language_models.prompt import BoundPrompt
+from limbeck.support.errors import LimbeckError
+
+Answer = dict[str, list[float]]
+"""To one request: `logs` (C) and `coverage` (1), or `votes` (C) and `unparsable` (1)."""
+FIELD = "label"
+"""The key of the answer in structured output."""
+_LEAST = 1e-10
+# Of what begins an answer; with more of it nobody knows which class is likelier.
+_MOST_SHARED = 0.05
+_AROUND = " \t\r\n\"'`*_.,:;!()[]"
+
+
+@dataclass(frozen=True)
+class ListedClasses:
+    """What the most likely tokens say of the classes.
+
+    Attributes:
+        logs: log-probability of each class, (C,): of all listed tokens that begin its answer and no other's. Of a
+            class without one it is the most that it can be: no more than the least likely listed token, and no more
+            than all unlisted tokens have together.
+        coverage: the probability of all tokens that were counted.
+        shared: the probability of tokens that begin several answers, which count for none.
+        undecided: the likeliest of these; empty where there is none.
+    """
+
+    logs: np.ndarray
+    coverage: float
+    shared: float
+    undecided: str
+
+    @property
+    def telling(self) -> bool:
+        """Whether nearly all that begins an answer begins one alone."""
+        return self.shared <= _MOST_SHARED * (self.coverage + self.shared)
+
+
+def listed_classes(
+    tokens: Sequence[tuple[str, float]], answers: Sequence[str]
+) -> ListedClasses | None:
+    """The classes' probabilities from a list of tokens and their log-probabilities; None if none begins an answer.
+
+    A token is all that is known of what the model goes on to say: one that begins several answers does not tell which.
+    """
+    mass = np.zeros(len(answers))
+    shared: dict[str, float] = {}
+    for text, log in tokens:
+        begun = text.strip().casefold()
+        fits = [at for at, one in enumerate(answers) if begun and one.casefold().startswith(begun)]
+        if len(fits) == 1:
+            mass[fits[0]] += math.exp(log)
+        elif fits:
+            shared[text] = shared.get(text, 0.0) + math.exp(log)
+    coverage = float(mass.sum())
+    if coverage <= 0 and not shared:
+        return None
+    probabilities = [math.exp(log) for _, log in tokens]
+    most = max(min(*probabilities, 1 - sum(probabilities)), _LEAST) if len(tokens) > 1 else _LEAST
+    logs = np.log(np.where(mass > 0, np.maximum(mass, _LEAST), most))
+    undecided = max(shared, key=lambda text: shared[text], default="")
+    return ListedClasses(logs, min(coverage, 1.0), sum(shared.values()), undecided)
+
+
+def nested_answers(answers: Sequence[str]) -> tuple[str, str] | None:
+    """An answer and a longer one that begins with it, whose first token cannot tell them apart; None without."""
+    pairs = ((one, other) for one in answers for other in answers if one != other)
+    return next((p for p in pairs if p[1].casefold().startswith(p[0].casefold())), None)
+
+
+def listed_tokens(choice: Any) -> list[tuple[str, float]]:
+    """The most likely first tokens of a chat's or a completion's choice; none where the server gave none."""
+    given = getattr(choice, "logprobs", None)
+    if content := getattr(given, "content", None):
+        top = _value(content[0], "top_logprobs") or []
+        return [(_value(one, "token"), float(_value(one, "logprob"))) for one in top]
+    top = getattr(given, "top_logprobs", None)
+    if top and isinstance(top[0], Mapping):
+        return [(text, float(log)) for text, log in top[0].items()]
+    return []
+
+
+def text_of(choice: Any) -> str:
+    """A chat's or a completion's text; a refusal has none, nor has what is no choice."""
+    message = getattr(choice, "message", None)
+    text = getattr(choice, "text", None) if message is None else _value(message, "content")
+    return text if isinstance(text, str) else ""
+
+
+def _value(thing: Any, name: str) -> Any:
+    return thing.get(name) if isinstance(thing, Mapping) else getattr(thing, name, None)
+
+
+def answer_schema(answers: Sequence[str]) -> dict[str, Any]:
+    """Structured output that holds one of the answers and nothing else."""
+    schema = {
+        "type": "object",
+        "properties": {FIELD: {"type": "string", "enum": [*answers]}},
+        "required": [FIELD],
+        "additionalProperties": False,
+    }
+    return {
+        "type": "json_schema",
+        "json_schema": {"name": FIELD, "strict": True, "schema": schema},
+    }
+
+
+class AnswerReader:
+    """Reads the class out of a text; one that names no class, or more, is none."""
+
+    def __init__(self, bound: BoundPrompt) -> None:
+        names: dict[str, set[int]] = {}
+        written = zip(bound.answers, bound.verbalizations, bound.classes, strict=True)
+        for number, (answer, words, name) in enumerate(written):
+            known = [answer, words, name]
+            if bound.prompt.answers == "letters":
+                known += [f"{answer}{mark} {words}" for mark in (".", ")", ":", "")]
+            for text in known:
+                names.setdefault(_plain(text), set()).add(number)
+        # An answer comes before a class's name that reads like it.
+        own = {_plain(answer): {number} for number, answer in enumerate(bound.answers)}
+        self._names = {
+            text: next(iter(ids)) for text, ids in (names | own).items() if len(ids) == 1
+        }
+
+    def __call__(self, text: str) -> int | None:
+        """The class's number."""
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            value = None
+        if isinstance(value, dict):
+            value = value.get(FIELD)
+            return self._names.get(_plain(value)) if isinstance(value, str) else None
+        lines = [line for line in text.splitlines() if line.strip()]
+        return self._names.get(_plain(lines[0])) if lines else None
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split()).strip(_AROUND)
+
+
+# Answers that were given, kept in the cache.
+
+
+JOURNALS = "answers"
+"""The folder of the cache where journals are kept."""
+_SUFFIX = ".jsonl"
+
+
+class _Line(BaseModel):
+    """A line of a journal; it holds more than one kind of answer never."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+    about: dict[str, str] | None = None
+    key: str | None = None
+    tokens: tuple[int, int] = (0, 0)
+    logs: list[float] | None = None
+    coverage: list[float] | None = None
+    votes: list[float] | None = None
+    unparsable: list[float] | None = None
+
+    @property
+    def answer(self) -> Answer:
+        names = ("logs", "coverage", "votes", "unparsable")
+        found = {name: getattr(self, name) for name in names}
+        return {name: values for name, values in found.items() if values}
+
+
+class AnswerJournal:
+    """Answers by key, in memory and, with a path, in a file of JSON lines.
+
+    A line is written when its answer arrives. A kill may leave half of the last line, which is not read.
+
+    Args:
+        path: the file.
+        about: whose answers they are, in words, which a new file says in its first line.
+
+    Attributes:
+        about: what the file said, else what is given.
+        tokens: read and written for all lines, answers or not.
+        size: bytes of the file, when it was read.
+        used: when the file was last written before, in seconds since 1970.
+    """
+
+    def __init__(self, path: Path | None = None, about: Mapping[str, str] | None = None) -> None:
+        self.path = path
+        self.about = dict(about or {})
+        self.tokens: Tokens = (0, 0)
+        self.size, self.used = 0, 0.0
+        self._answers: dict[str, Answer] = {}
+        if path is not None and path.exists():
+            stat = path.stat()
+            self.size, self.used = stat.st_size, stat.st_mtime
+            for line in path.read_bytes().splitlines():
+                self._take(line)
+
+    @property
+    def key(self) -> str:
+        """What its file is found by; empty in memory."""
+        return "" if self.path is None else self.path.stem
+
+    def remove(self) -> None:
+        """Delete the file; one that writes it begins another."""
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+    def get(self, key: str) -> Answer | None:
+        """The answer under a key, if there is one."""
+        return self._answers.get(key)
+
+    def add(self, key: str | None, answer: Answer, tokens: Tokens = (0, 0)) -> None:
+        """Keep an answer, or with the key None only that tokens were spent.
+
+        Args:
+            tokens: read and written since the last line.
+
+        Raises:
+            LimbeckError: the file cannot be written.
+        """
+        self._note(key, answer, tokens)
+        if self.path is None:
+            return
+        line = json.dumps({"key": key, "tokens": [*tokens], **answer}).encode() + b"\n"
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("a+b") as stream:
+                if not stream.tell():
+                    line = json.dumps({"about": self.about}).encode() + b"\n" + line
+                else:
+                    stream.seek(-1, os.SEEK_END)
+                    # Behind what a kill left of a line a new one begins.
+                    line = line if stream.read(1) == b"\n" else b"\n" + line
+                stream.write(line)
+        except OSError as error:
+            raise LimbeckError(
+                f"cannot write {self.path}: {error.strerror or error}", "make room, or allow it"
+            ) from None
+
+    def _note(self, key: str | None, answer: Answer, tokens: Tokens) -> None:
+        self.tokens = self.tokens[0] + tokens[0], self.tokens[1] + tokens[1]
+        if key is not None and answer:
+            self._answers[key] = answer
+
+    def _take(self, written: bytes) -> None:
+        try:
+            line = _Line.model_validate_json(written)
+        except ValidationError:
+            return
+        if line.about is not None:
+            self.about = line.about
+        self._note(line.key, line.answer, line.tokens)
+
+
+def journals_in(folder: Path) -> list[AnswerJournal]:
+    """All journals of a folder, the last written first."""
+    found = [AnswerJournal(path) for path in folder.glob(f"*{_SUFFIX}") if path.is_file()]
+    return sorted(found, key=lambda journal: journal.used, reverse=True)
+
+
+def key_of(*parts: object) -> str:
+    """Of what was asked."""
+    return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
+
+
+class KeptAnswers:
+    """The journal of what is asked now, which is named when this is known, and the cost of it all. Threads share it.
+
+    Args:
+        folder: of journals; None: in memory.
+        about: the endpoint, model and prompt; what journals of the same ones cost before counts towards the limit,
+            whichever rows, mode or store they were for.
+        spending: what is spent now, which gets what was spent before.
+    """
+
+    def __init__(self, folder: Path | None, about: Mapping[str, str], spending: Spending) -> None:
+        self._folder, self._about, self._spending = folder, dict(about), spending
+        self._noted: Tokens = (0, 0)
+        self._lock = threading.Lock()
+        self.journal = AnswerJournal()
+        for path in [] if folder is None else folder.glob(f"*{_SUFFIX}"):
+            # Of others no more than the first line is read.
+            with path.open("rb") as stream:
+                first = AnswerJournal()
+                first._take(stream.readline())
+            if about.items() <= first.about.items():
+                spending.before += spending.price(*AnswerJournal(path).tokens)
+
+    def name(self, key: str, mode: str) -> None:
+        """Take what the journal of that key has, and keep all that follows in it."""
+        if self._folder is not None:
+            path = self._folder / f"{key}{_SUFFIX}"
+            self.journal = AnswerJournal(path, self._about | {"mode": mode})
+        self.note()
+
+    def note(self, key: str | None = None, answer: Answer | None = None) -> None:
+        """Keep an answer if there is one, and what was spent since the last line."""
+        with self._lock:
+            spending, (read, written) = self._spending, self._noted
+            self._noted = spending.prompt_tokens, spending.completion_tokens
+            spent = self._noted[0] - read, self._noted[1] - written
+            if key is not None or any(spent):
+                self.journal.add(key, answer or {}, spent)
