@@ -32,7 +32,7 @@ RECORD = Path(__file__).parent / "records" / "many_labels.json"
 # Where each part of the work begins and ends.
 _PARTS = {
     "reading": "limbeck.labelling.label.read_text_rows",
-    "measuring": "limbeck.labelling.fill.measure_labelling",
+    "measuring": "limbeck.labelling.fill.measure",
     "labelling": "limbeck.labelling.fill._make_shards",
     "table": "limbeck.labelling.label.write_plain_labels",
 }

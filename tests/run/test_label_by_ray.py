@@ -1,4 +1,4 @@
-"""`label` by Ray Data: the store of one process row for row, also when an actor is killed at its work."""
+"""`label` by Ray: the store of one process row for row, also when an actor is killed at its work."""
 
 from __future__ import annotations
 

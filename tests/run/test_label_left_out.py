@@ -14,10 +14,8 @@ from typer.testing import CliRunner
 import limbeck
 from limbeck.cli.app import app
 from limbeck.data.row_ids import row_ids
-from limbeck.labelling import missing_rows
-from limbeck.labelling.plan import _TRIED_ROWS
+from limbeck.labelling.fill import _TRIED_ROWS
 from limbeck.outputs import StoreFiles, copy_store, open_store
-from limbeck.outputs.manifest import MISSING
 from limbeck.outputs.store import read_manifest
 from limbeck.support.errors import LimbeckError
 from limbeck.teachers.labeller import RowsMissingError
@@ -165,11 +163,6 @@ def test_so_many_failing_rows_end_it(tmp_path):
     with pytest.raises(LimbeckError, match=f"not one of {_TRIED_ROWS} rows that were tried"):
         limbeck.label(labeller, tmp_path / "rows.txt", out=tmp_path / "a", missing_rows="drop")
     assert len(labeller.seen) == _TRIED_ROWS
-
-
-def test_the_file_of_missing_rows_is_the_stores_own():
-    """Known where stores are removed as it is where it is written."""
-    assert missing_rows.MISSING == MISSING
 
 
 def test_rows_that_were_left_out_are_none_that_are_left(rows, tmp_path, capsys):

@@ -107,7 +107,7 @@ def test_a_causal_model_gets_the_tasks_default_prompt(files) -> None:
 
 def test_examples_are_sampled_from_the_labelled_rows(files) -> None:
     from limbeck.data.text_rows import read_text_rows
-    from limbeck.labelling.prompted import prompt_for
+    from limbeck.labelling.teachers import prompt_for
 
     (files / "folder").mkdir()
     table = (files / "rows.csv").read_text(encoding="utf-8")
@@ -132,15 +132,15 @@ def test_examples_are_sampled_from_the_labelled_rows(files) -> None:
 
 
 def test_a_file_may_hold_as_many_rows_for_examples_as_for_labels(files, monkeypatch) -> None:
-    from limbeck.labelling import prompted
+    from limbeck.labelling import teachers
 
-    asked, real = [], prompted.load_task
+    asked, real = [], teachers.load_task
 
     def watched(*args, max_rows, **settings):
         asked.append(max_rows)
         return real(*args, max_rows=max_rows, **settings)
 
-    monkeypatch.setattr(prompted, "load_task", watched)
+    monkeypatch.setattr(teachers, "load_task", watched)
     prompt = Prompt(verbalizations={"positive": "good", "negative": "bad"}, examples_per_class=1)
     given = {"text_columns": "review", "label_column": "verdict", "prompt": prompt}
     model = save_language_model(files / "model", chat=False)
@@ -150,7 +150,7 @@ def test_a_file_may_hold_as_many_rows_for_examples_as_for_labels(files, monkeypa
     label(model, rows, **given, out=files / "store")  # the same prompt, so the same store
     with pytest.raises(LimbeckError, match="no more than 5 are read"):
         label(model, files / "rows.csv", **given, max_rows=5, out=files / "few")
-    with pytest.raises(LimbeckError, match="no labelled rows to sample examples from"):
+    with pytest.raises(LimbeckError, match="there are no labelled training rows"):
         label(model, unlabelled=files / "rows.csv", **given, out=files / "none")
 
 

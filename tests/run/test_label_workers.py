@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,10 +12,9 @@ import pytest
 import limbeck
 import tiny_runs as tiny
 from limbeck.labelling import fill
-from limbeck.labelling.by_ray import RayMakers, found_anywhere, ray_session
-from limbeck.labelling.fill import LocalMaker
+from limbeck.labelling.by_ray import RayMaker, found_anywhere, ray_session
+from limbeck.labelling.fill import LabelEstimate, LabelWork, LocalMaker
 from limbeck.labelling.model_labeller import ModelLabeller
-from limbeck.labelling.plan import LabelEstimate
 from limbeck.outputs import StoreFiles
 from limbeck.support.errors import LimbeckError
 from limbeck.teachers.labeller import TeamLabeller
@@ -56,13 +55,13 @@ class Letters:
 def test_the_time_is_that_of_all_workers(tmp_path, monkeypatch, capsys, workers, said):
     @contextmanager
     def makers(work):
-        made = LocalMaker(work.files, work.plan.content, work.labeller)
+        made = LocalMaker(work)
         made.workers = workers
         yield made
 
     measured = LabelEstimate(bytes=24, seconds=0.5, costs={})
-    monkeypatch.setattr(fill, "_makers", makers)
-    monkeypatch.setattr(fill, "measure_labelling", lambda labeller, plan: measured)
+    monkeypatch.setattr(sys.modules["limbeck.labelling.label"], "local_maker", makers)
+    monkeypatch.setattr(fill, "measure", lambda work: measured)
     rows = tmp_path / "rows.txt"
     rows.write_text("\n".join(f"row {number}" for number in range(24)))
     store = limbeck.label(Letters(), rows, out=tmp_path / "store", shard_rows=7, show=True)
@@ -192,23 +191,24 @@ def test_ray_that_is_not_installed_is_said_before_any_row_is_labelled(tmp_path, 
 )
 def test_actors_get_places_that_mean_the_same_in_any_folder(tmp_path, monkeypatch, url, handed):
     monkeypatch.chdir(tmp_path)
-    asked = {}
+    asked = []
 
-    class Rows:
-        def map_batches(self, maker, *, fn_constructor_kwargs, **settings):
-            asked.update(fn_constructor_kwargs)
+    class Actor:
+        def remote(self, *given):
+            asked.append(given)
 
-    data = ModuleType("ray.data")
-    data.from_arrow_refs = lambda waiting: Rows()
-    data.DataContext = type("DataContext", (), {"get_current": classmethod(lambda cls: cls)})
-    data.ActorPoolStrategy = dict
-    ray = ModuleType("ray")
-    ray.data, ray.cluster_resources = data, lambda: {"CPU": 2}
+        def options(self, **settings):
+            return self
+
+    ray, util = ModuleType("ray"), ModuleType("ray.util")
+    util.ActorPool = lambda actors: SimpleNamespace(has_next=lambda: False)
+    ray.util, ray.remote, ray.cluster_resources = util, lambda made: Actor(), lambda: {"CPU": 2}
     monkeypatch.setitem(sys.modules, "ray", ray)
-    monkeypatch.setitem(sys.modules, "ray.data", data)
-    makers = RayMakers(ray, StoreFiles(url), None, Letters(), None, None)
-    makers._labelled([])
-    assert asked["url"] == handed.format(here=tmp_path)
+    monkeypatch.setitem(sys.modules, "ray.util", util)
+    work = LabelWork(StoreFiles(url), None, Letters(), None, workers=5)
+    assert [*RayMaker(ray, work)._labelled([])] == []
+    # No more than the cluster has room for: others would wait for ever.
+    assert [one[0] for one in asked] == [handed.format(here=tmp_path)] * 2
 
 
 def test_teachers_of_this_machine_are_named_by_their_whole_paths(tmp_path, monkeypatch):

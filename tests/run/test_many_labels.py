@@ -16,8 +16,10 @@ import pytest
 from limbeck.data.row_ids import row_ids
 from limbeck.data.text_rows import TextRows
 from limbeck.labelling import label, plain_table
+from limbeck.labelling.fill import LabelWork, measure
 from limbeck.labelling.plain_table import write_plain_labels
-from limbeck.labelling.plan import LabelPlan, measure_labelling
+from limbeck.outputs import StoreFiles
+from limbeck.outputs.scored_shard import ShardContent
 from limbeck.support.errors import LimbeckError
 
 COUNT, CHUNK = 2000, 200
@@ -87,11 +89,12 @@ def allocated() -> Iterator[dict[str, float]]:
 
 
 def test_the_measured_batch_is_of_mean_length_and_takes_no_copy_of_all_texts(rows, monkeypatch):
-    monkeypatch.setattr("limbeck.labelling.plan._SAMPLE", 200)
-    labeller, plan = Tens(), LabelPlan(rows, ("logits",), 4, with_text=False)
-    assert len(plan) == COUNT  # the ids are there before
+    monkeypatch.setattr("limbeck.labelling.fill._SAMPLE", 200)
+    labeller = Tens()
+    work = LabelWork(StoreFiles("nowhere"), rows, labeller, ShardContent(("logits",), 4, (), False))
+    assert len(work) == COUNT  # the ids are there before
     with allocated() as most:
-        estimate = measure_labelling(labeller, plan)
+        estimate = measure(work)
     assert sum(most.values()) < 1, f"{most} of {rows.columns['sentence'].nbytes / MIB} MiB"
     assert estimate.bytes == 40 + 8
     mean = np.mean([len(text) for text in dict.fromkeys(texts())])
@@ -103,7 +106,8 @@ def test_the_measured_batch_is_of_mean_length_and_takes_no_copy_of_all_texts(row
 def test_of_fewer_rows_than_a_batch_all_are_measured(rows):
     few = TextRows({"sentence": rows.columns["sentence"].slice(0, 3)}, (), ("line",))
     labeller = Tens()
-    measure_labelling(labeller, LabelPlan(few, ("logits",), 8, with_text=True))
+    content = ShardContent(("logits",), 8, ("line",), False)
+    measure(LabelWork(StoreFiles("nowhere"), few, labeller, content))
     assert sorted(labeller.seen) == sorted(texts()[:3] * 2)
 
 

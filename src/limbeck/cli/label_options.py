@@ -92,7 +92,7 @@ class LabellingWork:
         str,
         option(
             RUNNING,
-            "local, or ray: Ray Data, on this machine or the cluster that RAY_ADDRESS names.",
+            "local, or ray: on this machine or the cluster that RAY_ADDRESS names.",
         ),
     ] = "local"
     workers: Annotated[int | None, option(RUNNING, "At most so many processes of Ray.")] = None

@@ -1,4 +1,4 @@
-"""Shards made by a pool of Ray Data's actors, on one machine or a cluster. Part of `limbeck.labelling`.
+"""Shards made by a pool of Ray's actors, on one machine or a cluster. Part of `limbeck.labelling`.
 
 An actor labels a whole shard and writes it, exactly as one process does; only the manifest is the caller's. An actor
 that dies is started again, and its shard is made again.
@@ -6,30 +6,23 @@ that dies is started again, and its shard is made again.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
-from limbeck.labelling.missing_rows import MissingRows
-from limbeck.labelling.teachers_named import LabellerSource
-from limbeck.outputs import ShardRecord, StoreFiles
-from limbeck.outputs.columns import OutputLayout
-from limbeck.outputs.scored_shard import MadeShard, ShardContent, ShardRows, costs_of, make_shard
+from limbeck.labelling.fill import LabelWork, Reasons, ShardMaker, made_or_reasons
+from limbeck.labelling.teachers import LabellerSource
+from limbeck.outputs import StoreFiles
+from limbeck.outputs.scored_shard import MadeShard, ShardContent, ShardRows, costs_of
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import at_home
-from limbeck.teachers.labeller import Labeller, RowsMissingError
+from limbeck.teachers.labeller import Labeller
 
-_NUMBER, _IDS, _MADE = "number", "ids", "made"
-# Of a report.
-_COSTS, _MISSING, _WRONG = "costs", "missing", "wrong"
-_TEXT = "text of "
+_TRIES = 3
+"""Of a shard whose actor dies."""
 
 
 def found_anywhere(teachers: Sequence[str | Labeller]) -> tuple[str | Labeller, ...]:
@@ -40,55 +33,37 @@ def found_anywhere(teachers: Sequence[str | Labeller]) -> tuple[str | Labeller, 
     )
 
 
-class RayMakers:
-    """A pool of actors, one for each GPU, or for each CPU where there is none.
+class RayMaker:
+    """A pool of actors, one for each GPU, or for each CPU where there is none, but no more than are asked for.
 
     Args:
         ray: the module, connected.
-        files: the store's place, which every actor reaches, whatever folder it works in.
-        content: of every shard.
-        labeller: the caller's own, which has labelled the measured batch.
-        source: makes the labeller, in every actor once.
-        most: at most so many actors.
+        work: what is labelled; its own labeller has labelled the measured batch, each actor makes another.
     """
 
-    def __init__(
-        self,
-        ray: Any,
-        files: StoreFiles,
-        content: ShardContent,
-        labeller: Labeller,
-        source: LabellerSource,
-        most: int | None,
-    ) -> None:
-        self.ray, self.files, self.content = ray, files, content
-        self.labeller, self.source = labeller, source
+    def __init__(self, ray: Any, work: LabelWork) -> None:
+        self.ray, self.work = ray, work
         resources = ray.cluster_resources()
         self._gpus = int(resources.get("GPU", 0))
-        room = self._gpus or int(resources.get("CPU", 1))
-        self._most = most or room
-        self.workers = max(1, min(self._most, room))
+        room = max(1, self._gpus or int(resources.get("CPU", 1)))
+        self.workers = min(work.workers or room, room)
         self._spent: Counter[str] = Counter()
 
     def made(
-        self,
-        parts: Iterable[ShardRows],
-        advance: Callable[[int], None],
-        missing: MissingRows,
-    ) -> Iterator[MadeShard]:
-        """As `ShardMakers.made`.
+        self, parts: Iterable[ShardRows], advance: Callable[[int], None]
+    ) -> Iterator[tuple[ShardRows, MadeShard | Reasons]]:
+        """As `ShardMaker.made`.
 
         Raises:
             LimbeckError: what an actor said, or Ray.
         """
         try:
-            for row in self._labelled(parts).iter_rows():
-                report = json.loads(row[_MADE])
-                self._spent.update(report.get(_COSTS, {}))
-                with missing.of(_missing_rows(report)):
-                    shard = _made(report)
-                    advance(shard.record.rows)
-                    yield shard
+            for part, made, costs in self._labelled(parts):
+                if isinstance(made, list):
+                    raise LimbeckError(made)
+                self._spent.update(costs)
+                advance(made.record.rows if isinstance(made, MadeShard) else 0)
+                yield part, made
         except self.ray.exceptions.RayError as error:
             reason = str(error).strip().splitlines() or [type(error).__name__]
             raise LimbeckError(
@@ -98,91 +73,56 @@ class RayMakers:
 
     def costs(self) -> dict[str, float]:
         """Of the caller's own labeller, and of all actors'."""
-        return dict(self._spent + Counter(costs_of(self.labeller)))
+        return dict(self._spent + Counter(costs_of(self.work.labeller)))
 
-    def _labelled(self, parts: Iterable[ShardRows]) -> Any:
-        """What actors report, a row for each shard."""
-        from ray import data as ray_data
+    def _labelled(self, parts: Iterable[ShardRows]) -> Iterator[tuple[ShardRows, Any, Any]]:
+        """What actors return of each shard; no more shards' rows wait than are made."""
+        from ray.util import ActorPool
 
-        ray_data.DataContext.get_current().enable_progress_bars = False
-        # One after the other: they wait in Ray's store, which moves to disk what its memory does not hold.
-        waiting = [self.ray.put(_as_table(part)) for part in parts]
-        return ray_data.from_arrow_refs(waiting).map_batches(
-            _Maker,
-            fn_constructor_kwargs={
-                "url": str(self.files.folder or self.files.url),
-                "source": self.source,
-                "content": self.content,
-            },
-            batch_size=1,
-            batch_format="pyarrow",
-            compute=ray_data.ActorPoolStrategy(min_size=1, max_size=self._most),
+        files = self.work.files
+        actor = self.ray.remote(_Maker).options(
             num_cpus=1,
             num_gpus=1 if self._gpus else 0,
+            max_restarts=-1,
+            max_task_retries=_TRIES,
         )
+        # Every actor reaches the store's place, whatever folder it works in.
+        given = (str(files.folder or files.url), self.work.source, self.work.content)
+        pool = ActorPool([actor.remote(*given) for _ in range(self.workers)])
+        for part in parts:
+            if not pool.has_free():
+                yield pool.get_next_unordered()
+            pool.submit(lambda one, rows: one.make.remote(rows), part)
+        while pool.has_next():
+            yield pool.get_next_unordered()
 
 
 class _Maker:
     """One actor: a labeller, asked about one shard after the other."""
 
     def __init__(self, url: str, source: LabellerSource, content: ShardContent) -> None:
-        self.files = StoreFiles(url)
+        self.files, self.content = StoreFiles(url), content
         self.labeller = source.load()
-        self.content = content
 
-    def __call__(self, batch: pa.Table) -> pa.Table:
-        """Make the shards of a batch; returns what the caller's manifest has to know, or what is wrong."""
-        found = [json.dumps(self._made(_as_rows(row))) for row in batch.to_pylist()]
-        return pa.table({_MADE: pa.array(found, pa.string())})
-
-    def _made(self, rows: ShardRows) -> dict[str, Any]:
+    def make(
+        self, part: ShardRows
+    ) -> tuple[ShardRows, MadeShard | Reasons | list[Problem], Mapping[str, float]]:
+        """Make a shard, or say what is wrong; and what it cost."""
         before = Counter(costs_of(self.labeller))
+        made: MadeShard | Reasons | list[Problem]
         try:
-            made = make_shard(self.files, self.labeller, rows, self.content)
-        except RowsMissingError as error:
-            # The caller is told of them, and goes on with other shards.
-            missing = [[int(rows.ids[at]), reason] for at, reason in error.reasons.items()]
-            return {_MISSING: missing, _COSTS: Counter(costs_of(self.labeller)) - before}
+            made = made_or_reasons(self.files, self.labeller, part, self.content)
         except LimbeckError as error:  # an exception's cause does not travel
-            return {_WRONG: [[problem.message, problem.fix] for problem in error.problems]}
-        return {
-            "record": made.record.model_dump(mode="json"),
-            "columns": made.layout.written(),
-            _COSTS: dict(made.costs),
-        }
+            made = error.problems
+        spent = Counter(costs_of(self.labeller)) - before
+        return part, made, made.costs if isinstance(made, MadeShard) else spent
 
 
-def _as_table(part: ShardRows) -> pa.Table:
-    """A shard's rows as one row, so that Ray hands them out together."""
-    columns: dict[str, Any] = {_NUMBER: [part.number], _IDS: [part.ids.tolist()]}
-    return pa.table(columns | {_TEXT + name: [[*texts]] for name, texts in part.texts.items()})
-
-
-def _as_rows(row: dict[str, Any]) -> ShardRows:
-    names = [name for name in row if name.startswith(_TEXT)]
-    texts = {name.removeprefix(_TEXT): row[name] for name in names}
-    return ShardRows(row[_NUMBER], np.array(row[_IDS], dtype=np.int64), texts)
-
-
-def _missing_rows(report: dict[str, Any]) -> ShardRows:
-    """Those rows of a shard that have no outputs, in the order in which the report has them."""
-    ids = [row for row, _ in report.get(_MISSING, ())]
-    return ShardRows(-1, np.array(ids, dtype=np.int64), {})
-
-
-def _made(report: dict[str, Any]) -> MadeShard:
-    """What an actor made.
-
-    Raises:
-        RowsMissingError: nothing, of rows without outputs, by their places in `_missing_rows`.
-        LimbeckError: what an actor said is wrong.
-    """
-    if _MISSING in report:
-        raise RowsMissingError(dict(enumerate(reason for _, reason in report[_MISSING])))
-    if _WRONG in report:
-        raise LimbeckError([Problem(*problem) for problem in report[_WRONG]])
-    record = ShardRecord.model_validate(report["record"])
-    return MadeShard(record, OutputLayout.read(report["columns"]), report[_COSTS])
+@contextmanager
+def ray_maker(work: LabelWork) -> Iterator[ShardMaker]:
+    """A pool, for as long as the block runs."""
+    with ray_session() as ray:
+        yield RayMaker(ray, work)
 
 
 # Ray, connected to a cluster or started on this machine for as long as it is needed.

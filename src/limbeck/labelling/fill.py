@@ -1,16 +1,21 @@
-"""A store filled shard by shard, here or by Ray, from wherever an earlier start stopped."""
+"""A store filled shard by shard, from wherever an earlier start stopped. Part of `limbeck.labelling`."""
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
+from importlib import metadata
 from typing import Protocol
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -23,12 +28,19 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from limbeck.labelling.label_failures import none_has_outputs
-from limbeck.labelling.missing_rows import MissingRows
-from limbeck.labelling.plan import LabelEstimate, LabelPlan, measure_labelling
-from limbeck.labelling.teachers_named import LabellerSource
-from limbeck.outputs import StoreFiles, StoreManifest, StoreWriter
-from limbeck.outputs.manifest import MISSING
+from limbeck.data.table import taken
+from limbeck.data.text_rows import TextRows
+from limbeck.labelling.teachers import LabellerSource
+from limbeck.outputs import (
+    RowsIdentity,
+    StoreFiles,
+    StoreManifest,
+    StoreWriter,
+    TeacherIdentity,
+    TokensIdentity,
+)
+from limbeck.outputs.key import digest_of_ids
+from limbeck.outputs.manifest import MISSING, has_one_label
 from limbeck.outputs.scored_shard import (
     MadeShard,
     ShardContent,
@@ -36,18 +48,142 @@ from limbeck.outputs.scored_shard import (
     costs_of,
     make_empty_shard,
     make_shard,
+    rows_in,
+    score_answered,
+    score_rows,
+    texts_at,
 )
-from limbeck.outputs.shards import shard_name
+from limbeck.outputs.shards import DECIDING, rows_of_shard, shard_name
 from limbeck.outputs.store import read_manifest
 from limbeck.outputs.writer import alone
-from limbeck.support.errors import LimbeckError
+from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.words import human_size
-from limbeck.teachers.labeller import Labeller
+from limbeck.teachers.labeller import HasLayers, KeepsTokens, Labeller, RowsMissingError
+
+_LIBRARIES = ("limbeck", "torch", "transformers")
+_ROWS_OF_SHARD = "rows of a shard"
+_SAID = 3
+"""Of different reasons, the most frequent ones."""
+
+Reasons = dict[int, str]
+"""Why rows have no outputs, by their ids."""
+
+
+@dataclass(frozen=True)
+class LabelWork:
+    """What is labelled, by whom and where.
+
+    Attributes:
+        files: the store's place.
+        rows: all rows that were read; rows of equal texts are labelled once.
+        labeller: the teacher.
+        content: of every shard: outputs, rows of a batch, texts, whether it is made without rows that have no outputs.
+        task: the known task's name, if one was named.
+        source: makes the labeller in other processes.
+        workers: other processes, at most.
+    """
+
+    files: StoreFiles
+    rows: TextRows
+    labeller: Labeller
+    content: ShardContent
+    task: str | None = None
+    source: LabellerSource | None = None
+    workers: int | None = None
+
+    @cached_property
+    def ids(self) -> np.ndarray:
+        """Of the different rows, in the order in which they were read."""
+        return self.rows.ids[self.rows.first]
+
+    def __len__(self) -> int:
+        return len(self.rows.first)
+
+    @property
+    def decides(self) -> bool:
+        """Whether the outputs come to a class or a number; else a store has no labels."""
+        named = any(name in DECIDING for name in self.content.outputs)
+        return named and has_one_label(self.labeller.kind)
+
+    def part(self, number: int, shard_rows: int) -> ShardRows:
+        """The rows of one shard: neighbours, whatever was labelled before."""
+        window = slice(number * shard_rows, (number + 1) * shard_rows)
+        return ShardRows(number, self.ids[window], self.rows.take(self.rows.first[window]))
+
+    def manifest(self, shard_rows: int) -> StoreManifest:
+        """What the store is to be."""
+        labeller = self.labeller
+        kept = labeller.kept_tokens if isinstance(labeller, KeepsTokens) else None
+        return StoreManifest(
+            complete=False,
+            kind=labeller.kind,
+            task=self.task,
+            classes=labeller.classes,
+            teacher=TeacherIdentity(
+                name=labeller.name,
+                fingerprint=labeller.fingerprint(),
+                shape=labeller.shape if isinstance(labeller, HasLayers) else None,
+            ),
+            rows=RowsIdentity(
+                count=len(self),
+                fingerprint=digest_of_ids(self.ids),
+                source=self.rows.source,
+                columns=self.rows.names,
+                target=kept is not None,
+            ),
+            # Not the size of batches: outputs follow from it by rounding alone, and whoever runs out of memory
+            # continues with smaller ones.
+            settings={"outputs": [*self.content.outputs], _ROWS_OF_SHARD: shard_rows},
+            text=bool(self.content.text_names),
+            labelled=self.decides,
+            tokens=kept and TokensIdentity(kept=kept[0], vocabulary=kept[1]),
+            made_with={name: metadata.version(name) for name in _LIBRARIES},
+        )
+
+
+def fill(
+    work: LabelWork,
+    shard_rows: int | None,
+    console: Console,
+    makers: Callable[[LabelWork], AbstractContextManager[ShardMaker]],
+) -> StoreManifest:
+    """Make the shards that are not there yet, and say so in the manifest after each.
+
+    Args:
+        work: what is to be done.
+        shard_rows: None: those of the store that is there, or what suits the size of a row.
+        console: where size, time and progress are shown.
+        makers: who makes the shards, for as long as that takes.
+
+    Raises:
+        LimbeckError: another store is there or is being written, no room, or what is wrong with the outputs.
+    """
+    with alone(work.files):
+        found, estimate = read_manifest(work.files), None
+        if shard_rows is None and found is not None:
+            shard_rows = found.settings.get(_ROWS_OF_SHARD)
+        if shard_rows is None:
+            estimate = measure(work)
+            shard_rows = rows_of_shard(estimate.bytes)
+        writer = StoreWriter.begin(work.files, work.manifest(shard_rows))
+        numbers = range(-(-len(work) // shard_rows))
+        todo = [number for number in numbers if shard_name(number) not in writer.done]
+        if not todo:
+            stored = writer.manifest.stored_rows
+            console.print(f"{work.files.url}: all {stored:,} rows are there")
+            return writer.finish()
+        with makers(work) as maker:
+            workers = min(maker.workers, len(todo))
+            _say(work, estimate or measure(work), writer.manifest, workers, console)
+            parts = (work.part(number, shard_rows) for number in todo)
+            _make_shards(work, maker, parts, writer, console)
+        return writer.finish()
+
 
 # Who makes a store's shards: this process, or others.
 
 
-class ShardMakers(Protocol):
+class ShardMaker(Protocol):
     """Whoever makes shards."""
 
     @property
@@ -55,17 +191,13 @@ class ShardMakers(Protocol):
         """How many shards are made at a time."""
 
     def made(
-        self,
-        parts: Iterable[ShardRows],
-        advance: Callable[[int], None],
-        missing: MissingRows,
-    ) -> Iterator[MadeShard]:
-        """Make shards, in any order.
+        self, parts: Iterable[ShardRows], advance: Callable[[int], None]
+    ) -> Iterator[tuple[ShardRows, MadeShard | Reasons]]:
+        """Make shards, in any order; one that cannot be made has the reasons of its rows without outputs.
 
         Args:
             parts: their rows.
             advance: called with the number of rows that were labelled since the last call.
-            missing: told of rows without outputs, whose shards are left out.
 
         Raises:
             LimbeckError: what is wrong with the labeller's outputs, or with who is to make them.
@@ -76,174 +208,198 @@ class ShardMakers(Protocol):
 
 
 class LocalMaker:
-    """This process, one shard after the other.
-
-    Args:
-        files: the store's place.
-        content: of every shard.
-        labeller: the teacher.
-    """
+    """This process, one shard after the other."""
 
     workers = 1
 
-    def __init__(self, files: StoreFiles, content: ShardContent, labeller: Labeller) -> None:
-        self.files, self.content, self.labeller = files, content, labeller
+    def __init__(self, work: LabelWork) -> None:
+        self.work = work
 
     def made(
-        self,
-        parts: Iterable[ShardRows],
-        advance: Callable[[int], None],
-        missing: MissingRows,
-    ) -> Iterator[MadeShard]:
-        """As `ShardMakers.made`, in order."""
+        self, parts: Iterable[ShardRows], advance: Callable[[int], None]
+    ) -> Iterator[tuple[ShardRows, MadeShard | Reasons]]:
+        """As `ShardMaker.made`, in order."""
+        work = self.work
         for part in parts:
-            with missing.of(part):
-                yield make_shard(self.files, self.labeller, part, self.content, advance)
+            yield part, made_or_reasons(work.files, work.labeller, part, work.content, advance)
 
     def costs(self) -> dict[str, float]:
         """What the labeller has counted."""
-        return costs_of(self.labeller)
+        return costs_of(self.work.labeller)
 
 
-ENGINES = ("local", "ray")
-_ROWS_OF_SHARD = "rows of a shard"
-
-
-@dataclass(frozen=True)
-class LabelWork:
-    """What is labelled, by whom and where.
-
-    Attributes:
-        files: the store's place.
-        plan: the rows and what is stored of them.
-        labeller: the teacher.
-        source: makes the labeller in other processes.
-        engine: `local` or `ray`.
-        workers: processes of Ray at most.
-    """
-
-    files: StoreFiles
-    plan: LabelPlan
-    labeller: Labeller
-    source: LabellerSource
-    engine: str
-    workers: int | None
-
-
-def fill(work: LabelWork, shard_rows: int | None, console: Console) -> StoreManifest:
-    """Make the shards that are not there yet, and say so in the manifest after each.
-
-    Args:
-        work: what is to be done.
-        shard_rows: None: those of the store that is there, or what suits the size of a row.
-        console: where size, time and progress are shown.
-
-    Raises:
-        LimbeckError: another store is there or is being written, no room, or what is wrong with the outputs.
-    """
-    files, plan, labeller = work.files, work.plan, work.labeller
-    with alone(files):
-        found = read_manifest(files)
-        estimate = None
-        if shard_rows is None and found is not None:
-            shard_rows = found.settings.get(_ROWS_OF_SHARD)
-        if shard_rows is None:
-            estimate = measure_labelling(labeller, plan)
-            shard_rows = estimate.shard_rows
-        writer = StoreWriter.begin(files, plan.manifest(labeller, shard_rows))
-        todo = [n for n in plan.shards(shard_rows) if shard_name(n) not in writer.done]
-        if not todo:
-            console.print(f"{files.url}: all {writer.manifest.stored_rows:,} rows are there")
-            return writer.finish()
-        estimate = estimate or measure_labelling(labeller, plan)
-        with _makers(work) as makers:
-            _say(work, estimate, writer.manifest, len(todo), makers.workers, console)
-            # Like all else that the measured batch cost; a shard that finds its answers kept takes no time for them.
-            writer.add_costs({"seconds": estimate.kept_seconds})
-            _make_shards(work, makers, todo, shard_rows, writer, console)
-        return writer.finish()
+def made_or_reasons(
+    files: StoreFiles,
+    labeller: Labeller,
+    part: ShardRows,
+    content: ShardContent,
+    advance: Callable[[int], None] = lambda rows: None,
+) -> MadeShard | Reasons:
+    """A shard, written, or why some of its rows have no outputs."""
+    try:
+        return make_shard(files, labeller, part, content, advance)
+    except RowsMissingError as error:
+        return {int(part.ids[at]): why for at, why in error.reasons.items()}
 
 
 @contextmanager
-def _makers(work: LabelWork) -> Iterator[ShardMakers]:
-    """Who makes the shards, for as long as the block runs."""
-    if work.engine == "ray":
-        # Ray is not there unless it is asked for.
-        from limbeck.labelling.by_ray import RayMakers, ray_session
-
-        with ray_session() as ray:
-            yield RayMakers(
-                ray, work.files, work.plan.content, work.labeller, work.source, work.workers
-            )
-    else:
-        yield LocalMaker(work.files, work.plan.content, work.labeller)
+def local_maker(work: LabelWork) -> Iterator[ShardMaker]:
+    """This process."""
+    yield LocalMaker(work)
 
 
 def _make_shards(
     work: LabelWork,
-    makers: ShardMakers,
-    todo: Sequence[int],
-    shard_rows: int,
+    maker: ShardMaker,
+    parts: Iterable[ShardRows],
     writer: StoreWriter,
     console: Console,
 ) -> None:
-    """Make shards and record each, what they cost, and which rows no outputs were had for.
-
-    Args:
-        todo: their numbers.
-        shard_rows: rows of each.
-    """
-    plan, missing = work.plan, MissingRows(work.files)
-    parts = (plan.part(number, shard_rows) for number in todo)
+    """Make shards and record each, what they cost, and which rows no outputs were had for."""
+    files, content = work.files, work.content
+    lacking: list[tuple[ShardRows, Reasons]] = []
     spent: Counter[str] = Counter()
     try:
         done = writer.manifest.stored_rows + len(writer.manifest.missing_rows)
-        with labelling_progress(console, len(plan), done) as advance:
-            for shard in makers.made(parts, advance, missing):
-                writer.record(shard.record, shard.layout, shard.costs)
-                spent.update(shard.costs)
-        if plan.drop_missing:
-            _record_empty(work, todo, shard_rows, writer, missing)
+        with labelling_progress(console, len(work), done) as advance:
+            for part, made in maker.made(parts, advance):
+                if isinstance(made, MadeShard):
+                    writer.record(made.record, made.layout, made.costs)
+                    spent.update(made.costs)
+                else:
+                    lacking.append((part, made))
+        if content.drop_missing and writer.manifest.stored_rows:
+            # A shard of nothing else is empty, once others tell what its columns are.
+            for part, why in lacking:
+                layout = writer.manifest.layout
+                empty = make_empty_shard(files, work.labeller, part, content, layout, why)
+                writer.record(empty.record, empty.layout)
+            lacking = []
     finally:
-        missing.write(writer.manifest.missing_rows)
+        reasons = {row: why for _, found in lacking for row, why in found.items()}
+        _write_missing(files, {**writer.manifest.missing_rows, **reasons})
         # The measured batch, and rows of shards that were not made whole.
-        writer.add_costs({name: count - spent[name] for name, count in makers.costs().items()})
-    if plan.drop_missing and missing.reasons and not writer.manifest.stored_rows:
-        raise none_has_outputs(f"{len(plan):,} rows", missing.reasons.values())
-    missing.check()
+        writer.add_costs({name: count - spent[name] for name, count in maker.costs().items()})
+    if reasons and content.drop_missing:
+        raise _none_has_outputs(f"{len(work):,} rows", reasons.values())
+    if reasons:
+        raise LimbeckError(
+            [
+                Problem(
+                    f"{files.url}: {count} row{'s have' if count > 1 else ' has'} no outputs: {reason}",
+                    "run the same command again, which asks for these rows again, or with --missing-rows drop, which "
+                    f"leaves them out; {MISSING} names them",
+                )
+                for reason, count in Counter(reasons.values()).most_common()
+            ]
+        )
     if left_out := len(writer.manifest.missing_rows):
         console.print(f"rows without outputs, left out: {left_out:,} ({MISSING} names them)")
 
 
-def _record_empty(
-    work: LabelWork,
-    todo: Sequence[int],
-    shard_rows: int,
-    writer: StoreWriter,
-    missing: MissingRows,
-) -> None:
-    """Record the shards none of whose rows has outputs as empty, once another shard tells what their columns are."""
-    if not writer.manifest.stored_rows:
-        return
-    for number in todo:
-        if shard_name(number) in writer.done:
+def _write_missing(files: StoreFiles, reasons: Mapping[int, str]) -> None:
+    """Record rows without outputs beside the store, or take the record of an earlier start away."""
+    if reasons:
+        rows = [{"row": row, "reason": reason} for row, reason in reasons.items()]
+        files.write(MISSING, (json.dumps(rows, indent=1, ensure_ascii=False) + "\n").encode())
+    elif files.exists(MISSING):
+        files.remove(MISSING)
+
+
+def _none_has_outputs(rows: str, reasons: Iterable[str]) -> LimbeckError:
+    """The error that not one of some rows has outputs, with the most frequent reasons."""
+    return LimbeckError(
+        [
+            Problem(
+                f"not one of {rows} has outputs: {reason} ({count:,} rows)",
+                "look at what the teacher is asked; --missing-rows drop leaves out some rows, never all of them",
+            )
+            for reason, count in Counter(reasons).most_common(_SAID)
+        ]
+    )
+
+
+# What labelling takes, told before it begins, from one measured batch.
+
+
+# The first call of a model also warms it up.
+_WARM_SECONDS = 2.0
+# Rows whose lengths are looked at for the mean; of millions their texts would be copied.
+_SAMPLE = 16_384
+# Where rows without outputs are left out: after so many of which none has any, the teacher is taken to give none.
+_TRIED_ROWS = 256
+# Of a row's id: few classes, and where rows of many lengths end, take some bits when they are compressed.
+_ID = 8
+
+
+@dataclass(frozen=True)
+class LabelEstimate:
+    """Of one row: bytes before compression, seconds, and what a labeller counts."""
+
+    bytes: float
+    seconds: float
+    costs: Mapping[str, float]
+
+
+def measure(work: LabelWork) -> LabelEstimate:
+    """Label one batch of rows of about the mean length, and throw the outputs away.
+
+    The mean is that of a sample drawn evenly from all rows. Rows without outputs are said when all rows are labelled;
+    where they are left out, a batch of nothing else is followed by another.
+
+    Raises:
+        LimbeckError: what is wrong with the labeller's outputs, or that no row has any.
+    """
+    labeller, content = work.labeller, work.content
+    outputs, size = content.outputs, content.batch_size
+    reasons: list[str] = []
+    for texts in _mean_batches(work):
+        before, began = costs_of(labeller), time.perf_counter()
+        try:
+            answered = score_answered(labeller, texts, outputs, size)
+        except RowsMissingError as error:
+            if not content.drop_missing:
+                raise
+            reasons += error.reasons.values()
             continue
-        part = work.plan.part(number, shard_rows)
-        ids = part.ids.tolist()
-        if missing.reasons.keys() >= {*ids}:
-            reasons = {row: missing.reasons.pop(row) for row in ids}
-            layout, content = writer.manifest.layout, work.plan.content
-            made = make_empty_shard(work.files, work.labeller, part, content, layout, reasons)
-            writer.record(made.record, made.layout)
+        count = rows_in(texts)
+        seconds = (time.perf_counter() - began) / count
+        spent = {name: now - before.get(name, 0.0) for name, now in costs_of(labeller).items()}
+        left = texts_at(texts, [at for at in range(count) if at not in answered.reasons])
+        # Whoever counts what it spends keeps its answers: asked again it would only look fast.
+        if seconds * count < _WARM_SECONDS and not spent:
+            began = time.perf_counter()
+            score_rows(labeller, left, outputs, size)
+            seconds = (time.perf_counter() - began) / rows_in(left)
+        values = [part for value in answered.scores.values.values() for part in _arrays(value)]
+        stored = sum(part.nbytes for part in values)
+        if content.text_names:
+            stored += sum(len(text.encode()) for column in left.values() for text in column)
+        costs = {name: total / count for name, total in spent.items()}
+        return LabelEstimate(stored / rows_in(left) + _ID, seconds, costs)
+    raise _none_has_outputs(f"{len(reasons):,} rows that were tried", reasons)
+
+
+def _arrays(value: np.ndarray) -> Iterable[np.ndarray]:
+    """Of tokens, each row's own array."""
+    return value if value.dtype == object else [value]
+
+
+def _mean_batches(work: LabelWork) -> Iterator[dict[str, list[str]]]:
+    """The texts of some batches by column, those nearest to the mean length first."""
+    size = work.content.batch_size
+    count = min(len(work), max(_SAMPLE, size))
+    places = work.rows.first[np.arange(count) * len(work) // count]
+    sample = {name: taken(column, places) for name, column in work.rows.columns.items()}
+    lengths = np.sum([pc.utf8_length(column).to_numpy() for column in sample.values()], axis=0)
+    near = np.argsort(np.abs(lengths - lengths.mean()), kind="stable")
+    for start in range(0, min(count, max(_TRIED_ROWS, size)), size):
+        batch = pa.array(near[start : start + size])
+        yield {name: column.take(batch).to_pylist() for name, column in sample.items()}
 
 
 def _say(
-    work: LabelWork,
-    estimate: LabelEstimate,
-    made: StoreManifest,
-    shards: int,
-    workers: int,
-    console: Console,
+    work: LabelWork, estimate: LabelEstimate, made: StoreManifest, workers: int, console: Console
 ) -> None:
     """Print size and time before they are spent; of several workers each is taken to be as fast as this process.
 
@@ -253,41 +409,35 @@ def _say(
     Raises:
         LimbeckError: there is no room for the store.
     """
-    files, plan = work.files, work.plan
+    files, rows = work.files, work.rows
     stored, without = made.stored_rows, len(made.missing_rows)
-    left = len(plan) - stored - without
-    whole = estimate.size(left, shards)
-    again = len(plan.rows) - len(plan)
+    left = len(work) - stored - without
     beside = {
-        "more have the same texts": again,
-        "say nothing": plan.rows.blank,
-        "have no label": plan.rows.without_target,
+        "more have the same texts": len(rows) - len(work),
+        "say nothing": rows.blank,
+        "have no label": rows.without_target,
     }
     left_out = ", ".join(f"{count:,} {why}" for why, count in beside.items() if count)
-    rows = f"{len(plan):,} rows" + (f" ({left_out})" if left_out else "")
-    console.print(f"teacher: {work.labeller.name} · {rows} · outputs: {', '.join(plan.outputs)}")
+    counted = f"{len(work):,} rows" + (f" ({left_out})" if left_out else "")
+    outputs = ", ".join(work.content.outputs)
+    console.print(f"teacher: {work.labeller.name} · {counted} · outputs: {outputs}")
     if made.shards:
         out = f", {without:,} were left out" if without else ""
         console.print(
             f"{files.url} is continued: {stored:,} rows are there{out}, {left:,} are left"
         )
-    costs = [f"{_rounded(count * left)} {name}" for name, count in estimate.costs.items() if count]
-    workers = min(workers, shards)
-    seconds = estimate.seconds / workers
+    size, seconds = estimate.bytes * left, estimate.seconds / workers
     speed = f"{1 / max(seconds, 1e-9):,.0f} rows/s"
     if workers > 1:
         speed += f" by {workers} workers as fast as this process"
-    console.print(
-        f"by one measured batch: about {human_size(whole)}, about {spoken(seconds * left)} ({speed})"
-        + "".join(f", {cost}" for cost in costs)
-    )
-    if files.folder is not None:
-        free = shutil.disk_usage(files.folder).free
-        if whole > free:
-            raise LimbeckError(
-                f"{files.url}: the store would take about {human_size(whole)} of {human_size(free)} free",
-                "make room, name another place with --out, or ask for fewer --outputs",
-            )
+    costs = [f"{_rounded(count * left)} {name}" for name, count in estimate.costs.items() if count]
+    told = [f"about {human_size(size)}", f"about {spoken(seconds * left)} ({speed})", *costs]
+    console.print(f"by one measured batch: {', '.join(told)}")
+    if files.folder is not None and size > (free := shutil.disk_usage(files.folder).free):
+        raise LimbeckError(
+            f"{files.url}: the store would take about {human_size(size)} of {human_size(free)} free",
+            "make room, name another place with --out, or ask for fewer --outputs",
+        )
 
 
 def _rounded(count: float) -> str:

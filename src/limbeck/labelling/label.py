@@ -2,49 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
-
-from rich.console import Console
 
 from limbeck.data import MAX_ROWS
 from limbeck.data.text_rows import TextRows, joined, read_text_rows, stands_for
 from limbeck.data.unlabelled import text_files
-from limbeck.labelling.by_ray import found_anywhere, imported_ray
-from limbeck.labelling.fill import ENGINES, LabelWork, fill
-from limbeck.labelling.language_models import BoundPrompt, EndpointSettings, Prompt
-from limbeck.labelling.missing_rows import MISSING_ROWS
+from limbeck.labelling.by_ray import found_anywhere, imported_ray, ray_maker
+from limbeck.labelling.fill import LabelWork, fill, local_maker
+from limbeck.labelling.language_models import EndpointSettings, Prompt
 from limbeck.labelling.plain_table import (
-    check_columns,
-    check_free,
+    check_labels,
+    check_rows,
     check_target,
-    check_unread,
-    columns_beside,
     write_plain_labels,
 )
-from limbeck.labelling.plan import LabelPlan, outputs_asked
-from limbeck.labelling.prompted import check_speaking, endpoint_labeller, prompt_for, speaks
-from limbeck.labelling.target_labeller import target_rows, writes_targets
-from limbeck.labelling.teachers_named import PRECISIONS, LabellerSource, named
-from limbeck.outputs import OutputStore, StoreFiles, StoreManifest, open_store
+from limbeck.labelling.teachers import (
+    PRECISIONS,
+    LabellerSource,
+    check_speaking,
+    endpoint_labeller,
+    named,
+    prompt_for,
+    speaks,
+    target_rows,
+    writes_targets,
+)
+from limbeck.outputs import OutputStore, StoreFiles, open_store
+from limbeck.outputs.scored_shard import ShardContent
+from limbeck.outputs.shards import RESERVED
 from limbeck.run.given_rows import read_rows_to_label
 from limbeck.run.objects import unlabelled_places
 from limbeck.students.execution import warn_of_emulated_bf16
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.given import Write, at_hand
 from limbeck.support.terminal import messages
-from limbeck.tasks import get_task_type
 from limbeck.teachers.labeller import Labeller
 
-# Which rows `label` reads: files, folders and patterns of them, and rows given as objects.
+ENGINES = ("local", "ray")
+MISSING_ROWS = ("error", "drop")
 
 
 @dataclass(frozen=True)
 class RowSources:
-    """Where rows are read.
+    """Where rows are read: files, folders and patterns of them, and rows given as objects.
 
     Attributes:
         data: a source that `read_text_rows` knows, or the reference of an object; None for no such rows.
@@ -89,14 +93,8 @@ class RowSources:
         """The rows of all sources. Raises LimbeckError as `read_text_rows`."""
         # Names of files alone, where `data` may be more than that.
         text_files([source for source in self.unlabelled if not Path(source).is_dir()])
-        return joined(
-            [
-                read_text_rows(
-                    source, task=self.task, text_columns=self.text_columns, max_rows=max_rows
-                )
-                for source in self.all
-            ]
-        )
+        given: dict[str, Any] = {"task": self.task, "text_columns": self.text_columns}
+        return joined([read_text_rows(one, **given, max_rows=max_rows) for one in self.all])
 
     def check_apart(self, path: Path) -> None:
         """Raise LimbeckError for a table that the next start would read as rows: the same command is to go on."""
@@ -164,8 +162,8 @@ def label(
         batch_size: rows of a pass.
         max_length: tokens of a row; by default those of the run, or 128.
         precision: fp32 or bf16.
-        engine: `local`, or `ray` for Ray Data.
-        workers: processes of Ray; by default as many as its cluster has room for.
+        engine: `local`, or `ray` for Ray.
+        workers: processes of Ray; by default, and at most, as many as its cluster has room for.
         missing_rows: what becomes of rows that an endpoint, or a labeller of your own, has no outputs for: `error`
             makes no shard with one of them and says so in the end, `drop` makes it without them.
         max_rows: of a file; more are refused.
@@ -175,199 +173,126 @@ def label(
         LimbeckError: whatever is wrong with teacher, rows or settings, or another store in `out`.
     """
     sources = RowSources.of(data, unlabelled, task, text_columns)
-    outputs = None if outputs is None else listed(outputs)
-    counts = {
-        "shard_rows": shard_rows, "batch_size": batch_size, "max_length": max_length, "max_rows": max_rows,
-    }  # fmt: skip
-    _check(out, to, engine, precision, workers, missing_rows, sources, counts)
-    warn_of_emulated_bf16(precision)
-    place = str(out if out is not None else f"{to}.store")
-    teachers = named(teacher)
-    with at_hand(sources.writers):
-        written_task = None
-        if prompt is None and endpoint is None and writes_targets(teachers, outputs):
-            written_task, rows = target_rows(
-                teachers, sources.data, task=task, text_columns=sources.text_columns, label_column=label_column,
-                unlabelled=sources.unlabelled, to=to, max_rows=max_rows,
-            )  # fmt: skip
-        else:
-            rows = sources.read(max_rows)
-        if to is not None:
-            check_columns(rows.names)
-            check_unread(Path(to), rows)
-            sources.check_apart(Path(to))
-        check_speaking(teachers, prompt, endpoint, engine, max_length, precision)
-        if engine == "ray":
-            imported_ray()
-            teachers = found_anywhere(teachers)
-        asked = prompt is not None or endpoint is not None or speaks(teachers)
-        bound = None
-        if asked or written_task is None:
-            bound = _prompt(prompt, rows, sources, label_column, max_rows, asked=asked)
-        console = _console(show)
-        with _served(teachers, endpoint, bound) as labellers:
-            source = LabellerSource(
-                labellers,
-                task=task,
-                outputs=tuple(outputs) if outputs else None,
-                max_length=max_length,
-                precision=precision,
-                batch_size=batch_size,
-                prompt=bound,
-                written_task=written_task,
-            )
-            work = _work(
-                source, rows, outputs, with_text, StoreFiles(place), engine, workers, missing_rows
-            )
-            if to is not None:
-                _check_table(work, Path(to))
-            _say_truncated(fill(work, shard_rows, console), console)
-        return _finished(place, rows, to, console)
-
-
-def _check_table(work: LabelWork, to: Path) -> None:
-    """Raise LimbeckError for outputs that come to no label, or to several, which a plain table cannot hold.
-
-    And where the table would take another file's place.
-    """
-    labeller, rows = work.labeller, work.plan.rows
-    if get_task_type(labeller.kind).several_classes:
-        raise LimbeckError(
-            f"to: {labeller.name} gives a row any number of classes, and {to} would have one",
-            "leave --to out, the store has every class's probability; or limbeck predict, which writes all "
-            "classes of a row",
-        )
-    if not work.plan.decides(labeller.kind):
-        raise LimbeckError(
-            f"to: {', '.join(work.plan.outputs)} come to no label, and {to} is a table of labels",
-            "add --outputs probabilities, or leave --to out",
-        )
-    check_free(to, rows, columns_beside(labeller.kind, labeller.classes, rows.names))
-
-
-def _prompt(
-    prompt: str | Path | Prompt | None,
-    rows: TextRows,
-    sources: RowSources,
-    label_column: str | None,
-    max_rows: int,
-    *,
-    asked: bool,
-) -> BoundPrompt | None:
-    """What a language model is asked about the rows; None where none is."""
-    if asked:
-        return prompt_for(
-            prompt,
-            rows,
-            task=sources.task,
-            data=sources.data,
-            text_columns=sources.text_columns,
-            label_column=label_column,
-            max_rows=max_rows,
-        )
-    if label_column is not None:
-        raise LimbeckError(
-            "label_column: labels are read for the examples of a language model's prompt, and by a text-to-text "
-            "teacher, alone",
-            "leave it out, or give a prompt with examples_per_class",
-        )
-    return None
-
-
-def _console(show: bool) -> Console:
-    return messages(shown=show)
-
-
-def _finished(place: str, rows: TextRows, to: str | Path | None, console: Console) -> OutputStore:
-    """The store, opened, and the plain table beside it where one is asked for."""
-    store = open_store(place)
-    if to is not None:
-        tied = write_plain_labels(Path(to), store, rows)
-        none = f", {tied:,} without a label: several classes are equally likely" if tied else ""
-        console.print(f"{to}: {len(rows):,} rows{none}")
-    return store
-
-
-@contextmanager
-def _served(
-    teachers: tuple[str | Labeller, ...],
-    endpoint: EndpointSettings | None,
-    bound: BoundPrompt | None,
-) -> Iterator[tuple[str | Labeller, ...]]:
-    """The teachers, or the one behind an endpoint, whose connections are closed in the end."""
-    if endpoint is None:
-        yield teachers
-        return
-    assert bound is not None
-    with endpoint_labeller(endpoint, bound) as labeller:
-        yield (labeller,)
-
-
-def _work(
-    source: LabellerSource,
-    rows: TextRows,
-    outputs: Sequence[str] | None,
-    with_text: bool,
-    files: StoreFiles,
-    engine: str,
-    workers: int | None,
-    missing_rows: str,
-) -> LabelWork:
-    """Load the labeller and plan what it is to do."""
-    labeller = source.load()
-    of_models = source.prompt is None and all(isinstance(one, str) for one in source.teachers)
-    plan = LabelPlan(
-        rows,
-        outputs_asked(labeller, None if of_models else outputs, rows.names if with_text else ()),
-        source.batch_size or labeller.batch_size,
-        with_text,
-        source.task or source.written_task,
-        missing_rows == "drop",
-    )
-    return LabelWork(files, plan, labeller, source, engine, workers)
-
-
-def _say_truncated(made: StoreManifest, console: Console) -> None:
-    """Of how many stored rows, of this start and those before it, a model did not read all."""
-    if made.truncated_rows:
-        console.print(
-            f"{made.truncated_rows:,} of {made.stored_rows:,} rows lost the end of their longest text: "
-            "with what stands around it, it was longer than the model reads (--max-length)"
-        )
-
-
-def _check(
-    out: object,
-    to: str | Path | None,
-    engine: str,
-    precision: str,
-    workers: int | None,
-    missing_rows: str,
-    sources: RowSources,
-    counts: Mapping[str, int | None],
-) -> None:
-    """Raise for what is wrong with the settings themselves, all of it together."""
-    problems = []
+    asked = None if outputs is None else tuple(listed(outputs))
+    table = None if to is None else Path(to)
+    problems = [] if to is None else check_target(to)
     if out is None and to is None:
         problems.append(Problem("no store is named", "--out FOLDER_OR_URL"))
     if not sources.all:
         problems.append(Problem("no rows are named", "--data, or --unlabelled FILE"))
-    if engine not in ENGINES:
-        problems.append(unknown("engine", engine, ENGINES))
-    if precision not in PRECISIONS:
-        problems.append(unknown("precision", precision, PRECISIONS))
-    if missing_rows not in MISSING_ROWS:
-        problems.append(unknown("missing_rows", missing_rows, MISSING_ROWS))
-    if workers is not None and (engine != "ray" or workers < 1):
-        problems.append(
-            Problem(f"workers {workers}: they are processes of Ray", "use them with --engine ray")
-        )
+    choices = {
+        "engine": (engine, ENGINES),
+        "precision": (precision, PRECISIONS),
+        "missing_rows": (missing_rows, MISSING_ROWS),
+    }
+    problems += [
+        unknown(name, value, known)
+        for name, (value, known) in choices.items()
+        if value not in known
+    ]
+    counts = {
+        "shard_rows": shard_rows, "batch_size": batch_size, "max_length": max_length, "max_rows": max_rows,
+        "workers": workers,
+    }  # fmt: skip
     problems += [
         Problem(f"{name} {value}: it is a number of 1 or more", "give one, or leave it out")
         for name, value in counts.items()
         if value is not None and (type(value) is not int or value < 1)
     ]
-    if to is not None:
-        problems += check_target(to)
+    if workers is not None and engine != "ray":
+        problems.append(
+            Problem(f"workers {workers}: they are processes of Ray", "use them with --engine ray")
+        )
     if problems:
         raise LimbeckError(problems)
+    warn_of_emulated_bf16(precision)
+    teachers = named(teacher)
+    source = LabellerSource(
+        teachers, task, asked, max_length=max_length, precision=precision, batch_size=batch_size
+    )
+    with ExitStack() as stack:
+        stack.enter_context(at_hand(sources.writers))
+        if prompt is None and endpoint is None and writes_targets(teachers, asked):
+            written_task, rows = target_rows(
+                teachers, sources.data, task=task, text_columns=sources.text_columns, label_column=label_column,
+                others=bool(sources.unlabelled or to), max_rows=max_rows,
+            )  # fmt: skip
+            source = replace(source, written_task=written_task)
+        else:
+            rows = sources.read(max_rows)
+        if table is not None:
+            check_rows(table, rows)
+            sources.check_apart(table)
+        check_speaking(source, prompt, endpoint, engine)
+        if engine == "ray":
+            imported_ray()
+            source = replace(source, teachers=found_anywhere(teachers))
+        if prompt is not None or endpoint is not None or speaks(teachers):
+            bound = prompt_for(
+                prompt, rows, task=task, data=sources.data, text_columns=sources.text_columns,
+                label_column=label_column, max_rows=max_rows,
+            )  # fmt: skip
+            source = replace(source, prompt=bound)
+            if endpoint is not None:
+                served = stack.enter_context(endpoint_labeller(endpoint, bound))
+                source = replace(source, teachers=(served,))
+        elif label_column is not None and source.written_task is None:
+            raise LimbeckError(
+                "label_column: labels are read for the examples of a language model's prompt, and by a text-to-text "
+                "teacher, alone",
+                "leave it out, or give a prompt with examples_per_class",
+            )
+        labeller = source.load()
+        # Models give what is asked for and nothing else, in names of their own.
+        of_models = source.prompt is None and all(isinstance(one, str) for one in source.teachers)
+        texts = rows.names if with_text else ()
+        content = ShardContent(
+            _chosen(labeller, () if of_models else asked or (), texts),
+            batch_size or labeller.batch_size,
+            texts,
+            missing_rows == "drop",
+        )
+        files = StoreFiles(str(out if out is not None else f"{to}.store"))
+        known = task or source.written_task
+        work = LabelWork(files, rows, labeller, content, known, source, workers)
+        if table is not None:
+            check_labels(table, labeller, rows, decides=work.decides, outputs=content.outputs)
+        console = messages(shown=show)
+        made = fill(work, shard_rows, console, ray_maker if engine == "ray" else local_maker)
+        if made.truncated_rows:
+            console.print(
+                f"{made.truncated_rows:,} of {made.stored_rows:,} rows lost the end of their longest text: "
+                "with what stands around it, it was longer than the model reads (--max-length)"
+            )
+    store = open_store(files.url)
+    if table is not None:
+        tied = write_plain_labels(table, store, rows)
+        none = f", {tied:,} without a label: several classes are equally likely" if tied else ""
+        console.print(f"{to}: {len(rows):,} rows{none}")
+    return store
+
+
+def _chosen(labeller: Labeller, asked: Sequence[str], texts: Sequence[str]) -> tuple[str, ...]:
+    """Which outputs are stored: those named, or all that a labeller gives.
+
+    Args:
+        texts: names of the text columns that stand beside them.
+
+    Raises:
+        LimbeckError: outputs that it does not give, or that have the name of another column.
+    """
+    known = labeller.outputs
+    if problems := [unknown("output", name, known) for name in asked if name not in known]:
+        raise LimbeckError(problems)
+    chosen = tuple(dict.fromkeys(asked)) or known
+    if taken := RESERVED & {*chosen}:
+        raise LimbeckError(
+            f"the output {', '.join(taken)} has the name of a column of every store",
+            "rename the labeller's output",
+        )
+    if clashing := {*texts} & {*chosen, *RESERVED}:
+        raise LimbeckError(
+            f"the text column {', '.join(sorted(clashing))} has the name of another column of the store",
+            "rename it in your file, or leave --with-text out",
+        )
+    return chosen

@@ -1,9 +1,9 @@
-"""A fine-tuned Hugging Face model as a labeller of texts. Part of `limbeck.labelling`."""
+"""Hugging Face models of texts as labellers: what a fine-tuned one puts out. Part of `limbeck.labelling`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -13,11 +13,17 @@ from transformers import PreTrainedModel
 from limbeck import preflight
 from limbeck.activations import Request, Trace
 from limbeck.data import Collator
+from limbeck.data.row_ids import row_ids
+from limbeck.functional.partial_logits import CHOICES, KeptTokens
 from limbeck.objectives import ModelShape
 from limbeck.outputs import Ask, digest_of_model, digest_of_tokenizer
 from limbeck.outputs.building import ask
 from limbeck.outputs.columns import (
+    IDS,
+    INDEX,
     LOGITS,
+    REST,
+    VALUES,
     ModelOutputs,
     OutputColumn,
     OutputLayout,
@@ -28,13 +34,77 @@ from limbeck.outputs.columns import (
 from limbeck.outputs.shards import PROBABILITIES
 from limbeck.students import class_places, generic_labels, labels_of
 from limbeck.support.errors import LimbeckError, Problem
-from limbeck.tasks import SENTENCE, TEXT_READING, Processor, Task, task_type_of
+from limbeck.tasks import SENTENCE, TEXT, TEXT_READING, Processor, Task, TaskType, task_type_of
 from limbeck.tasks.rules import CUT
 from limbeck.teachers.labeller import Row, Scores
 from limbeck.teachers.teacher import Teacher
 
+USUAL = "top64"
+"""What is kept of a text-to-text model's vocabulary unless another part is asked for."""
 
-class ModelLabeller:
+
+class _TextModel:
+    """A model of texts, its tokenizer, and how it is asked.
+
+    Args:
+        model: fine-tuned.
+        tokenizer: its own.
+        name: what the store calls it.
+        kind: how rows are encoded.
+        max_length: tokens it reads of a row.
+        precision: fp32, or bf16 autocast.
+        batch_size: rows of a pass.
+
+    Attributes:
+        truncated: of the rows that `score` was given last, the places of those that are longer than `max_length`.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: Processor,
+        name: str,
+        kind: TaskType,
+        *,
+        max_length: int,
+        precision: str,
+        batch_size: int,
+    ) -> None:
+        self.name, self.batch_size, self.precision = name, batch_size, precision
+        self.max_length = max_length
+        self.truncated: frozenset[int] = frozenset()
+        self._tokenizer, self._type = tokenizer, kind
+        self._collate = Collator(tokenizer, kind=kind)
+        self._teacher = Teacher(model)
+        self._digest: str | None = None
+
+    def to(self, device: torch.device | str) -> Self:
+        """Move the model. Returns itself."""
+        self._teacher.to(device)
+        return self
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Digests of the model and of its tokenizer, the length limit and the precision."""
+        self._digest = self._digest or digest_of_model(self._teacher.model)
+        return {
+            "model": self._digest,
+            "tokenizer": digest_of_tokenizer(self._tokenizer),
+            "max_length": self.max_length,
+            "precision": self.precision,
+        }
+
+    def _pass(self, task: Task, columns: dict[str, list[Any]], request: Request) -> Trace:
+        """One pass over some rows, by column, which hold `index`."""
+        encoded = self._type.encode(task, self._tokenizer, self.max_length, columns)
+        self.truncated = frozenset(place for place, cut in enumerate(encoded[CUT]) if cut)
+        names = [name for name in encoded if name != CUT]
+        rows = zip(*(encoded[name] for name in names), strict=True)
+        batch = self._collate([dict(zip(names, row, strict=True)) for row in rows])
+        moved = {name: value.to(self._teacher.device) for name, value in batch.items()}
+        return ask(self._teacher, moved, request, self.precision)
+
+
+class ModelLabeller(_TextModel):
     """A model that answers a text with classes or a number, and its tokenizer.
 
     Args:
@@ -46,9 +116,6 @@ class ModelLabeller:
         precision: fp32, or bf16 autocast.
         batch_size: rows of a pass.
         classes: names in id order, where the model has none of its own.
-
-    Attributes:
-        truncated: of the rows that `score` was given last, the places of those that are longer than `max_length`.
 
     Raises:
         LimbeckError: a model of another task type, outputs it does not have, a tokenizer that cannot be used.
@@ -66,28 +133,23 @@ class ModelLabeller:
         batch_size: int = 64,
         classes: Sequence[str] = (),
     ) -> None:
-        self.name = name
-        self.batch_size = batch_size
-        self.precision = precision
-        kind = task_type_of(model)
-        numbers = model.config.num_labels == 1
+        kind, numbers = task_type_of(model), model.config.num_labels == 1
         asked = outputs or ((LOGITS,) if numbers else (LOGITS, PROBABILITIES))
         self._asked = ModelOutputs.parse(asked, model)
         answers = self._asked.request.logits
+        max_length = min(max_length, preflight.positions_of(model) or max_length)
         problems = []
-        if answers and kind.embeds:
-            problems.append(
-                Problem(
-                    f"teacher {name} is of task type {kind.name}: it gives no class or number of a text",
+        if answers and not (kind.constant and kind.reads is TEXT_READING and not kind.embeds):
+            fix = "label with a model for sequence classification, or ask for hidden states alone"
+            if kind.embeds:
+                fix = (
                     "write its embeddings with limbeck predict MODEL FILE --output embeddings, or ask for hidden "
-                    "states alone; a student reads the model itself (--teacher)",
+                    "states alone; a student reads the model itself (--teacher)"
                 )
-            )
-        elif answers and not (kind.constant and kind.reads is TEXT_READING):
             problems.append(
                 Problem(
                     f"teacher {name} is of task type {kind.name}: it gives no class or number of a text",
-                    "label with a model for sequence classification, or ask for hidden states alone",
+                    fix,
                 )
             )
         if self._asked.probabilities and numbers:
@@ -97,20 +159,22 @@ class ModelLabeller:
                     "ask for logits",
                 )
             )
-        self.max_length = min(max_length, preflight.positions_of(model) or max_length)
-        problems += TEXT_READING.problems(tokenizer, self.max_length, 1)
+        problems += TEXT_READING.problems(tokenizer, max_length, 1)
         found = preflight.check_vocabulary(f"teacher {name}", model, tokenizer)
         problems += [one for one in found if one.severity == "error"]
         if problems:
             raise LimbeckError(problems)
-        self._type = kind if answers else SENTENCE
+        super().__init__(
+            model,
+            tokenizer,
+            name,
+            kind if answers else SENTENCE,
+            max_length=max_length,
+            precision=precision,
+            batch_size=batch_size,
+        )
         self.kind = self._type.name
         self.classes = () if numbers or not answers else _classes(model, classes, name)
-        self._tokenizer = tokenizer
-        self._collate = Collator(tokenizer, kind=self._type)
-        self._teacher = Teacher(model)
-        self._fingerprint: dict[str, Any] | None = None
-        self.truncated: frozenset[int] = frozenset()
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -118,56 +182,33 @@ class ModelLabeller:
         own = [LOGITS] * self._asked.logits + [PROBABILITIES] * self._asked.probabilities
         return (*own, *sorted(map(name_of_key, self._asked.request.items)))
 
-    def to(self, device: torch.device | str) -> ModelLabeller:
-        """Move the model. Returns itself."""
-        self._teacher.to(device)
-        return self
-
     @property
     def shape(self) -> dict[str, Any]:
         """Of the model's layers."""
         return ModelShape.of(self._teacher.model).written()
 
-    def fingerprint(self) -> dict[str, Any]:
-        """Digests of the model and of its tokenizer, the length limit and the precision."""
-        if self._fingerprint is None:
-            self._fingerprint = {
-                "model": digest_of_model(self._teacher.model),
-                "tokenizer": digest_of_tokenizer(self._tokenizer),
-                "max_length": self.max_length,
-                "precision": self.precision,
-            }
-        return self._fingerprint
-
     def score(self, rows: Sequence[Row]) -> Scores:
         """One pass: logits and probabilities in float32 (B, C), layers in float16 unless float32 is asked for."""
-        trace = self._pass(rows)
+        columns: dict[str, list[Any]] = {name: [row[name] for row in rows] for name in rows[0]}
+        task = Task(self.name, self.name, tuple(rows[0]), self.classes, (), "", kind=self._type)
+        columns[INDEX] = [*range(len(rows))]
+        trace = self._pass(task, columns, self._asked.request)
         found: dict[str, np.ndarray] = {}
         if trace.logits is not None:
-            logits = trace.logits.float().cpu()
+            logits = trace.logits.float().cpu().numpy()
             if self._asked.logits:
-                found[LOGITS] = logits.numpy()
+                found[LOGITS] = logits
             if self._asked.probabilities:
-                likely = self._type.probabilities(logits.numpy())
-                found[PROBABILITIES] = likely.astype(np.float32)
-        layers = Request(self._asked.request.items)
-        seen = Trace(values=trace.values, masks=trace.masks)
-        return found | values_of(seen, OutputLayout.of(seen, Ask(layers, self._asked.exact)))
-
-    def _pass(self, rows: Sequence[Row]) -> Trace:
-        columns = tuple(rows[0])
-        task = Task(self.name, self.name, columns, self.classes, (), "", kind=self._type)
-        texts: dict[str, list[Any]] = {name: [row[name] for row in rows] for name in columns}
-        numbered = texts | {"index": [*range(len(rows))]}
-        batch, self.truncated = labelled_batch(self._collate, task, self.max_length, numbered)
-        moved = {name: value.to(self._teacher.device) for name, value in batch.items()}
-        return ask(self._teacher, moved, self._asked.request, self.precision)
+                found[PROBABILITIES] = self._type.probabilities(logits).astype(np.float32)
+        layers = Ask(Request(self._asked.request.items), self._asked.exact)
+        return found | _values(Trace(values=trace.values, masks=trace.masks), layers)
 
 
-def values_of(trace: Trace, layout: OutputLayout) -> dict[str, np.ndarray]:
+def _values(trace: Trace, asked: Ask) -> dict[str, np.ndarray]:
     """By column what a batch's trace holds, as it is stored."""
     masks = {name: mask.cpu() for name, mask in trace.masks.items()}
-    return {column.name: _stored(column, column.of(trace), masks) for column in layout.columns}
+    columns = OutputLayout.of(trace, asked).columns
+    return {column.name: _stored(column, column.of(trace), masks) for column in columns}
 
 
 def _stored(column: OutputColumn, value: Tensor, masks: dict[str, Tensor]) -> np.ndarray:
@@ -198,22 +239,104 @@ def _classes(model: PreTrainedModel, given: Sequence[str], name: str) -> tuple[s
     return tuple(given) if generic_labels(own) else own
 
 
-# Rows that a model is asked about, as a batch.
+class TargetLabeller(_TextModel):
+    """An encoder-decoder that is fine-tuned to write labels: part of its vocabulary's logits at every target token.
+
+    Its decoder reads the target (teacher forcing), as in training. Which tokens are sampled of a row follows from the
+    row's id alone.
+
+    Args:
+        model: with a language head.
+        tokenizer: its own.
+        name: what the store calls it.
+        task: the name with which prompts begin.
+        keep: `top64`, `sample64`, with `@T` behind it at a temperature.
+        max_length: tokens it reads of a prompt.
+        precision: fp32, or bf16 autocast.
+        batch_size: rows of a pass.
+
+    Raises:
+        LimbeckError: no such part of the vocabulary, or a tokenizer that cannot be used.
+    """
+
+    kind = TEXT.name
+    classes: tuple[str, ...] = ()
+    outputs = (IDS, VALUES, REST)
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: Processor,
+        *,
+        name: str,
+        task: str,
+        keep: str = USUAL,
+        max_length: int = 128,
+        precision: str = "fp32",
+        batch_size: int = 64,
+    ) -> None:
+        self.task, self._kept = task, KeptTokens.parse(keep)
+        head: Any = model.get_output_embeddings()
+        self._vocabulary = int(head.weight.shape[0])
+        problems = TEXT_READING.problems(tokenizer, max_length, 1)
+        if self._kept.how == "top" and self._kept.count > self._vocabulary:
+            problems.append(
+                Problem(
+                    f"outputs: {LOGITS}:{keep} of teacher {name}, whose vocabulary has {self._vocabulary:,} tokens",
+                    f"keep at most {self._vocabulary}",
+                )
+            )
+        if problems:
+            raise LimbeckError(problems)
+        super().__init__(
+            model,
+            tokenizer,
+            name,
+            TEXT,
+            max_length=max_length,
+            precision=precision,
+            batch_size=batch_size,
+        )
+
+    @property
+    def kept_tokens(self) -> tuple[str, int]:
+        """What is kept, and of how many tokens."""
+        return str(self._kept), self._vocabulary
+
+    def fingerprint(self) -> dict[str, Any]:
+        """That of the model as it is asked, and the task's name in the prompts."""
+        return super().fingerprint() | {"task": self.task}
+
+    def score(self, rows: Sequence[Row]) -> Scores:
+        """One pass: ids, numbers and the rest at every token of each row's target, the last of its columns."""
+        *names, target = rows[0]
+        columns: dict[str, list[Any]] = {name: [row[name] for row in rows] for name in rows[0]}
+        words = [*dict.fromkeys(columns[target])]
+        task = Task(
+            self.task, self.task, tuple(names), tuple(words), (), "", label_column=target, kind=TEXT
+        )  # fmt: skip
+        ids = row_ids([*columns.values()]).tolist()
+        columns |= {target: [words.index(word) for word in columns[target]], INDEX: ids}
+        trace = self._pass(task, columns, Request.of_logits(self._kept))
+        return _values(trace, Ask(Request()))
 
 
-class LabelledBatch(NamedTuple):
-    """Attributes: what the model reads; the places of the rows that the length limit cut."""
+def kept_word(outputs: Sequence[str] | None, name: str) -> str:
+    """What is to be kept of the vocabulary, from `--outputs`.
 
-    batch: dict[str, Tensor]
-    truncated: frozenset[int]
-
-
-def labelled_batch(
-    collate: Collator, task: Task, max_length: int, texts: Mapping[str, list[Any]]
-) -> LabelledBatch:
-    """Some rows, by column, which hold `index`, encoded by the collator's tokenizer."""
-    encoded = task.kind.encode(task, collate.tokenizer, max_length, dict(texts))
-    cut = frozenset(place for place, was in enumerate(encoded[CUT]) if was)
-    names = [name for name in encoded if name != CUT]
-    values = zip(*(encoded[name] for name in names), strict=True)
-    return LabelledBatch(collate([dict(zip(names, row, strict=True)) for row in values]), cut)
+    Raises:
+        LimbeckError: anything but one `logits:PART`; which parts there are `KeptTokens` says.
+    """
+    word, *more = dict.fromkeys(outputs or (f"{LOGITS}:{USUAL}",))
+    if more:
+        raise LimbeckError(
+            f"outputs: {', '.join([word, *more])}: a store keeps one part of a vocabulary",
+            "name one",
+        )
+    if not word.startswith(f"{LOGITS}:"):
+        raise LimbeckError(
+            f"outputs: {word!r} of teacher {name}, which is text-to-text and has logits over its vocabulary at every "
+            "token of a target",
+            f"choices: {LOGITS}:{CHOICES}",
+        )
+    return word.removeprefix(f"{LOGITS}:")

@@ -9,7 +9,6 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -28,6 +27,7 @@ from limbeck.outputs.shards import DECIDING, LABEL, PROBABILITIES
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.files import written_whole
 from limbeck.tasks import get_task_type
+from limbeck.teachers.labeller import Labeller
 
 CONFIDENCE = "confidence"
 _PIECE = 16_384
@@ -42,7 +42,7 @@ _URL = re.compile(r"[A-Za-z][\w+.-]+:/")
 def check_target(to: str | Path) -> list[Problem]:
     """What is wrong with a table's name and place, before any row is read."""
     path = Path(to)
-    if "://" in str(to) or _URL.match(str(to)):
+    if _URL.match(str(to)):
         return [
             Problem(
                 f"--to {to} is a URL, and a plain table is written to a file of this machine",
@@ -56,32 +56,47 @@ def check_target(to: str | Path) -> list[Problem]:
     return []
 
 
-def check_unread(path: Path, rows: TextRows) -> None:
-    """Raise LimbeckError for a table in the place of a file that is read."""
+def check_rows(path: Path, rows: TextRows) -> None:
+    """Raise LimbeckError for a table of rows whose columns it names itself, or in the place of a file that is read."""
+    if clashing := {*rows.names} & {LABEL, CONFIDENCE, SCORE}:
+        raise LimbeckError(
+            f"--to: the text column {', '.join(sorted(clashing))} has the name of a column that is written",
+            "rename it in your file, or leave --to out and read the store",
+        )
     if any(Path(source).resolve() == path.resolve() for source in rows.source):
         raise LimbeckError(f"--to {path} is one of the files that are read", "name another file")
 
 
-def check_free(path: Path, rows: TextRows, written: Sequence[str]) -> None:
-    """Raise LimbeckError for a file that is there and is not what an earlier start wrote, which is written again.
+def check_labels(
+    path: Path, labeller: Labeller, rows: TextRows, *, decides: bool, outputs: Sequence[str]
+) -> None:
+    """Raise LimbeckError for outputs that come to no label, or to several, and for a table in another file's place.
 
     Args:
-        written: the columns beside the texts (`columns_beside`).
+        decides: whether the outputs come to a label.
+        outputs: those that are stored.
     """
-    if path.exists() and not _is_such_a_table(path, rows, written):
+    if get_task_type(labeller.kind).several_classes:
         raise LimbeckError(
-            f"--to {path} exists, and is no table of labels of these rows ({', '.join([*rows.names, *written])})",
+            f"to: {labeller.name} gives a row any number of classes, and {path} would have one",
+            "leave --to out, the store has every class's probability; or limbeck predict, which writes all "
+            "classes of a row",
+        )
+    if not decides:
+        raise LimbeckError(
+            f"to: {', '.join(outputs)} come to no label, and {path} is a table of labels",
+            "add --outputs probabilities, or leave --to out",
+        )
+    names = [*rows.names, *_columns_beside(labeller.kind, labeller.classes, rows.names)]
+    # Any data of one's own may have the columns too: the first row tells what an earlier start wrote.
+    texts = [column[0].as_py() for column in rows.columns.values()]
+    first = _first_row(path) if path.exists() else None
+    ours = first is not None and [*first] == names and [first[name] for name in rows.names] == texts
+    if path.exists() and not ours:
+        raise LimbeckError(
+            f"--to {path} exists, and is no table of labels of these rows ({', '.join(names)})",
             "name another file, or remove this one",
         )
-
-
-def _is_such_a_table(path: Path, rows: TextRows, written: Sequence[str]) -> bool:
-    """Whether a table has the columns and the first row's texts: any data of one's own may have the columns too."""
-    first = _first_row(path)
-    if first is None or [*first] != [*rows.names, *written]:
-        return False
-    texts = [column[0].as_py() for column in rows.columns.values()]
-    return [first[name] for name in rows.names] == texts
 
 
 def _first_row(path: Path) -> dict[str, Any] | None:
@@ -94,23 +109,8 @@ def _first_row(path: Path) -> dict[str, Any] | None:
     return rows[0] if rows else None
 
 
-def check_columns(texts: Sequence[str]) -> None:
-    """Raise LimbeckError for text columns that have the name of what stands beside them."""
-    if taken := {*texts} & {LABEL, CONFIDENCE, SCORE}:
-        raise LimbeckError(
-            f"--to: the text column {', '.join(sorted(taken))} has the name of a column that is written",
-            "rename it in your file, or leave --to out and read the store",
-        )
-
-
-def columns_beside(kind: str, classes: Sequence[str], texts: Sequence[str]) -> tuple[str, ...]:
-    """The columns that stand beside the texts of a table.
-
-    Args:
-        kind: the task type.
-        classes: of the labels; () of numbers.
-        texts: what the text columns are called.
-    """
+def _columns_beside(kind: str, classes: Sequence[str], texts: Sequence[str]) -> tuple[str, ...]:
+    """The columns that stand beside texts of these names, of classes or of numbers."""
     if classes:
         return (LABEL, CONFIDENCE)
     scored = get_task_type(kind).candidates is not None or (*texts,) == (QUERY, PASSAGE)
@@ -132,15 +132,22 @@ def write_plain_labels(path: Path, store: OutputStore, rows: TextRows) -> int:
             f"{store.files.url} holds neither logits nor probabilities, so there are no labels",
             "add --outputs probabilities",
         )
-    decided = _Decided.of(store)
+    label, sure, tied = _decided(store)
+    beside = _columns_beside(store.kind, store.classes, rows.names)
     stored = ~np.isin(rows.ids, [*store.manifest.missing_rows])
     place = np.full(len(rows), _NOWHERE)
     place[stored] = store.places(rows.ids[stored])
 
     def piece(start: int, count: int) -> pa.Table:
+        window = place[start : start + count]
+        absent = window == _NOWHERE
         columns = zip(rows.names, rows.columns.values(), strict=True)
-        texts = {name: column.slice(start, count) for name, column in columns}
-        return pa.table(texts | decided.columns(place[start : start + count], rows.names))
+        table = {name: column.slice(start, count) for name, column in columns}
+        labels = pa.array(label[window], mask=absent | tied[window])
+        found = [labels]
+        if store.classes:
+            found = [pa.array(store.classes).take(labels), pa.array(sure[window], mask=absent)]
+        return pa.table(table | dict(zip(beside, found, strict=True)))
 
     with (
         written_whole(path) as stream,
@@ -148,60 +155,30 @@ def write_plain_labels(path: Path, store: OutputStore, rows: TextRows) -> int:
     ):
         for start in range(0, len(rows), _PIECE):
             writer.write_table(piece(start, _PIECE))
-    return int(decided.tied[place[stored]].sum())
+    return int(tied[place[stored]].sum())
 
 
-@dataclass(frozen=True)
-class _Decided:
-    """What the outputs of all stored rows come to: label (n,), and confidence (n,) of classes.
+def _decided(store: OutputStore) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What the outputs of all stored rows come to, read shard by shard: of many classes they are larger than texts.
 
-    `tied` (n,): whether several classes are equally likely, so that none of them is the label.
+    Returns:
+        the label (n,); the probability of the likeliest class (n,), as far as there is one, of votes its share; and
+        whether several classes are equally likely (n,), so that none of them is the label.
     """
-
-    store: OutputStore
-    label: np.ndarray
-    confidence: np.ndarray | None
-    tied: np.ndarray
-
-    @classmethod
-    def of(cls, store: OutputStore) -> _Decided:
-        """Read shard by shard: of many classes the outputs themselves are larger than the texts."""
-        held = [column.name for column in store.columns]
-        name = next(one for one in DECIDING if one in held)
-        labels, sure, tied = [], [], []
-        for found in store.shards([LABEL, name]):
-            labels.append(found[LABEL])
-            tied.append(_tied(found[name]))
-            if store.classes:
-                sure.append(_confidence(name, found[name]))
-        confidence = np.concatenate(sure) if sure else None
-        return cls(store, np.concatenate(labels), confidence, np.concatenate(tied))
-
-    def columns(self, places: np.ndarray, texts: Sequence[str]) -> dict[str, Any]:
-        """Columns of some rows, given their places among the stored ones and what their text columns are called."""
-        absent = places == _NOWHERE
-        label = pa.array(self.label[places], mask=absent | self.tied[places])
-        beside = columns_beside(self.store.kind, self.store.classes, texts)
-        if self.confidence is None:
-            return dict.fromkeys(beside, label)
-        names = pa.array(self.store.classes).take(label)
-        sure = pa.array(self.confidence[places], mask=absent)
-        return dict(zip(beside, (names, sure), strict=True))
-
-
-def _tied(values: np.ndarray) -> np.ndarray:
-    """Whether several classes have the greatest value of a row, boolean (n,), of values (n, C)."""
-    several: np.ndarray = (values == values.max(axis=1, keepdims=True)).sum(axis=1) > 1
-    return several
-
-
-def _confidence(name: str, values: np.ndarray) -> np.ndarray:
-    """The probability of the likeliest class, as far as there is one; of votes its share."""
-    if name == PROBABILITIES:
-        return values.max(axis=1)
-    if name == LOGITS:
-        return softmax(values, axis=1).max(axis=1)
-    return values.max(axis=1) / values.sum(axis=1).clip(min=1e-9)
+    held = [column.name for column in store.columns]
+    name = next(one for one in DECIDING if one in held)
+    labels, sure, tied = [], [], []
+    for found in store.shards([LABEL, name]):
+        values = found[name]
+        most = values.max(axis=1, keepdims=True)
+        labels.append(found[LABEL])
+        tied.append((values == most).sum(axis=1) > 1)
+        if name == LOGITS:
+            values = softmax(values, axis=1)
+        elif name != PROBABILITIES:
+            values = values / values.sum(axis=1, keepdims=True).clip(min=1e-9)
+        sure.append(values.max(axis=1))
+    return np.concatenate(labels), np.concatenate(sure), np.concatenate(tied)
 
 
 class _TableWriter(Protocol):
