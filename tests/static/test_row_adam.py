@@ -10,7 +10,7 @@ import torch
 from static_models import batch, student
 from torch import nn
 
-from limbeck.static import RowAdam
+from limbeck.static import RowAdam, clip_gradients
 
 sparse = functools.partial(torch.sparse_coo_tensor, check_invariants=True)
 
@@ -86,3 +86,18 @@ def test_its_closure_is_called_with_gradients() -> None:
 
     assert RowAdam([weight], lr=0.5).step(closure).item() == 2.0
     assert weight.tolist() == pytest.approx([0.5, 0.5])
+
+
+@pytest.mark.parametrize("max_norm", [0.5, 1e3, float("inf")])
+def test_clipping_is_torchs_of_the_same_gradients_written_out(max_norm) -> None:
+    torch.manual_seed(0)
+    rows = torch.tensor([[0, 2, 2]])  # one twice: the norm is of the sum
+    gradients = [sparse(rows, torch.randn(3, 2), (4, 2)), torch.randn(3)]
+    ours, theirs = ([nn.Parameter(torch.zeros(g.shape)) for g in gradients] for _ in range(2))
+    for one, other, gradient in zip(ours, theirs, gradients, strict=True):
+        one.grad, other.grad = gradient.clone(), gradient.to_dense().clone()
+    unread = nn.Parameter(torch.zeros(1))
+    norm = clip_gradients([*ours, unread], max_norm)
+    torch.testing.assert_close(norm, nn.utils.clip_grad_norm_(theirs, max_norm))
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one.grad.to_dense(), other.grad)

@@ -7,7 +7,7 @@
 from limbeck.static.formats import int8_rows, write_model2vec, write_plain
 from limbeck.static.model import StaticConfig, StaticStudent, pair_rows
 from limbeck.static.reader import StaticReader
-from limbeck.static.row_adam import RowAdam
+from limbeck.static.row_adam import RowAdam, clip_gradients
 from limbeck.static.start import from_teacher, static_student, train_tokenizer
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "StaticConfig",
     "StaticReader",
     "StaticStudent",
+    "clip_gradients",
     "from_teacher",
     "int8_rows",
     "pair_rows",
