@@ -22,7 +22,6 @@ from limbeck.labelling.language_models.causal_labeller import exclusive_scores
 from limbeck.labelling.language_models.prompt_tokens import PromptTokenizer
 from limbeck.outputs.key import digest_of_tokenizer
 from limbeck.support.errors import LimbeckError
-from limbeck.teachers.labeller import TellsTruncated
 from tiny_language_models import MERGES, byte_tokenizer, language_model, save_language_model
 from tiny_language_models import WORDS as WORDS_OF_ALL
 from tiny_runs import bert
@@ -445,7 +444,7 @@ def test_only_the_text_is_truncated() -> None:
     size = len(row.prefix) + max(map(len, row.answers))
     assert 115 <= size <= 120
     made.score([*ROWS[:2], long])
-    assert row.truncated and made.truncated == {2} and isinstance(made, TellsTruncated)
+    assert row.truncated and made.truncated == {2}
     made.score(ROWS[:2])
     assert made.truncated == set()
     with pytest.raises(LimbeckError, match="before any text of a row, and the model reads 40"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,7 @@ QUANTITIES: tuple[What, ...] = get_args(What)
 """What outputs may hold; of several the first here is read. Votes stand before their shares, which few votes make 0."""
 MARGIN: Literal["margin"] = "margin"
 """What a file of triplets holds: differences of two scores."""
+EMBEDDING: Literal["embedding"] = "embedding"
 ROW = "row"
 
 # Rounded to three digits, probabilities of ten classes still add up to 1 within it.
@@ -37,15 +38,15 @@ class FileOutputs:
     """Outputs about the rows of a file.
 
     Attributes:
-        what: `logits`, `votes` (counts a class), `probabilities`, `score` (a number), or `margin` (a score, known but
-            for a number that is added to all of a list).
+        what: `logits`, `votes` (counts a class), `probabilities`, `score` (a number), `margin` (a score, known but for
+            a number that is added to all of a list), or `embedding`, of each text by itself.
         classes: names of the values' columns; () of a score.
         ids: of the rows (`row_ids`), each once, ascending, int64 (n,).
         values: float32 (n, C), or (n, 1).
         lists: of margins the list that each row is of, int64 (n,).
     """
 
-    what: What | Literal["margin"]
+    what: What | Literal["margin", "embedding"]
     classes: tuple[str, ...]
     ids: np.ndarray
     values: np.ndarray
@@ -86,12 +87,12 @@ def read_outputs_file(
     what, columns = _found(table, several=several)
     ids = _ids(table, text_columns)
     if what == "score":
-        values = numbers_of(table, what, [[value] for value in _cells(table, what)], 1)
+        values = numbers_of(table, what, [[value] for value in table.columns[what]], 1)
         names: tuple[str, ...] = ()
     elif columns:
         names = tuple(name.partition(".")[2] for name in columns)
-        cells = zip(*(_cells(table, name) for name in columns), strict=True)
-        values = numbers_of(table, what, list(map(list, cells)), len(names))
+        cells = zip(*(table.columns[name] for name in columns), strict=True)
+        values = numbers_of(table, what, [*map(list, cells)], len(names))
     else:
         names, rows = _lists(table, what, classes, order)
         values = numbers_of(table, what, rows, len(names))
@@ -151,7 +152,7 @@ def _lists(
     table: FileTable, what: str, classes: Sequence[str], order: Sequence[str]
 ) -> tuple[tuple[str, ...], list[Any]]:
     """Names and rows of a column of lists, or of mappings."""
-    rows = [structured(value) for value in _cells(table, what)]
+    rows = [structured(value) for value in table.columns[what]]
     if all(isinstance(row, Mapping) for row in rows):
         names = tuple(map(str, rows[0]))
         for number, row in enumerate(rows, start=1):
@@ -168,10 +169,6 @@ def _lists(
             "say their order: output_classes='[CLASS, CLASS, …]'",
         )
     return tuple(order), rows
-
-
-def _cells(table: FileTable, name: str) -> list[Any]:
-    return list(table.columns[name])
 
 
 def _check_named(path: Path, what: What, names: Sequence[str], classes: Sequence[str]) -> None:
@@ -208,14 +205,26 @@ def _check(path: Path, what: What, values: np.ndarray, *, several: bool) -> None
             )
 
 
-def _each_once(path: Path, ids: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Ids ascending, with their values; a row that stands twice counts once."""
+def _each_once(
+    path: Path, ids: np.ndarray, values: np.ndarray, alike: float = 0.0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Ids ascending, with their values; of a row that stands twice the first.
+
+    Args:
+        alike: what the values of one row may differ by, as a share of their norm.
+
+    Raises:
+        LimbeckError: they differ by more.
+    """
     found, first, place = np.unique(ids, return_index=True, return_inverse=True)
-    differs = (values != values[first][place]).any(axis=1)
-    if differs.any():
+    again = np.flatnonzero(first[place] != np.arange(len(ids)))
+    kept = values[first[place[again]]]
+    apart = np.linalg.norm(values[again] - kept, axis=1) > alike * np.linalg.norm(kept, axis=1)
+    if apart.any():
+        row = int(again[apart.argmax()])
         raise LimbeckError(
-            f"{path}, row {int(differs.argmax()) + 1}: the text of row {int(first[place[differs.argmax()]]) + 1} "
-            f"again, with other outputs ({int(differs.sum())} such rows)",
+            f"{path}, row {row + 1}: the text of row {int(first[place[row]]) + 1} again, with other outputs "
+            f"({int(apart.sum())} such rows)",
             "keep one of them, or their mean",
         )
     return found, values[first]
@@ -226,8 +235,6 @@ def _each_once(path: Path, ids: np.ndarray, values: np.ndarray) -> tuple[np.ndar
 # `limbeck predict` writes it.
 
 
-EMBEDDING = "embedding"
-"""The column."""
 TEXTS = ("sentence", "text", "query", "passage")
 """What its texts may be called; the first that is there counts."""
 
@@ -235,21 +242,9 @@ TEXTS = ("sentence", "text", "query", "passage")
 _ALIKE = 2e-2
 
 
-class TextEmbeddings(NamedTuple):
-    """Embeddings by text.
-
-    Attributes:
-        ids: of the texts (`row_ids`), each once, ascending, int64 (n,).
-        values: float32 (n, d).
-    """
-
-    ids: np.ndarray
-    values: np.ndarray
-
-
 def read_embeddings_file(
     path: Path, named: Sequence[str] = (), max_rows: int = MAX_ROWS
-) -> TextEmbeddings | None:
+) -> FileOutputs | None:
     """Read a file of embeddings; None where it has no column of them.
 
     Args:
@@ -264,7 +259,7 @@ def read_embeddings_file(
         return None
     column = _text_column(table, named)
     ids = row_ids([list(table.columns[column])])
-    return _each_text_once(path, ids, _embeddings(table))
+    return FileOutputs(EMBEDDING, (), *_each_once(path, ids, _embeddings(table), _ALIKE))
 
 
 def _text_column(table: FileTable, named: Sequence[str]) -> str:
@@ -324,19 +319,3 @@ def _is_dense(piece: pa.Array, width: int) -> bool:
         return False
     known = not piece.null_count and not piece.flatten().null_count
     return same and known and pa.types.is_floating(kind.value_type)
-
-
-def _each_text_once(path: Path, ids: np.ndarray, values: np.ndarray) -> TextEmbeddings:
-    """Ids ascending, with their embeddings; of a text that stands twice the first."""
-    found, first, place = np.unique(ids, return_index=True, return_inverse=True)
-    again = np.flatnonzero(first[place] != np.arange(len(ids)))
-    kept = values[first[place[again]]]
-    apart = np.linalg.norm(values[again] - kept, axis=1) > _ALIKE * np.linalg.norm(kept, axis=1)
-    if apart.any():
-        one = int(again[apart.argmax()])
-        raise LimbeckError(
-            f"{path}, row {one + 1}: the text of row {int(first[place[one]]) + 1} again, with another embedding "
-            f"({int(apart.sum())} such rows)",
-            "keep one of them",
-        )
-    return TextEmbeddings(found, values[first])

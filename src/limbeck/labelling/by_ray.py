@@ -16,10 +16,10 @@ from typing import Any
 from limbeck.labelling.fill import LabelWork, Reasons, ShardMaker, made_or_reasons
 from limbeck.labelling.teachers import LabellerSource
 from limbeck.outputs import StoreFiles
-from limbeck.outputs.scored_shard import MadeShard, ShardContent, ShardRows, costs_of
+from limbeck.outputs.scored_shard import MadeShard, ShardContent, ShardRows
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import at_home
-from limbeck.teachers.labeller import Labeller
+from limbeck.teachers.labeller import Labeller, costs_of
 
 _TRIES = 3
 """Of a shard whose actor dies."""

@@ -45,7 +45,6 @@ from limbeck.outputs.scored_shard import (
     MadeShard,
     ShardContent,
     ShardRows,
-    costs_of,
     make_empty_shard,
     make_shard,
     rows_in,
@@ -58,7 +57,7 @@ from limbeck.outputs.store import read_manifest
 from limbeck.outputs.writer import alone
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.words import human_size
-from limbeck.teachers.labeller import HasLayers, KeepsTokens, Labeller, RowsMissingError
+from limbeck.teachers.labeller import Labeller, RowsMissingError, costs_of
 
 _LIBRARIES = ("limbeck", "torch", "transformers")
 _ROWS_OF_SHARD = "rows of a shard"
@@ -113,7 +112,7 @@ class LabelWork:
     def manifest(self, shard_rows: int) -> StoreManifest:
         """What the store is to be."""
         labeller = self.labeller
-        kept = labeller.kept_tokens if isinstance(labeller, KeepsTokens) else None
+        kept = getattr(labeller, "kept_tokens", None)
         return StoreManifest(
             complete=False,
             kind=labeller.kind,
@@ -122,7 +121,7 @@ class LabelWork:
             teacher=TeacherIdentity(
                 name=labeller.name,
                 fingerprint=labeller.fingerprint(),
-                shape=labeller.shape if isinstance(labeller, HasLayers) else None,
+                shape=getattr(labeller, "shape", None),
             ),
             rows=RowsIdentity(
                 count=len(self),
@@ -371,7 +370,7 @@ def measure(work: LabelWork) -> LabelEstimate:
             began = time.perf_counter()
             score_rows(labeller, left, outputs, size)
             seconds = (time.perf_counter() - began) / rows_in(left)
-        values = [part for value in answered.scores.values.values() for part in _arrays(value)]
+        values = [part for value in answered.values.values() for part in _arrays(value)]
         stored = sum(part.nbytes for part in values)
         if content.text_names:
             stored += sum(len(text.encode()) for column in left.values() for text in column)

@@ -37,7 +37,7 @@ from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.machine import device
 from limbeck.support.words import short_name, short_names
 from limbeck.tasks import TASKS, TEXT, TEXT_READING, Task, kind_of_config
-from limbeck.teachers.labeller import KeepsTokens, Labeller, TeamLabeller
+from limbeck.teachers.labeller import Labeller, TeamLabeller
 
 if TYPE_CHECKING:
     from limbeck.labelling.language_models import EndpointLabeller
@@ -306,7 +306,7 @@ def writes_targets(teachers: Teachers, outputs: Sequence[str] | None) -> bool:
     """Whether one of them answers in words; its layers alone need no targets."""
     if outputs and not any(word.split(":")[0] == LOGITS for word in outputs):
         return False
-    return any(isinstance(one, KeepsTokens) for one in teachers) or any(
+    return any(hasattr(one, "kept_tokens") for one in teachers) or any(
         kind_of_config(read_config(path)) is TEXT for path in _paths(teachers)
     )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -24,7 +24,7 @@ from limbeck.outputs.shards import (
 )
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TASK_TYPES
-from limbeck.teachers.labeller import CountsCosts, Labeller, RowsMissingError, TellsTruncated
+from limbeck.teachers.labeller import Labeller, RowsMissingError, costs_of, truncated_by
 
 Texts = Mapping[str, Sequence[str]]
 """Text columns by name, each with the text of every row."""
@@ -63,31 +63,20 @@ class MadeShard:
 
 
 @dataclass(frozen=True)
-class ShardScores:
-    """A labeller's outputs about some rows.
+class Scored:
+    """A labeller's outputs about those of some rows that have any, in the rows' order.
 
     Attributes:
         layout: their columns.
         values: by output, (n, …).
         truncated: how many of the rows the labeller says it did not read to their end.
+        reasons: by place, why rows have none.
     """
 
     layout: OutputLayout
     values: dict[str, np.ndarray]
-    truncated: int
-
-
-@dataclass(frozen=True)
-class AnsweredRows:
-    """The outputs of those of some rows that have any.
-
-    Attributes:
-        scores: theirs, in the rows' order.
-        reasons: by place, why the others have none.
-    """
-
-    scores: ShardScores
-    reasons: Mapping[int, str]
+    truncated: int = 0
+    reasons: Mapping[int, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -120,11 +109,10 @@ def make_shard(
         LimbeckError: as `score_rows`, and where the shard cannot be written.
     """
     began, before = time.perf_counter(), costs_of(labeller)
-    score = score_answered if content.drop_missing else score_all
-    answered = score(labeller, rows.texts, content.outputs, content.batch_size, advance)
-    missing = tuple((int(rows.ids[at]), why) for at, why in sorted(answered.reasons.items()))
-    rows, scored = rows.without(answered.reasons), answered.scores
-    record = _written(files, labeller, rows, content, scored, missing)
+    score = score_answered if content.drop_missing else score_rows
+    scored = score(labeller, rows.texts, content.outputs, content.batch_size, advance)
+    missing = tuple((int(rows.ids[at]), why) for at, why in sorted(scored.reasons.items()))
+    record = _written(files, labeller, rows.without(scored.reasons), content, scored, missing)
     spent = {name: now - before.get(name, 0.0) for name, now in costs_of(labeller).items()}
     return MadeShard(record, scored.layout, spent | {"seconds": time.perf_counter() - began})
 
@@ -144,7 +132,7 @@ def make_empty_shard(
         reasons: why, by the rows' ids.
     """
     missing = tuple((row, reasons[row]) for row in rows.ids.tolist())
-    scored = ShardScores(layout, {one.name: _no_values(one) for one in layout.columns}, 0)
+    scored = Scored(layout, {one.name: _no_values(one) for one in layout.columns})
     none = rows.without(range(len(rows)))
     return MadeShard(_written(files, labeller, none, content, scored, missing), layout, {})
 
@@ -161,7 +149,7 @@ def _written(
     labeller: Labeller,
     rows: ShardRows,
     content: ShardContent,
-    scored: ShardScores,
+    scored: Scored,
     missing: tuple[tuple[int, str], ...],
 ) -> ShardRecord:
     """Write what a labeller puts out about some rows, and say which rows of the shard are missing."""
@@ -174,22 +162,6 @@ def _written(
     )
 
 
-def costs_of(labeller: Labeller) -> dict[str, float]:
-    """What a labeller has counted so far."""
-    return labeller.costs() if isinstance(labeller, CountsCosts) else {}
-
-
-def score_all(
-    labeller: Labeller,
-    texts: Texts,
-    outputs: Sequence[str],
-    batch_size: int,
-    advance: Callable[[int], None] = lambda rows: None,
-) -> AnsweredRows:
-    """As `score_rows`, which raises an error where a row has no outputs."""
-    return AnsweredRows(score_rows(labeller, texts, outputs, batch_size, advance), {})
-
-
 def score_answered(
     labeller: Labeller,
     texts: Texts,
@@ -197,7 +169,7 @@ def score_answered(
     batch_size: int,
     advance: Callable[[int], None] = lambda rows: None,
     lacking: Mapping[int, str] = MappingProxyType({}),
-) -> AnsweredRows:
+) -> Scored:
     """As `score_rows`, of the rows that have outputs.
 
     The others of a batch with such a row are asked about once more, without it: who says that a row has none keeps
@@ -213,9 +185,8 @@ def score_answered(
     left = [place for place in range(rows_in(texts)) if place not in reasons]
     while True:
         try:
-            now = texts_at(texts, left)
-            scores = score_rows(labeller, now, outputs, batch_size, advance)
-            return AnsweredRows(scores, reasons)
+            found = score_rows(labeller, texts_at(texts, left), outputs, batch_size, advance)
+            return replace(found, reasons=reasons)
         except RowsMissingError as error:
             reasons |= {left[at]: why for at, why in error.reasons.items()}
             left = [place for place in left if place not in reasons]
@@ -244,7 +215,7 @@ def score_rows(
     outputs: Sequence[str],
     batch_size: int,
     advance: Callable[[int], None] = lambda rows: None,
-) -> ShardScores:
+) -> Scored:
     """A labeller's outputs about some rows; batches hold rows of like length, the longest first.
 
     Args:
@@ -269,8 +240,7 @@ def score_rows(
         except RowsMissingError as error:
             missing |= {int(places[at]): reason for at, reason in error.reasons.items()}
             continue
-        if isinstance(labeller, TellsTruncated):
-            truncated += len(labeller.truncated)
+        truncated += len(truncated_by(labeller))
         for name in outputs:
             value = checked(labeller, name, scores, len(rows))
             if name not in found:
@@ -286,7 +256,7 @@ def score_rows(
     if missing:
         raise RowsMissingError(missing)
     layout = OutputLayout(tuple(column_of_values(name, found[name]) for name in outputs))
-    return ShardScores(layout, found, truncated)
+    return Scored(layout, found, truncated)
 
 
 _ROUNDING = 1e-2

@@ -6,17 +6,16 @@ Part of `limbeck.run`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from limbeck.data.candidate_files import PASSAGE, QUERY
 from limbeck.data.files import form_of
 from limbeck.data.outputs_file import (
-    EMBEDDING,
     MARGIN,
     QUANTITIES,
     FileOutputs,
@@ -95,27 +94,6 @@ def _as_stored(task: Task) -> Task:
     return task if kind is task.kind else replace(task, kind=kind, text_columns=(QUERY, PASSAGE))
 
 
-def embeddings_of(place: str, recipe: Recipe) -> GivenOutputs | None:
-    """The embeddings in a file, of each text by itself; None where it holds something else.
-
-    Raises:
-        LimbeckError: they cannot be read.
-    """
-    path = at_home(place)
-    if form_of(path) in (None, "text") or not path.is_file():
-        return None
-    found = read_embeddings_file(path, recipe.text_columns or (), recipe.max_rows)
-    if found is None:
-        return None
-    width = found.values.shape[1]
-    about = {"file": path.name, "checksum": checksum(path), "width": width}
-
-    def read(ids: np.ndarray) -> np.ndarray:
-        return found.values[np.searchsorted(found.ids, ids)]
-
-    return GivenOutputs(place, EMBEDDING, (), found.ids, read, about, embedding=width)
-
-
 def open_outputs(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
     """The outputs in a store or a file, as the task has its classes.
 
@@ -135,39 +113,59 @@ def _of_file(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
             "name the store that `limbeck label --outputs logits:top64` of a text-to-text teacher makes, or read the "
             "task as kind sentence",
         )
-    path = at_home(place)
-    order = recipe.output_classes or ()
     # As the user's own file calls them; of candidates the columns of triplets are more.
     named = recipe.text_columns or ()
     fits = len(named) == len(task.text_columns) or (task.kind.candidates and len(named) > 2)
-    texts = named if fits else task.text_columns
     found = read_outputs_file(
-        path,
-        texts,
+        at_home(place),
+        named if fits else task.text_columns,
         classes=task.labels,
-        order=order,
+        order=recipe.output_classes or (),
         max_rows=recipe.max_rows,
         several=task.kind.several_classes,
         candidates=task.kind.candidates is not None,
     )
     width = found.values.shape[1]
     columns = columns_of(place, found.what, found.classes, width, task, recipe)
-    about = {"file": path.name, "checksum": checksum(path), "classes": [*found.classes]}
-    read = partial(_rows_of, found, columns)
+    return _in_memory(place, found, columns, {"classes": [*found.classes]}, task)
+
+
+def embeddings_of(place: str, recipe: Recipe) -> GivenOutputs | None:
+    """The embeddings in a file, of each text by itself; None where it holds something else.
+
+    Raises:
+        LimbeckError: they cannot be read.
+    """
+    path = at_home(place)
+    if form_of(path) in (None, "text") or not path.is_file():
+        return None
+    found = read_embeddings_file(path, recipe.text_columns or (), recipe.max_rows)
+    if found is None:
+        return None
+    width = found.values.shape[1]
+    outputs = _in_memory(place, found, slice(None), {"width": width})
+    return replace(outputs, embedding=width)
+
+
+def _in_memory(
+    place: str,
+    found: FileOutputs,
+    columns: np.ndarray | slice,
+    about: Mapping[str, Any],
+    task: Task | None = None,
+) -> GivenOutputs:
+    """What a file holds, read into memory; `columns` are its values in the order of the data's classes."""
+    path, values = at_home(place), found.values[:, columns]
     return GivenOutputs(
         place,
         found.what,
-        task.labels,
+        () if task is None else task.labels,
         found.ids,
-        read,
-        about,
-        several=task.kind.several_classes,
+        lambda ids: values[np.searchsorted(found.ids, ids)],
+        {"file": path.name, "checksum": checksum(path), **about},
+        several=task is not None and task.kind.several_classes,
         lists=found.lists,
     )
-
-
-def _rows_of(found: FileOutputs, columns: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    return found.values[np.searchsorted(found.ids, ids)][:, columns]
 
 
 # A store of outputs in a teacher's place: which of a team's members is meant, and what it holds of
@@ -203,18 +201,17 @@ def outputs_of_store(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
     name = names[what]
     column = store.manifest.column(name)
     assert column is not None  # one of the store's own
-    classes = store.classes or tuple(recipe.output_classes or ())
     # What a regression's model gives is a number, whatever its output is called.
     held = "score" if task.regression else what
     columns = columns_of(place, held, store.classes, column.sizes()[-1], task, recipe)
-    about = about_store(store) | {"classes": [*classes]} | ({"member": member} if member else {})
+    classes = store.classes or tuple(recipe.output_classes or ())
     return GivenOutputs(
         place,
         what,
         task.labels,
         np.unique(store.row_ids),
-        partial(_taken, store, name, columns),
-        about,
+        lambda ids: store.take(ids, [name])[name][:, columns],
+        about_store(store) | {"classes": [*classes]} | ({"member": member} if member else {}),
         None if member else StoredParts.layers_of(store, limit),
         several=several,
     )
@@ -238,10 +235,6 @@ def _nothing_to_read(place: str, store: OutputStore, held: list[str]) -> Limbeck
         f"outputs: {place} holds {', '.join(held) or 'nothing'}, and none of {', '.join(QUANTITIES)}",
         fix,
     )
-
-
-def _taken(store: OutputStore, name: str, columns: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    return store.take(ids, [name])[name][:, columns]
 
 
 # Which stored values are those of the data's classes. Names are held against the data's as a live

@@ -32,6 +32,16 @@ class Labeller(Protocol):
             knows, `votes` (B, C), hidden states under the names of `limbeck.outputs`, or names of its own.
             A name must not be one of the rows' columns, nor `row` or `label`.
         batch_size: rows that it likes to be given at once.
+
+    A labeller may also have what is asked of it only where it is there:
+
+    - `costs() -> dict[str, float]`: what it has spent since it was made, by name with the unit (`prompt_tokens`);
+      shown, and kept in the store's manifest.
+    - `truncated: Set[int]`: of the rows that `score` was given last, the places of those whose longest text lost its
+      end; counted in the store.
+    - `shape: dict`: of its layers, as `limbeck.objectives.ModelShape.written` has it, if it can give layers.
+    - `kept_tokens: tuple[str, int]`: of a text-to-text labeller what is kept of a vocabulary's logits at every token of
+      a row's target, its last column, as `top64@2` (`limbeck.functional.partial_logits`), and the vocabulary's size.
     """
 
     @property
@@ -52,45 +62,16 @@ class Labeller(Protocol):
         """Its outputs for some rows, in their order, as float32 or float16; no NaN and no infinity."""
 
 
-@runtime_checkable
-class CountsCosts(Protocol):
-    """A labeller that also counts what it spends, such as tokens or money: shown, and kept in the store's manifest."""
-
-    def costs(self) -> dict[str, float]:
-        """What has been spent by this object since it was made, by name; names hold the unit (`prompt_tokens`)."""
+def costs_of(labeller: Labeller) -> dict[str, float]:
+    """What a labeller has spent so far, if it counts that."""
+    count = getattr(labeller, "costs", None)
+    return count() if count is not None else {}
 
 
-@runtime_checkable
-class TellsTruncated(Protocol):
-    """A labeller that reads only so many tokens of a row, and tells which rows had more: counted in the store."""
-
-    @property
-    def truncated(self) -> Set[int]:
-        """Of the rows that `score` was given last, the places of those whose longest text lost its end."""
-        ...
-
-
-@runtime_checkable
-class HasLayers(Protocol):
-    """A labeller that can give layers, and says how many it has of what size."""
-
-    @property
-    def shape(self) -> dict[str, Any]:
-        """As `limbeck.objectives.ModelShape.written` has it."""
-        ...
-
-
-@runtime_checkable
-class KeepsTokens(Protocol):
-    """A text-to-text labeller: it gives part of a vocabulary's logits at every token of a row's target.
-
-    The last of a row's columns is the target.
-    """
-
-    @property
-    def kept_tokens(self) -> tuple[str, int]:
-        """What is kept, as `top64@2` (`limbeck.functional.partial_logits`), and the vocabulary's size."""
-        ...
+def truncated_by(labeller: Labeller) -> Set[int]:
+    """The places of rows that a labeller did not read to their end, if it tells."""
+    found: Set[int] = getattr(labeller, "truncated", frozenset())
+    return found
 
 
 class RowsMissingError(LimbeckError):
@@ -228,16 +209,14 @@ class TeamLabeller:
     @property
     def truncated(self) -> frozenset[int]:
         """The places of rows of which at least one member did not read all."""
-        tell = [member for member in self.members if isinstance(member, TellsTruncated)]
-        return frozenset[int]().union(*(member.truncated for member in tell))
+        return frozenset[int]().union(*map(truncated_by, self.members))
 
     def costs(self) -> dict[str, float]:
         """Of all members together."""
         spent: dict[str, float] = {}
         for member in self.members:
-            if isinstance(member, CountsCosts):
-                for name, count in member.costs().items():
-                    spent[name] = spent.get(name, 0.0) + count
+            for name, count in costs_of(member).items():
+                spent[name] = spent.get(name, 0.0) + count
         return spent
 
 
