@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -63,7 +63,7 @@ class MadeShard:
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoredTexts:
     """A labeller's outputs about those of some rows that have any, in the rows' order.
 
     Attributes:
@@ -76,7 +76,7 @@ class Scored:
     layout: OutputLayout
     values: dict[str, np.ndarray]
     truncated: int = 0
-    reasons: Mapping[int, str] = MappingProxyType({})
+    reasons: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def make_empty_shard(
         reasons: why, by the rows' ids.
     """
     missing = tuple((row, reasons[row]) for row in rows.ids.tolist())
-    scored = Scored(layout, {one.name: _no_values(one) for one in layout.columns})
+    scored = ScoredTexts(layout, {one.name: _no_values(one) for one in layout.columns})
     none = rows.without(range(len(rows)))
     return MadeShard(_written(files, labeller, none, content, scored, missing), layout, {})
 
@@ -149,7 +149,7 @@ def _written(
     labeller: Labeller,
     rows: ShardRows,
     content: ShardContent,
-    scored: Scored,
+    scored: ScoredTexts,
     missing: tuple[tuple[int, str], ...],
 ) -> ShardRecord:
     """Write what a labeller puts out about some rows, and say which rows of the shard are missing."""
@@ -169,7 +169,7 @@ def score_answered(
     batch_size: int,
     advance: Callable[[int], None] = lambda rows: None,
     lacking: Mapping[int, str] = MappingProxyType({}),
-) -> Scored:
+) -> ScoredTexts:
     """As `score_rows`, of the rows that have outputs.
 
     The others of a batch with such a row are asked about once more, without it: who says that a row has none keeps
@@ -215,7 +215,7 @@ def score_rows(
     outputs: Sequence[str],
     batch_size: int,
     advance: Callable[[int], None] = lambda rows: None,
-) -> Scored:
+) -> ScoredTexts:
     """A labeller's outputs about some rows; batches hold rows of like length, the longest first.
 
     Args:
@@ -256,7 +256,7 @@ def score_rows(
     if missing:
         raise RowsMissingError(missing)
     layout = OutputLayout(tuple(column_of_values(name, found[name]) for name in outputs))
-    return Scored(layout, found, truncated)
+    return ScoredTexts(layout, found, truncated)
 
 
 _ROUNDING = 1e-2

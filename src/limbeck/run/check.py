@@ -16,7 +16,7 @@ from limbeck.data.row_facts import facts_of
 from limbeck.data.samplers import together
 from limbeck.data.text_rows import keys_of
 from limbeck.objectives.example_weights import COUNTED
-from limbeck.outputs.stored_teacher import AbsentModel, StoredTeacher
+from limbeck.outputs.stored_teacher import AbsentModel
 from limbeck.recipe import Recipe, Stage
 from limbeck.recipe.checks import label_terms
 from limbeck.recipe.quick import USUAL, travelled
@@ -388,17 +388,17 @@ log = logging.getLogger(__name__)
 def confidence_problems(prepared: Prepared) -> Iterator[Problem]:
     """How many training rows `min_confidence` leaves, by one teacher's stored outputs; an error where it is none."""
     bound, task = prepared.recipe.min_confidence, prepared.task
-    stored = [one.teacher for one in prepared.named if isinstance(one.teacher, StoredTeacher)]
+    stored = [one.teacher.outputs for one in prepared.named if one.stored]
     # Of several what counts is the confidence of their mean, or of the one whose step it is.
     if bound is None or len(stored) != 1 or not task.kind.classes_of_examples or task.regression:
         return
     rows = prepared.splits["train"]
-    sure = F.top_probability(torch.from_numpy(stored[0].outputs.logits(keys_of(task, rows))))
+    sure = F.top_probability(torch.from_numpy(stored[0].logits(keys_of(task, rows))))
     counted = int((sure >= bound).sum())
     if not counted:
         yield Problem(
             f"min_confidence: {bound:g} leaves none of {len(rows):,} training rows: the surest output of "
-            f"{stored[0].outputs.place} is {float(sure.max()):.3g}",
+            f"{stored[0].place} is {float(sure.max()):.3g}",
             "lower it, or leave it out",
         )
         return

@@ -70,10 +70,9 @@ class StageInputs:
     @property
     def models(self) -> dict[str, PreTrainedModel]:
         """The models that it learns from, by what messages call them."""
-        if isinstance(self.teacher, Team):
-            members = zip(self.teacher.names, self.teacher.members, strict=True)
-            return {f"teacher {name}": member.model for name, member in members}
-        return {} if self.teacher is None else {"teacher": self.teacher.model}
+        names = () if self.teacher is None else self.teacher.names
+        members = zip(names, self.members, strict=True)
+        return {f"teacher {name}".strip(): member.model for name, member in members}
 
     def collator(self, tokenizer: Processor) -> Collator:
         """Makes the stage's training batches."""

@@ -34,12 +34,9 @@ from limbeck.teachers import (
     RANKINGS,
     ChainSpec,
     EnsembleSpec,
-    EnsembleTeam,
     SampledSpec,
-    Team,
     by_capacity,
     shares,
-    weighed,
 )
 from limbeck.teachers.teacher import Teacher
 from limbeck.training.assistant_start import recorded_start
@@ -80,14 +77,14 @@ def with_team(
         for member, run in zip(members, runs, strict=True):
             member.student_score = _of_student(run, prepared)
     formed = form_team(recipe, prepared.named)
-    assert isinstance(formed, Team)  # no chain
+    assert formed is not None  # teachers are named
     if team.by == "teacher-rank":
         _need_scores(members)
     if team.by != "adaptive":
         ranked = [m.student_score if team.by == "student-rank" else m.score for m in members]
-        formed = weighed(formed, shares(team.by, ranked, len(members)).tolist())
+        formed = formed.weighed(shares(team.by, ranked, len(members)).tolist())
         prepared = prepared.taught_by(formed)
-    for member, share in zip(members, _shares(formed), strict=True):
+    for member, share in zip(members, formed.weights, strict=True):
         member.share = share
     named = team.by if isinstance(team.by, str) else "given"
     return prepared, TeamFacts(use=team.use, by=named, members=members, runs=runs)
@@ -105,12 +102,6 @@ def _facts(one: Named) -> TeamMember:
         hidden_size=shape.width,
         heads=shape.heads,
     )
-
-
-def _shares(team: Team) -> list[float]:
-    if isinstance(team, EnsembleTeam):
-        return team.weights
-    return [float(share) for share in team.shares]
 
 
 # ---- scores ----

@@ -24,18 +24,15 @@ from limbeck.data.text_rows import TARGET
 from limbeck.objectives import Objectives
 from limbeck.outputs import (
     Ask,
-    CachedTeacher,
     EntryAbout,
     EntryRows,
     Lengths,
-    RememberingTeacher,
     StoringQuestion,
     default_store,
     digest_of_tokenizer,
     fingerprint,
     stored_if_it_pays,
 )
-from limbeck.outputs.stored_teacher import StoredTeacher
 from limbeck.recipe import Recipe, Stage
 from limbeck.records import Execution
 from limbeck.run.prepared import Prepared, StageInputs
@@ -47,7 +44,6 @@ from limbeck.support.machine import device
 from limbeck.support.terminal import bars, print_line
 from limbeck.tasks import TaskType
 from limbeck.tasks.abstract_type import labelled_rows
-from limbeck.teachers import Team
 from limbeck.teachers.teacher import Teacher
 
 # Which teachers are asked about the same rows, in which stages, and for what.
@@ -133,7 +129,7 @@ def output_groups(
     for inputs in prepared.stages:
         stage, rows, built = inputs.stage, inputs.rows, None
         for place, teacher in _places(inputs):
-            if isinstance(teacher, StoredTeacher):
+            if not teacher.live:
                 continue
             built = built or objectives_of(inputs, prepared.student)
             objectives = built.of(place.number)
@@ -143,11 +139,7 @@ def output_groups(
             reason = _refusal(stage, teacher, objectives, rows.kind) or _too_many(rows)
             if reason is not None and prepared.recipe.cache == "always":
                 raise LimbeckError(f"cache: always, but {reason}", "set cache to auto or never")
-            if (
-                isinstance(teacher, RememberingTeacher)
-                and rows.kind.resampled
-                and rows.kind.constant
-            ):
+            if teacher.remembers and rows.kind.resampled and rows.kind.constant:
                 raise LimbeckError(
                     f"live_teacher: it remembers its outputs, but {rows.kind.resampled} are sampled "
                     "again in every epoch",
@@ -155,7 +147,7 @@ def output_groups(
                 )
             if reason is not None and asked != Request():
                 live(place, reason)
-            if reason is not None or isinstance(teacher, RememberingTeacher):
+            if reason is not None or teacher.remembers:
                 continue
             key = (id(teacher.model), stage.same_rows)
             known = groups.get(key)
@@ -175,11 +167,10 @@ def output_groups(
 
 def _places(inputs: StageInputs) -> Iterator[tuple[StagePlace, Teacher]]:
     stage, teacher = inputs.stage, inputs.teacher
-    if isinstance(teacher, Team):
-        for number, (name, share) in enumerate(zip(teacher.names, teacher.shares, strict=True)):
-            yield StagePlace(stage, number, name, float(share)), teacher.members[number]
-    elif teacher is not None:
-        yield StagePlace(stage, 0, "", 1.0), teacher
+    if teacher is None:
+        return
+    for number, (name, share) in enumerate(zip(teacher.names, teacher.shares, strict=True)):
+        yield StagePlace(stage, number, name, float(share)), teacher.members[number]
 
 
 def _too_many(rows: EncodedRows) -> str | None:
@@ -268,8 +259,7 @@ def seconds_stored_before(prepared: Prepared, before: Execution) -> float:
     now = prepared.execution
     made_now = now.stored[len(before.stored) :]
     members = [member for inputs in prepared.stages for member in inputs.members]
-    stored = [one for one in members if isinstance(one, CachedTeacher)]
-    found = {teacher.entry.key: teacher.built_seconds for teacher in stored}
+    found = {one.entry.key: one.built_seconds for one in members if one.entry is not None}
     earlier = set(before.stored) - set(made_now)
     return sum(seconds for key, seconds in found.items() if key in earlier)
 

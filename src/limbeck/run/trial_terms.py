@@ -195,7 +195,7 @@ def _largest(weight: float | Ramp) -> float:
 
 def _turns(teacher: Teacher | Team | None) -> Iterator[tuple[int, str]]:
     """Who may be asked alone, and what stands behind a term's name then."""
-    if isinstance(teacher, Team) and teacher.separate:
+    if teacher is not None and teacher.separate:
         yield from ((turn, f" (teacher {name})") for turn, name in enumerate(teacher.names))
     else:
         yield 0, ""

@@ -15,7 +15,6 @@ from limbeck.teachers.team import (
     form,
     has_ties,
     members_of,
-    weighed,
 )
 from limbeck.teachers.team_spec import (
     RANKINGS,
@@ -46,5 +45,4 @@ __all__ = [
     "has_ties",
     "members_of",
     "shares",
-    "weighed",
 ]

@@ -151,6 +151,13 @@ class Teacher:
         """The part of all steps for which each member is asked."""
         return (1.0,)
 
+    weights: Sequence[float] = (1.0,)
+    """How much each member counts."""
+
+    def weighed(self, given: Sequence[float]) -> Self:
+        """Itself: there is nobody to weigh it against."""
+        return self
+
     def pick(self, seed: int, step: int) -> int:
         """The number of the member whose step it is."""
         return 0

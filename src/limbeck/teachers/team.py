@@ -59,6 +59,15 @@ class Team(ABC):
     def pick(self, seed: int, step: int) -> int:
         """The number of the member whose step it is; 0 of an ensemble."""
 
+    @property
+    @abstractmethod
+    def weights(self) -> Sequence[float]:
+        """How much each member counts: its probability, or its part of a mean."""
+
+    @abstractmethod
+    def weighed(self, given: Sequence[float]) -> Self:
+        """The same team with these weights."""
+
     def asks(self, request: Request) -> Request:
         """What a member is asked where this is asked of the team: the same."""
         return request
@@ -105,6 +114,15 @@ class SampledTeam(Team):
         """π."""
         return self.sampling.probabilities
 
+    @property
+    def weights(self) -> Sequence[float]:
+        """π."""
+        return [float(share) for share in self.shares]
+
+    def weighed(self, given: Sequence[float]) -> Self:
+        """With these probabilities."""
+        return type(self)(self.members, self.names, SamplingProbabilities(given))
+
     def pick(self, seed: int, step: int) -> int:
         """Sampled from π, the same in every process and after every resume."""
         return self.sampling.pick(seed, step)
@@ -134,7 +152,16 @@ class EnsembleTeam(Team):
                 f"teachers: embeddings of different widths have no mean: {said} numbers",
                 "sample one teacher for each step: team.use=sample (method skd-uniform)",
             )
-        self.weights = [float(weight) for weight in weights]
+        self._weights = [float(weight) for weight in weights]
+
+    @property
+    def weights(self) -> Sequence[float]:
+        """Those of the mean."""
+        return self._weights
+
+    def weighed(self, given: Sequence[float]) -> Self:
+        """With these weights."""
+        return type(self)(self.members, self.names, given)
 
     @property
     def shares(self) -> np.ndarray:
@@ -208,14 +235,6 @@ def form(spec: TeamSpec, members: Sequence[Teacher], names: Sequence[str]) -> Te
 
 def _at_first(by: str | list[float], count: int) -> list[float]:
     return shares("uniform" if isinstance(by, str) else by, None, count).tolist()
-
-
-def weighed(team: Team, given: Sequence[float]) -> Team:
-    """The same team with these shares."""
-    if isinstance(team, SampledTeam):
-        return SampledTeam(team.members, team.names, SamplingProbabilities(given))
-    assert isinstance(team, EnsembleTeam)
-    return EnsembleTeam(team.members, team.names, given)
 
 
 def by_capacity(

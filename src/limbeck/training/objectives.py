@@ -55,7 +55,7 @@ def objectives_for(
             "curriculum.then: head: the student has no weights of its own behind its last layer",
             "train all of it, curriculum.then=student",
         )
-    if isinstance(teacher, Team) and teacher.separate:
+    if teacher is not None and teacher.separate:
         return TeamObjectives(loss, shapes, teacher.names)
     return Objectives(loss, shapes[0])
 

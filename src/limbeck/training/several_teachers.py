@@ -29,7 +29,6 @@ from limbeck.teachers import (
     chain_links,
     has_ties,
     shares,
-    weighed,
 )
 from limbeck.teachers.teacher import Teacher
 from limbeck.training.assistant_start import pretrained_start
@@ -189,8 +188,8 @@ class MethodPlan:
         else:
             scores = [score_of_teacher(trainer, member) for member in self.who.members]
         by = str(self.ranking)
-        assert isinstance(self.who.teacher, Team)
-        trainer.teacher = weighed(self.who.teacher, shares(by, scores, len(scores)).tolist())
+        assert self.who.teacher is not None  # several are ranked
+        trainer.teacher = self.who.teacher.weighed(shares(by, scores, len(scores)).tolist())
         return parts
 
     def _chain(self, trainer: StagedTrainer, course: Course) -> list[Part]:

@@ -15,7 +15,6 @@ from torch import Tensor
 from limbeck.activations import token_mask
 from limbeck.outputs import (
     Ask,
-    CachedTeacher,
     EntryAbout,
     Lengths,
     RememberingTeacher,
@@ -49,7 +48,7 @@ def answering_once(trainer: AsksTeachers, mode: str) -> Teacher | Team | None:
 
 
 def _kept(trainer: AsksTeachers, place: int, member: Teacher, mode: str) -> Teacher:
-    if isinstance(member, CachedTeacher | RememberingTeacher):
+    if member.remembers or not member.live:
         return member
     objectives = trainer.objectives.of(place)
     assert trainer.teacher is not None  # it has this member
