@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from limbeck.data.pairs import nearest
+from limbeck.data.beir import nearest
 from study import Cell, Study
 
 RELEVANT, NEGATIVES = 4.0, 7

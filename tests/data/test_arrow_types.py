@@ -8,8 +8,7 @@ import pytest
 
 from limbeck.data import load_task
 from limbeck.data.stream import RowStream
-from limbeck.data.text_rows import read_text_rows
-from limbeck.data.unlabelled import read_unlabelled
+from limbeck.data.text_rows import read_text_rows, read_unlabelled
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks.task import get_task
 
@@ -48,7 +47,7 @@ def test_text_of_every_type_is_text(tmp_path, kind):
     assert task.labels == ("bad", "good") and splits["dev"]["sentence"][:] == TEXTS
     assert read_text_rows(path, text_columns=["text"]).columns["sentence"].to_pylist() == TEXTS
     (found,) = read_unlabelled([str(path)], get_task("sst2"), text_columns=["text"])
-    assert found.columns[0].to_pylist() == TEXTS
+    assert next(iter(found.columns.values())).to_pylist() == TEXTS
     stream = RowStream([path])
     assert stream.take(100).values("text") == TEXTS
     stream.close()
@@ -108,13 +107,8 @@ def test_labels_of_thousands_of_digits_are_no_traceback(tmp_path, digits, kind):
     path = tmp_path / "rows.csv"
     rows = [f"film {n},{n % 3 if n else digits}" for n in range(40)]
     path.write_text("\n".join(["text,label", *rows]))
-    if kind is None:
-        with pytest.raises(
-            LimbeckError, match=rf"label holds a number of {len(digits)} characters"
-        ):
-            load_task(None, path, **NAMED)
-    else:
-        load_task(None, path, kind=kind, **NAMED)
+    task, _ = load_task(None, path, kind=kind, **NAMED)
+    assert digits in task.labels
     path.with_suffix(".jsonl").write_text(f'{{"text": "a", "label": {digits}}}\n' * 4)
     with pytest.raises(LimbeckError):
         load_task(None, path.with_suffix(".jsonl"), kind=kind, **NAMED)

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 import tiny_runs as tiny
 from limbeck.data import CORPUS, CorpusSpec, encode, load_corpus
-from limbeck.data.corpus_sources import documents_of, sentences_of
+from limbeck.data.corpus import documents_of, sentences_of
 from limbeck.lab import pocket
 from limbeck.support.errors import LimbeckError
 
@@ -178,7 +178,7 @@ def test_the_real_coordinates_are_asked_for(monkeypatch):
         asked.append((*arguments, settings))
         raise ConnectionError("no route\nto the Hub")
 
-    monkeypatch.setattr("limbeck.data.corpus_sources.load_dataset", refuse)
+    monkeypatch.setattr("limbeck.data.corpus.load_dataset", refuse)
     for source in ("hub", "hub:wikimedia/wikipedia/20231101.simple", "hub:owner/name"):
         with pytest.raises(LimbeckError, match=r"ConnectionError: no route\n.*pocket"):
             draw(source, 1)

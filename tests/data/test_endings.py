@@ -12,8 +12,7 @@ from limbeck.data.outputs_file import read_outputs_file
 from limbeck.data.row_ids import row_ids
 from limbeck.data.splits import Division
 from limbeck.data.stream import RowStream, named_files
-from limbeck.data.text_rows import read_text_rows
-from limbeck.data.unlabelled import read_unlabelled
+from limbeck.data.text_rows import read_text_rows, read_unlabelled
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks.task import Task, get_task
 
@@ -78,7 +77,7 @@ def texts(request, tmp_path):
 def test_texts_are_the_same_by_every_reader(texts):
     task = Task("t", "t", ("text",), ("a", "b"), ("accuracy",), "accuracy")
     (file,) = read_unlabelled([str(texts)], task)
-    assert file.columns[0].to_pylist() == TEXTS
+    assert next(iter(file.columns.values())).to_pylist() == TEXTS
     found = read_text_rows(texts)
     assert found.take(found.first)["sentence"] == TEXTS
     assert read_text_rows(texts.parent).ids.tolist() == row_ids([TEXTS]).tolist()
@@ -136,7 +135,7 @@ def test_other_layouts_may_be_compressed_too(tmp_path, packed):
     assert read_outputs_file(path, ["text"]).values.tolist() == [[1.0, 2.0]]
     path = packs("queries.tsv", "index\tsentence\tlabel\n0\ta film\t1\n")
     (file,) = read_unlabelled([str(path)], get_task("sst2"))
-    assert file.columns[0].to_pylist() == ["a film"]
+    assert next(iter(file.columns.values())).to_pylist() == ["a film"]
 
 
 def test_a_line_of_text_ends_at_a_line_feed_alone(tmp_path):
@@ -144,7 +143,7 @@ def test_a_line_of_text_ends_at_a_line_feed_alone(tmp_path):
     mixed = "".join(f"{text}\r\n" if place % 2 else f"{text}\n" for place, text in enumerate(ODD))
     path.write_bytes(b"\xef\xbb\xbf" + mixed.encode() + b"  \n")
     task = get_task("sst2")
-    assert read_unlabelled([str(path)], task)[0].columns[0].to_pylist() == ODD
+    assert read_unlabelled([str(path)], task)[0].columns["sentence"].to_pylist() == ODD
     found = read_text_rows(path)
     assert found.columns["sentence"].to_pylist() == ODD
     assert streamed(path) == [*ODD, "  "]  # whose output is empty

@@ -56,29 +56,6 @@ def test_mrpc_with_byte_order_mark_and_quotes_that_are_not_quotes(tmp_path):
     assert splits["test"].column_names == ["sentence1", "sentence2", "index"]
 
 
-def test_mrpc_as_microsoft_released_it(tmp_path, caplog):
-    header = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n"
-    lines = [f"{i % 2}\t{i}\t{i + 100}\ts{i}\tt{i}\r\n" for i in range(20)]
-    write(
-        tmp_path,
-        **{
-            "msr_paraphrase_train.txt": header + "".join(lines),
-            "msr_paraphrase_test.txt": header + "1\t50\t51\tu\tv\r\n",
-        },
-    )
-    with caplog.at_level(logging.WARNING):
-        _, splits = load_task("mrpc", tmp_path)
-    assert "not GLUE's" in caplog.text
-    assert (len(splits["train"]), len(splits["dev"])) == (18, 2)
-    assert sorted(splits["dev"]["label"]) == [0, 1]
-    assert rows(splits["test"]) == [("u", "v", 1, 0)]
-    write(tmp_path, dev_ids="3\t103\n7\t107\n")
-    _, splits = load_task("mrpc", tmp_path)
-    assert rows(splits["dev"]) == [("s3", "t3", 1, 0), ("s7", "t7", 1, 1)]
-    assert len(splits["train"]) == 18
-    assert "s3" not in splits["train"]["sentence1"]
-
-
 def test_carriage_returns_odd_breaks_and_blank_ends(tmp_path):
     text = (
         "sentence\tlabel\r\n a charming\x85journey \t1\r\nbleak\u2028and \x0cdesperate\t0\r\n\r\n\n"
@@ -216,8 +193,7 @@ def test_another_tasks_folder_is_not_read(tmp_path):
         ("rte", "RTE", "2\tonly\tthree", r"train.tsv, line 4: expected 4 .*found 3"),
         ("rte", "RTE", "2\ta\tb\tmaybe", r"line 4: label is 'maybe', expected one of entailment"),
         ("rte", "RTE", "2\ta\tb\t1", r"line 4: label is '1', expected one of entailment"),
-        ("rte", "RTE", "\n2\ta\tb\tentailment", r"line 4: expected 4 .*found 1"),
-        ("rte", "RTE", b"2\ta\t\xff\xfe\tentailment", r"line 4: the bytes are not UTF-8"),
+        ("rte", "RTE", b"2\ta\t\xff\xfe\tentailment", r"line 4 is not UTF-8"),
     ],
 )
 def test_a_corrupt_line_is_named(tmp_path, task, folder, line, message):

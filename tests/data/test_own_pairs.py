@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from limbeck.data import load_task
-from limbeck.data.pairs import nearest
+from limbeck.data.beir import nearest
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import PAIR_SCORE, as_kind, get_task
 

@@ -8,7 +8,7 @@ from datasets import Dataset
 
 from limbeck.data import table
 from limbeck.data.beir import beir_splits, is_beir, read_beir
-from limbeck.data.candidate_files import pairs_in
+from limbeck.data.candidates import pairs_in
 from limbeck.support.errors import LimbeckError
 
 
@@ -69,10 +69,10 @@ def test_beir_without_files(beir) -> None:
         (
             "qrels/dev.tsv",
             "query-id\tcorpus-id\tscore\nq1\td1\tnan\n",
-            "line 2: the score is 'nan'",
+            "row 1: score is 'nan'",
         ),
         ("qrels/dev.tsv", "query-id\tcorpus-id\tscore\nq1\td1\t1\nq1\td1\t0\n", "judged twice"),
-        ("qrels/dev.tsv", "q1\t0\td1\t1\nq1\t0\td2\t1\n", "has no 'query-id'"),
+        ("qrels/dev.tsv", "q1\t0\td1\t1\nq1\t0\td2\t1\n", "has no column 'query-id'"),
         ("queries.jsonl", '{"_id": 1, "text": "a"}\n', "_id is 1, expected text"),
         ("queries.jsonl", '{"_id": "q2", "text": "a"}\n' * 2, "'q2' stands twice"),
         ("corpus.jsonl", '{"_id": "d2", "text": " ", "title": ""}\n', "'d2' has no text"),

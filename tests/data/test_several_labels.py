@@ -177,7 +177,7 @@ LISTS = {
     ),
     "a number beside names": (
         [("x", ["a"]), ("y", ["b", 2]), ("z", [])],
-        "names ('a' in row 1) and numbers (2 in row 2)",
+        "names ('b') and numbers (2)",
     ),
 }
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from limbeck.data import text_rows
 from limbeck.data.row_ids import row_ids
 from limbeck.data.text_rows import joined, read_text_rows
 from limbeck.support.errors import LimbeckError
@@ -22,7 +21,7 @@ def path(tmp_path):
 
 @pytest.mark.parametrize("piece", [1, 4, 100])
 def test_ids_and_texts_do_not_depend_on_how_much_is_read_at_once(path, monkeypatch, piece):
-    monkeypatch.setattr(text_rows, "_PIECE", piece)
+    monkeypatch.setattr("limbeck.data.row_ids._PIECE", piece)
     rows = read_text_rows(path, text_columns=["text"])
     assert rows.ids.tolist() == row_ids([TEXTS]).tolist()
     assert rows.first.tolist() == [0, 1, 3, 5]
@@ -98,7 +97,7 @@ def test_a_text_that_is_missing_in_a_row_hides_no_column(tmp_path):
 
 
 def test_a_folder_without_rows_is_refused(tmp_path):
-    with pytest.raises(LimbeckError, match="holds no file of rows"):
+    with pytest.raises(LimbeckError, match="without files of rows"):
         read_text_rows(tmp_path)
 
 

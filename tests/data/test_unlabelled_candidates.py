@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from limbeck.data import load_task
-from limbeck.data.unlabelled import read_unlabelled, with_unlabelled
+from limbeck.data.text_rows import read_unlabelled, with_unlabelled
 
 JUDGED = [
     {"query": f"who saw {name}", "passages": [f"ann saw {name}", "the end"], "labels": [1, 0]}
@@ -74,6 +74,6 @@ def test_triplets_are_a_pair_for_each_of_their_passages(data):
     task, _ = load_task("mine", data, kind="pair-score")
     named = ["query", "positive", "negative"]
     (file,) = read_unlabelled([str(triplets(data))], task, text_columns=named)
-    columns = [column.to_pylist() for column in file.columns]
+    columns = [column.to_pylist() for column in file.columns.values()]
     passages = {"lee is ann", "the end", "ann is lee"}
     assert sorted(zip(*columns, strict=True)) == sorted(("who is lee", one) for one in passages)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from limbeck.data.unlabelled import read_unlabelled
+from limbeck.data.text_rows import read_unlabelled
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TASKS
 
@@ -17,7 +17,7 @@ ONE, TWO = TASKS["sst2"], TASKS["mrpc"]
 
 def texts(*sources, task=ONE, **options):
     files = read_unlabelled([str(source) for source in sources], task, **options)
-    return [[column.to_pylist() for column in file.columns] for file in files]
+    return [[column.to_pylist() for column in file.columns.values()] for file in files]
 
 
 def write(path, content: str):
@@ -51,15 +51,10 @@ def test_pairs_by_the_releases_names_and_by_the_users(tmp_path):
     assert texts(file, task=TWO, text_columns=["left", "right"]) == [[["first"], ["second"]]]
 
 
-def test_a_release_without_a_header_and_its_labels_unread(tmp_path):
-    file = write(tmp_path / "train.tsv", 'gj04\tno label at all\t\tShe "said so.\n')
-    assert texts(file, task=TASKS["cola"]) == [[['She "said so.']]]
-
-
 def test_blank_rows_are_left_out_and_counted(tmp_path):
     file = write(tmp_path / "a.csv", "sentence,id\none,1\n ,2\n,3\ntwo,4\n")
     (read,) = read_unlabelled([str(file)], ONE)
-    assert (read.columns[0].to_pylist(), read.blank) == (["one", "two"], 2)
+    assert (next(iter(read.columns.values())).to_pylist(), read.blank) == (["one", "two"], 2)
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])
@@ -75,14 +70,14 @@ def test_null_is_no_text(tmp_path, kind):
         lines = [json.dumps(row) for row in rows]
         write(file, "\n".join([*lines, '{"id": 3}']))  # the key is missing
     (read,) = read_unlabelled([str(file)], ONE)
-    assert read.columns[0].to_pylist() == said
+    assert next(iter(read.columns.values())).to_pylist() == said
     assert read.blank == (3 if kind == "jsonl" else 2)
 
 
 def test_of_a_pair_one_may_be_null(tmp_path):
     lines = ['{"sentence1": "a", "sentence2": null}', '{"sentence1": null}', '{"sentence2": "b"}']
     (read,) = read_unlabelled([str(write(tmp_path / "a.jsonl", "\n".join(lines)))], TWO)
-    assert [column.to_pylist() for column in read.columns] == [["a", ""], ["", "b"]]
+    assert [column.to_pylist() for column in read.columns.values()] == [["a", ""], ["", "b"]]
     assert read.blank == 1
 
 
@@ -107,7 +102,7 @@ def test_names_that_are_no_files(tmp_path):
         texts(tmp_path / "b.csv")
     with pytest.raises(LimbeckError, match=r"no file has a name like .*\*.csv"):
         texts(tmp_path / "*.csv")
-    with pytest.raises(LimbeckError, match="is a folder"):
+    with pytest.raises(LimbeckError, match=r"unlabelled: .* is a folder without files of rows"):
         texts(tmp_path)
     with pytest.raises(LimbeckError, match="task 'mrpc' reads pairs"):
         texts(write(tmp_path / "a.txt", "one\n"), task=TWO)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -11,7 +9,7 @@ from datasets import DatasetDict, Value
 
 from limbeck.data import Conditions
 from limbeck.data.splits import make_split
-from limbeck.data.unlabelled import TextFile, UnlabelledRows, with_unlabelled
+from limbeck.data.text_rows import TextRows, UnlabelledRows, with_unlabelled
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import MULTI_LABEL, TASKS, Task
 
@@ -23,7 +21,8 @@ def split(texts, labels):
 
 
 def file(*texts, name="more.csv", blank=0):
-    return TextFile(Path(name), (pa.chunked_array([pa.array(texts, pa.large_string())]),), blank)
+    column = pa.chunked_array([pa.array(texts, pa.large_string())])
+    return TextRows({"sentence": column}, (name,), ("sentence",), blank)
 
 
 @pytest.fixture

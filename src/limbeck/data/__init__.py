@@ -1,16 +1,21 @@
 """Examples: where they come from, and how they become batches."""
 
-from limbeck.data.collate import Collator, batches_of
-from limbeck.data.conditions import Conditions
 from limbeck.data.corpus import CORPUS, CorpusSpec, load_corpus
-from limbeck.data.encoding import add_inputs, encode
+from limbeck.data.encoding import Collator, add_inputs, batches_of, encode
 from limbeck.data.label_column import Labelling
 from limbeck.data.load import load_task
-from limbeck.data.reader import DATA_READERS, DataReader, DataRequest, data_reader
+from limbeck.data.reader import (
+    DATA_READERS,
+    NOTHING_NAMED,
+    DataReader,
+    DataRequest,
+    RowsAsked,
+    data_reader,
+)
 from limbeck.data.row_ids import rows_fingerprint
-from limbeck.data.rows_asked import NOTHING_NAMED, RowsAsked
 from limbeck.data.samplers import EpochSampler
 from limbeck.data.splits import (
+    Conditions,
     Division,
     check_splits,
     make_split,

@@ -7,20 +7,28 @@ A folder holds `queries.jsonl` and `corpus.jsonl`, an object a line with `_id` a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from limbeck.data.table import ArrowColumn, FileTable, read_table
+import numpy as np
+from scipy import sparse
+
+from limbeck.data.table import read_table
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.settings import MAX_ROWS
 
 QUERIES, CORPUS, QRELS = "queries.jsonl", "corpus.jsonl", "qrels"
 _COLUMNS = ("query-id", "corpus-id", "score")
+NEAREST = 20
+"""Passages beside what was judged of a query: the nearest by TF-IDF that were not judged."""
+_SPLITS = ("train", "dev", "test")
+_AT_ONCE = 256
 
 Grades = dict[str, dict[str, float]]
 """By query the grades of the passages that were judged, 0 for not relevant."""
+Pairs = tuple[list[str], list[str], list[float]]
+"""Queries, passages and grades, a row a pair."""
 
 
 @dataclass(frozen=True)
@@ -47,20 +55,12 @@ def beir_splits(folder: Path) -> list[str]:
     Raises:
         LimbeckError: a file of the layout is missing, all that are in one list.
     """
-    wanted = {name: (folder / name).is_file() for name in (QUERIES, CORPUS)}
     splits = sorted(file.stem for file in (folder / QRELS).glob("*.tsv"))
-    missing = [name for name, there in wanted.items() if not there]
+    missing = [name for name in (QUERIES, CORPUS) if not (folder / name).is_file()]
     missing += [] if splits else [f"{QRELS}/SPLIT.tsv"]
+    fix = f"a folder in BEIR's layout holds {QUERIES}, {CORPUS} and {QRELS}/train.tsv, dev.tsv or test.tsv"
     if missing:
-        raise LimbeckError(
-            [
-                Problem(
-                    f"{folder} has no {name}",
-                    f"a folder in BEIR's layout holds {QUERIES}, {CORPUS} and {QRELS}/train.tsv, dev.tsv or test.tsv",
-                )
-                for name in missing
-            ]
-        )
+        raise LimbeckError([Problem(f"{folder} has no {name}", fix) for name in missing])
     return splits
 
 
@@ -81,8 +81,8 @@ def read_beir(folder: Path, split: str, max_rows: int = MAX_ROWS) -> RetrievalSe
         raise LimbeckError(
             f"{folder} has no {QRELS}/{split}.tsv", f"splits that are there: {', '.join(splits)}"
         )
-    queries = _texts(folder / QUERIES, max_rows, titled=False)
-    corpus = _texts(folder / CORPUS, max_rows, titled=True)
+    queries = _texts(folder / QUERIES, max_rows)
+    corpus = _texts(folder / CORPUS, max_rows)
     place = folder / QRELS / f"{split}.tsv"
     qrels = _grades(place, max_rows)
     strange = {
@@ -102,58 +102,90 @@ def read_beir(folder: Path, split: str, max_rows: int = MAX_ROWS) -> RetrievalSe
     return RetrievalSet({query: queries[query] for query in qrels}, corpus, qrels)
 
 
-def _texts(path: Path, max_rows: int, *, titled: bool) -> dict[str, str]:
+def _texts(path: Path, max_rows: int) -> dict[str, str]:
+    """Text by id, behind a title where there is one."""
     table = read_table(path, max_rows)
-    ids, texts = (_text(table, name) for name in ("_id", "text"))
-    titles = _text(table, "title") if titled and "title" in table.columns else [""] * len(texts)
+    table.need(["_id", "text"])
+    fix = 'write {"_id": "q1", "text": "…"}, one object per line, ids as text'
+    names = [name for name in ("_id", "title", "text") if name in table.columns]
     found: dict[str, str] = {}
-    for row, (name, title, text) in enumerate(zip(ids, titles, texts, strict=True), start=1):
+    columns = (table.texts(name, fix=fix) for name in names)
+    for row, (name, *parts) in enumerate(zip(*columns, strict=True), start=1):
         if name in found:
             raise LimbeckError(f"{path}, row {row}: the id {name!r} stands twice", "take one out")
-        whole = f"{title} {text}".strip()
-        if not whole:
+        found[name] = " ".join(parts).strip()
+        if not found[name]:
             raise LimbeckError(f"{path}, row {row}: {name!r} has no text", "fill the gap")
-        found[name] = whole
     return found
-
-
-def _text(table: FileTable, name: str) -> list[str]:
-    column = _column(table, name)
-    values = list(column)
-    row = next((row for row, value in enumerate(values, 1) if not isinstance(value, str)), None)
-    if row is not None:
-        raise LimbeckError(
-            f"{table.path}, row {row}: {name} is {values[row - 1]!r:.60}, expected text",
-            'write {"_id": "q1", "text": "…"}, one object per line, ids as text',
-        )
-    return values
-
-
-def _column(table: FileTable, name: str) -> ArrowColumn:
-    if name not in table.columns:
-        raise LimbeckError(
-            f"{table.path} has no {name!r}", f"what is there: {', '.join(table.columns)}"
-        )
-    return table.columns[name]
 
 
 def _grades(path: Path, max_rows: int) -> Grades:
     table = read_table(path, max_rows)
-    columns = [list(_column(table, name)) for name in _COLUMNS]
+    table.need(_COLUMNS)
+    queries, passages = (table.texts(name) for name in _COLUMNS[:2])
+    scores = table.numbers(_COLUMNS[2], fix="expected a number, 0 or more")
     found: Grades = {}
-    for row, (query, passage, written) in enumerate(zip(*columns, strict=True), start=2):
-        where = f"{path}, line {row}"
-        try:
-            grade = float(written)
-        except ValueError:
-            grade = math.nan
-        if not math.isfinite(grade):
-            raise LimbeckError(f"{where}: the score is {written!r}", "expected a number, 0 or more")
+    for row, (query, passage, grade) in enumerate(zip(queries, passages, scores, strict=True), 1):
         judged = found.setdefault(query, {})
         if passage in judged:
             raise LimbeckError(
-                f"{where}: {passage!r} is judged twice for query {query!r}", "take one out"
+                f"{path}, row {row}: {passage!r} is judged twice for query {query!r}",
+                "take one out",
             )
         # TREC marks what is worse than not relevant with numbers below 0.
         judged[passage] = max(grade, 0.0)
     return found
+
+
+# ---- as pairs to train on ----
+
+
+def read_beir_pairs(folder: Path, max_rows: int) -> dict[str, Pairs]:
+    """By split what was judged, and passages that share words with the query, which have grade 0.
+
+    Grades name little but what is relevant, and a reranker learns from what only looks so.
+
+    Raises:
+        LimbeckError: as `read_beir`; there is none of the splits.
+    """
+    found = beir_splits(folder)
+    known = [split for split in _SPLITS if split in found]
+    if not known:
+        raise LimbeckError(
+            f"{folder} has qrels of {', '.join(found)}",
+            f"name the files {', '.join(f'{split}.tsv' for split in _SPLITS)}",
+        )
+    return {split: _pairs(read_beir(folder, split, max_rows)) for split in known}
+
+
+def _pairs(found: RetrievalSet) -> Pairs:
+    ids = [*found.corpus]
+    near = nearest([*found.queries.values()], [*found.corpus.values()], NEAREST)
+    pairs: Pairs = ([], [], [])
+    for (query, text), places in zip(found.queries.items(), near, strict=True):
+        judged = found.qrels[query]
+        candidates = judged | {ids[place]: 0.0 for place in places if ids[place] not in judged}
+        # Passages of other ids may have one text; the first, which was judged, speaks for it.
+        texts: dict[str, float] = {}
+        for passage, grade in candidates.items():
+            texts.setdefault(found.corpus[passage], grade)
+        pairs[0].extend([text] * len(texts))
+        pairs[1].extend(texts)
+        pairs[2].extend(texts.values())
+    return pairs
+
+
+def nearest(queries: list[str], corpus: list[str], count: int) -> np.ndarray:
+    """Places of the passages with the greatest cosine of TF-IDF to each query, (queries, count or fewer)."""
+    # Here and not at the top: slow to import, and few runs read such folders.
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    words = TfidfVectorizer(sublinear_tf=True, dtype=np.float32)
+    passages = words.fit_transform(corpus)
+    asked = sparse.csr_matrix(words.transform(queries))
+    kept = min(count, len(corpus))
+    found = []
+    for start in range(0, len(queries), _AT_ONCE):
+        scores = (asked[start : start + _AT_ONCE] @ passages.T).toarray()
+        found.append(np.argsort(-scores, axis=1, kind="stable")[:, :kept])
+    return np.concatenate(found)

@@ -162,7 +162,8 @@ def readable(path: str | Path) -> Iterator[None]:
     try:
         yield
     except UnicodeDecodeError as error:
-        raise LimbeckError(f"{path} is not UTF-8: {error.reason}", "save it as UTF-8") from error
+        where = f"{path}{_undecodable_line(Path(path))}"
+        raise LimbeckError(f"{where} is not UTF-8: {error.reason}", "save it as UTF-8") from error
     except pa.ArrowException as error:
         reason = str(error).splitlines()[0]
         raise LimbeckError(f"cannot read {path}: {reason}", "write the file again") from error
@@ -176,6 +177,19 @@ def readable(path: str | Path) -> Iterator[None]:
             f"cannot read {path}: {error.strerror or error}",
             "check that it is a file and that you may read it",
         ) from error
+
+
+def _undecodable_line(path: Path) -> str:
+    """`, line 4`: the first that is not UTF-8, of a file that can be read again."""
+    if not path.is_file():
+        return ""
+    with opened(path) as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                line.decode()
+            except UnicodeDecodeError:
+                return f", line {number}"
+    return ""
 
 
 # ---- rows that were read ----
@@ -404,7 +418,7 @@ class WrittenSource(RowSource):
         self._text = io.TextIOWrapper(
             _decompressed(stream, Path(name)),
             encoding="utf-8-sig",
-            newline="" if form in ("csv", "tsv") else "\n",
+            newline="" if form == "csv" else "\n",
         )
         try:
             with readable(name):
@@ -505,27 +519,27 @@ def _whole_lines(name: str, text: io.TextIOWrapper) -> Iterator[str]:
 
 
 def _separated(name: str, lines: Iterator[str], *, tabs: bool) -> Iterator[list[str]]:
-    """Yield the header of CSV, or of TSV without quoting, then every row.
+    """Yield the header of CSV or TSV, then every row; blank lines are none.
 
-    Strict, by Python's own reader: Arrow's takes `"a"b` for `ab`, loses half of a quoted line break at the border of
-    two blocks, and gives no row of a pipe before a block is full.
+    CSV by Python's own reader, strictly: Arrow's takes `"a"b` for `ab`, loses half of a quoted line break at the border
+    of two blocks, and gives no row of a pipe before a block is full. TSV has no quoting.
     """
     csv.field_size_limit(_LONGEST_FIELD)
-    quoting: dict[str, Any] = (
-        {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if tabs else {"strict": True}
-    )
-    reader = csv.reader(lines, **quoting)
+    reader = csv.reader(lines, strict=True)
+    bare = (line.rstrip("\r\n") for line in lines)
+    split = (line.split("\t") if line else [] for line in bare)
+    rows = enumerate(split, start=1) if tabs else ((reader.line_num, row) for row in reader)
     try:
-        header = next(reader, [])
+        _, header = next(rows, (0, []))
         if not header:
             raise LimbeckError(f"{name} is empty", "write a header line with the columns' names")
         yield list(_unique(name, header))
-        for row in reader:
+        for number, row in rows:
             if len(row) == len(header):
                 yield row
             elif row:
                 raise LimbeckError(
-                    f"{name}, line {reader.line_num}: expected {len(header)} columns "
+                    f"{name}, line {number}: expected {len(header)} columns "
                     f"({', '.join(header)}), found {len(row)}",
                     "fix the line; in CSV, text with commas or line breaks needs quotes",
                 )

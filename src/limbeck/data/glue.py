@@ -1,28 +1,31 @@
 """`--data DIR`: tasks from a folder of released files, GLUE's own layout.
 
-A source of the data stage. DIR is the folder of all tasks or the task's own; how the files look is
-in `layouts`.
+A source of the data stage. DIR is the folder of all tasks or the task's own. Read strictly: a line that does not fit
+is named, not fixed.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from datasets import DatasetDict
 
-from limbeck.data.files import opened
-from limbeck.data.splits import check_splits, make_split, take, with_held_out_dev
+from limbeck.data.files import lines_of, readable
+from limbeck.data.splits import check_splits, make_split, with_held_out_dev
 from limbeck.support.errors import LimbeckError
+from limbeck.support.plain import read_text
 from limbeck.tasks.task import Task
 
-# How each task's released files look: names, columns and the way labels are written. Facts only,
-# read by `folder`. The layouts are GLUE's own and those of the SciTail, PAWS and MSR paraphrase
-# releases.
+logger = logging.getLogger(__name__)
+
+# How each task's released files look: names, columns and the way labels are written. Facts only.
+# The layouts are GLUE's own and those of the SciTail and PAWS releases.
 
 
 _PLAIN = {"train": "train.tsv", "dev": "dev.tsv", "test": "test.tsv"}
@@ -93,140 +96,59 @@ LAYOUTS: dict[str, ReleasedLayout] = {
     "paws": ReleasedLayout(_TWO, "label", _BINARY, ("PAWS", "PAWS-Wiki"), inner="final"),
 }  # fmt: skip
 
-# The paraphrase corpus as Microsoft released it; GLUE's script adds the ids of its dev rows.
-MSR_TRAIN = "msr_paraphrase_train.txt"
-MSR_TEST = "msr_paraphrase_test.txt"
-MSR_DEV_IDS = "dev_ids.tsv"
-MSR_IDS = ("#1 ID", "#2 ID")
-
-
-# Reading one tab-separated file of a released dataset, line by line and strictly. No csv reader is
-# used: in these files a quote is a quote, a line ends at "\n" alone, and a line that does not fit
-# must be named, not fixed.
+# ---- one file ----
 
 
 class TsvRows(NamedTuple):
-    """The wanted columns of a file, and its class ids or numbers if it has labels."""
+    """The text columns of a file, and its class ids or numbers if it has labels."""
 
     columns: dict[str, list[str]]
     labels: list[int] | list[float] | None
 
 
-def read_tsv(path: Path, layout: ReleasedLayout, extra: Sequence[str] = ()) -> TsvRows:
-    """Read the text columns, `extra` columns and labels of one file.
+def read_tsv(path: Path, layout: ReleasedLayout) -> TsvRows:
+    """Read the text columns and labels of one file; blank lines are none of its lines.
 
-    A file whose header has no label column is unlabelled. Raises LimbeckError naming file, line and
-    what was expected for a line with the wrong number of columns, an unknown label, a score that is
-    not a number or bytes that are not UTF-8, and for a file without the columns, without rows, or
-    that cannot be read.
+    A quote is a quote, and a line ends at a line feed alone. A file whose header has no label column is unlabelled.
+
+    Raises:
+        LimbeckError: a line of another width, an unknown label or a score that is no number, with the line; a file
+            without the columns, or one that cannot be read.
     """
-    lines = _lines(path)
-    _, first = next(lines, (0, ""))
-    header, has_header = _header(first, path, layout, (*layout.text, *extra))
-    if not has_header:
-        lines = _lines(path)
-    labelled = layout.label in header
-    wanted = (*layout.text, *extra)
-    columns: dict[str, list[str]] = {name: [] for name in wanted}
-    labels: list = []
-    places = [(header.index(name), columns[name]) for name in wanted]
+    columns: dict[str, list[str]] = {name: [] for name in layout.text}
+    labels: list[Any] = []
+    header: list[str] = []
     broken = unlabelled = rows = 0
-    for number, line in lines:
-        rows += 1
-        fields = line.split("\t")
-        if len(fields) != len(header):
-            if layout.broken_lines and len(fields) < len(header):
+    with readable(path):
+        for number, line in enumerate(lines_of(path), start=1):
+            fields = line.split("\t")
+            if not header:
+                header = _header(path, layout, fields)
+                if header != list(layout.headerless):
+                    continue
+            if not line:
+                continue
+            rows += 1
+            if len(fields) < len(header) and layout.broken_lines:
                 broken += 1
                 continue
-            raise _width_error(path, number, fields, header)
-        if labelled:
-            written = fields[header.index(layout.label)].strip()
-            if written == layout.no_label:
+            if len(fields) != len(header):
+                start = "\t".join(fields)[:60]
+                raise LimbeckError(
+                    f"{path}, line {number}: expected {len(header)} tab-separated columns "
+                    f"({', '.join(header)}), found {len(fields)}: {start!r}",
+                    "fix or remove the line, or fetch the file again",
+                )
+            row = dict(zip(header, fields, strict=True))
+            written = row.get(layout.label)
+            if written is not None and written.strip() == layout.no_label:
                 unlabelled += 1
                 continue
-            labels.append(_label(written, layout, path, number))
-        for place, column in places:
-            column.append(fields[place])
-    _report(path, rows, broken, unlabelled)
-    return TsvRows(columns, labels if labelled else None)
-
-
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Number and text of each line, without byte-order mark, line end and blank last lines."""
-    try:
-        # Binary, so that only "\n" ends a line and a bad byte is found on its own line.
-        with opened(path) as file:
-            blank = None
-            for number, raw in enumerate(file, start=1):
-                line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-                if not line:
-                    blank = blank or number
-                    continue
-                if blank is not None:
-                    yield blank, ""
-                    blank = None
-                yield number, line
-    except UnicodeDecodeError as error:
-        raise LimbeckError(
-            f"{path}, line {number}: the bytes are not UTF-8 ({error.reason})",
-            "save the file as UTF-8",
-        ) from error
-    except OSError as error:
-        raise LimbeckError(
-            f"cannot read {path}: {error.strerror}", "check the file's permissions"
-        ) from error
-
-
-def _header(
-    first: str, path: Path, layout: ReleasedLayout, wanted: Sequence[str]
-) -> tuple[list[str], bool]:
-    """The column names, and whether the first line is where they stand."""
-    names = [name.strip() for name in first.split("\t")]
-    if all(name in names for name in wanted):
-        twice = [name for name in (*wanted, layout.label) if names.count(name) > 1]
-        if twice:
-            raise LimbeckError(
-                f"{path}, line 1: two columns have the name {twice[0]!r}", "take one of them out"
-            )
-        return names, True
-    if layout.headerless and all(name in layout.headerless for name in wanted):
-        return list(layout.headerless), False
-    raise LimbeckError(
-        f"{path}, line 1: expected a header with the columns {', '.join(wanted)}; "
-        f"found {', '.join(repr(name) for name in names[:12])}",
-        "check that the file belongs to this task and that its header line is there",
-    )
-
-
-def _width_error(path: Path, number: int, fields: list[str], header: list[str]) -> LimbeckError:
-    start = "\t".join(fields)[:60]
-    return LimbeckError(
-        f"{path}, line {number}: expected {len(header)} tab-separated columns "
-        f"({', '.join(header)}), found {len(fields)}: {start!r}",
-        "fix or remove the line, or fetch the file again",
-    )
-
-
-def _label(written: str, layout: ReleasedLayout, path: Path, number: int) -> int | float:
-    if layout.written:
-        if written in layout.written:
-            return layout.written.index(written)
-        expected = f"one of {', '.join(layout.written)}"
-    else:
-        try:
-            value = float(written)
-        except ValueError:
-            value = math.nan
-        if math.isfinite(value):
-            return value
-        expected = "a number"
-    raise LimbeckError(
-        f"{path}, line {number}: {layout.label} is {written!r}, expected {expected}",
-        "fix or remove the line, or fetch the file again",
-    )
-
-
-def _report(path: Path, rows: int, broken: int, unlabelled: int) -> None:
+            if written is not None:
+                labels.append(_label(written.strip(), layout, f"{path}, line {number}"))
+            for name, column in columns.items():
+                column.append(row[name])
+    header = header or _header(path, layout, [""])
     # Two dozen pieces in QQP's 364,000 lines are the release's; many more are a damaged file.
     if broken > max(1, rows // 1000):
         raise LimbeckError(
@@ -237,11 +159,44 @@ def _report(path: Path, rows: int, broken: int, unlabelled: int) -> None:
         logger.warning("%s: skipped %d lines with too few columns", path, broken)
     if unlabelled:
         logger.warning("%s: skipped %d rows without a gold label", path, unlabelled)
+    return TsvRows(columns, labels if layout.label in header else None)
 
 
-logger = logging.getLogger(__name__)
+def _header(path: Path, layout: ReleasedLayout, fields: Sequence[str]) -> list[str]:
+    """The columns' names, by a file's first line."""
+    names = [name.strip() for name in fields]
+    if set(layout.text) <= set(names):
+        twice = [name for name in (*layout.text, layout.label) if names.count(name) > 1]
+        if twice:
+            raise LimbeckError(
+                f"{path}, line 1: two columns have the name {twice[0]!r}", "take one of them out"
+            )
+        return names
+    if layout.headerless:
+        return list(layout.headerless)
+    raise LimbeckError(
+        f"{path}, line 1: expected a header with the columns {', '.join(layout.text)}; "
+        f"found {', '.join(repr(name) for name in names[:12])}",
+        "check that the file belongs to this task and that its header line is there",
+    )
 
-_REVIEW_CLASSES = ("neg", "pos")
+
+def _label(written: str, layout: ReleasedLayout, where: str) -> int | float:
+    if written in layout.written:
+        return layout.written.index(written)
+    expected = f"one of {', '.join(layout.written)}"
+    if not layout.written:
+        with suppress(ValueError):
+            if math.isfinite(value := float(written)):
+                return value
+        expected = "a number"
+    raise LimbeckError(
+        f"{where}: {layout.label} is {written!r}, expected {expected}",
+        "fix or remove the line, or fetch the file again",
+    )
+
+
+# ---- a folder ----
 
 
 def read_folder(
@@ -250,25 +205,18 @@ def read_folder(
     """The splits of `task` under `root`, or None when `root` holds none of its files.
 
     Raises LimbeckError for a missing split (see `check_splits`) and for the lines `read_tsv`
-    refuses. `seed` draws the dev split where a release has none (IMDb; MRPC without its dev ids).
+    refuses. `seed` draws the dev split where a release has none (IMDb).
     """
     if task.name == "imdb":
         home = _home(root, ("aclImdb", "imdb"), "aclImdb", ["train/pos", "test/pos"])
         splits = None if home is None else _reviews(task, home, seed)
     else:
         layout = LAYOUTS[task.name]
-        files = [*layout.files.values()]
-        home = _home(root, layout.folders, layout.inner, files)
-        if home is not None:
-            splits = read_tables(task, layout, home)
-        elif task.name == "mrpc":
-            home = _home(root, layout.folders, "", [MSR_TRAIN])
-            splits = None if home is None else _msr(task, layout, home, seed)
-        else:
-            splits = None
-    if splits is not None:
-        check_splits(task, splits, f"{home} ({', '.join(contents(home))})" if home else str(root),
-                     for_training=for_training)  # fmt: skip
+        home = _home(root, layout.folders, layout.inner, [*layout.files.values()])
+        splits = None if home is None else read_tables(task, layout, home)
+    if splits is not None and home is not None:
+        origin = f"{home} ({', '.join(contents(home))})"
+        check_splits(task, splits, origin, for_training=for_training)
     return splits
 
 
@@ -316,19 +264,8 @@ def task_folders(root: Path, names: tuple[str, ...]) -> list[Path]:
 
 def _home(root: Path, names: tuple[str, ...], inner: str, files: list[str]) -> Path | None:
     """The folder that holds any of the files."""
-    for folder in task_folders(root, names):
-        for home in (folder, folder / inner) if inner else (folder,):
-            if any((home / file).exists() for file in files):
-                return home
-    return None
-
-
-def _split(
-    task: Task, layout: ReleasedLayout, rows: TsvRows
-) -> tuple[dict[str, list[str]], list | None]:
-    """Rows under the task's column names instead of the file's."""
-    names = dict(zip(layout.text, task.text_columns, strict=True))
-    return {names[name]: rows.columns[name] for name in layout.text}, rows.labels
+    folders = [home for one in task_folders(root, names) for home in (one, one / inner)]
+    return next((home for home in folders if any((home / file).exists() for file in files)), None)
 
 
 def read_tables(task: Task, layout: ReleasedLayout, home: Path) -> DatasetDict:
@@ -336,56 +273,21 @@ def read_tables(task: Task, layout: ReleasedLayout, home: Path) -> DatasetDict:
     splits = DatasetDict()
     for name, file in layout.files.items():
         if (home / file).exists():
-            splits[name] = make_split(task, *_split(task, layout, read_tsv(home / file, layout)))
-    return splits
-
-
-def _msr(task: Task, layout: ReleasedLayout, home: Path, seed: int) -> DatasetDict:
-    rows = read_tsv(home / MSR_TRAIN, layout, extra=MSR_IDS)
-    texts, labels = _split(task, layout, rows)
-    if labels is None:
-        raise LimbeckError(f"{home / MSR_TRAIN} has no {layout.label} column", "fetch it again")
-    ids_file = home / MSR_DEV_IDS
-    if ids_file.exists():
-        lines = ids_file.read_text("utf-8-sig").splitlines()
-        dev_ids = {tuple(line.split("\t")) for line in lines if line}
-        pairs = zip(rows.columns[MSR_IDS[0]], rows.columns[MSR_IDS[1]], strict=True)
-        in_dev = [pair in dev_ids for pair in pairs]
-        splits = DatasetDict()
-        for name, wanted in (("train", False), ("dev", True)):
-            chosen = [row for row, held in enumerate(in_dev) if held == wanted]
-            splits[name] = make_split(task, take(texts, chosen), [labels[row] for row in chosen])
-    else:
-        logger.warning(
-            "%s: no %s, so the dev split is a seeded tenth and not GLUE's", home, MSR_DEV_IDS
-        )
-        splits = with_held_out_dev(task, texts, labels, seed)
-    if (home / MSR_TEST).exists():
-        test = read_tsv(home / MSR_TEST, layout)
-        splits["test"] = make_split(task, *_split(task, layout, test))
+            rows = read_tsv(home / file, layout)
+            texts = dict(zip(task.text_columns, rows.columns.values(), strict=True))
+            splits[name] = make_split(task, texts, rows.labels)
     return splits
 
 
 def _reviews(task: Task, home: Path, seed: int) -> DatasetDict:
     """IMDb as released: one review a file, the folder its class."""
-    read = {part: _review_files(home / part) for part in ("train", "test")}
     splits = DatasetDict()
-    if read["train"][0]:
-        texts, labels = read["train"]
-        splits = with_held_out_dev(task, {"text": texts}, labels, seed)
-    if read["test"][0]:
-        splits["test"] = make_split(task, {"text": read["test"][0]}, read["test"][1])
+    for part in ("train", "test"):
+        files = {name: sorted((home / part / name).glob("*.txt")) for name in task.labels}
+        labels = [place for place, found in enumerate(files.values()) for _ in found]
+        texts = [read_text(file) for found in files.values() for file in found]
+        if texts and part == "train":
+            splits |= with_held_out_dev(task, {"text": texts}, labels, seed)
+        elif texts:
+            splits[part] = make_split(task, {"text": texts}, labels)
     return splits
-
-
-def _review_files(folder: Path) -> tuple[list[str], list[int]]:
-    texts: list[str] = []
-    labels: list[int] = []
-    for label, name in enumerate(_REVIEW_CLASSES):
-        for file in sorted((folder / name).glob("*.txt")):
-            try:
-                texts.append(file.read_text("utf-8"))
-            except (OSError, UnicodeDecodeError) as error:
-                raise LimbeckError(f"cannot read {file}: {error}", "fetch it again") from error
-            labels.append(label)
-    return texts, labels

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 from datasets import ClassLabel, Dataset, DatasetDict, load_dataset
 
 from limbeck.data.encoding import progress_bars
@@ -57,36 +57,20 @@ class Hub(DataReader):
                 f"data source {request.text!r}: there is no folder {str(root)!r}",
                 f"name a copy of the Hub's {task.hub.repository if task.hub else 'repository'}",
             )
-        splits = read_hub(
-            task,
-            root,
-            seed=request.seed,
-            for_training=request.for_training,
-            progress=request.progress,
-        )
-        return task, splits
+        return task, _read(request, task, root)
 
 
-def read_hub(
-    task: Task,
-    root: Path | None = None,
-    *,
-    seed: int = 0,
-    for_training: bool = True,
-    progress: bool = False,
-) -> DatasetDict:
-    """The splits of `task` from the Hub, or from a copy of its repository at or under `root`.
+def _read(request: DataRequest, task: Task, root: Path | None) -> DatasetDict:
+    """The splits of a task from the Hub, or from a copy of its repository at or under `root`.
 
-    A split whose labels are all −1, the Hub's sign for secret, comes out without labels. `seed`
-    draws the dev split of IMDb, which has none. Raises LimbeckError when the data cannot be had or
-    are not as the task says.
+    A split whose labels are all −1, the Hub's sign for secret, comes out without labels.
     """
     source = task.hub
     if source is None:
         raise LimbeckError(
             f"task {task.name!r} is not on the Hub", "name its files with --data FILE"
         )
-    with progress_bars(progress):
+    with progress_bars(request.progress):
         loaded = fetch(task, source, root)
     origin = f"{root or source.repository} ({source.config})"
     splits = DatasetDict()
@@ -96,9 +80,9 @@ def read_hub(
     if task.name == "imdb" and "dev" not in splits and "train" in splits:
         train = splits["train"]
         texts = {column: train[column][:] for column in task.text_columns}
-        splits |= with_held_out_dev(task, texts, train[task.label_column][:], seed)
+        splits |= with_held_out_dev(task, texts, train[task.label_column][:], request.seed)
     splits = with_test_as_dev(task, splits)
-    check_splits(task, splits, origin, for_training=for_training)
+    check_splits(task, splits, origin, for_training=request.for_training)
     return splits
 
 
@@ -178,53 +162,31 @@ def _convert(task: Task, source: HubSource, split: Dataset, origin: str) -> Data
     table = split.with_format("arrow")[:]
     renamed = zip(source.text_columns, task.text_columns, strict=True)
     texts = {ours: table.column(theirs) for theirs, ours in renamed}
-    if not task.kind.has_classes:
-        return make_split(task, texts, _answers(task, source, split, origin))
-    labels = _labels(task, source, split, origin)
-    return make_split(task, texts, labels)
-
-
-def _answers(task: Task, source: HubSource, split: Dataset, origin: str) -> list | None:
-    """Lists of tag ids in the task's order, or answers; None for a split without them."""
-    if source.label_column not in split.column_names or source.label_column in source.text_columns:
-        return None
-    written = split[source.label_column][:]
-    if not task.labels:
-        return written
-    feature = getattr(split.features[source.label_column], "feature", None)
-    names = feature.names if isinstance(feature, ClassLabel) else list(task.labels)
-    ids = {number: task.labels.index(n) for number, n in enumerate(names) if n in task.labels}
-    strange = sorted({tag for row in written for tag in row if tag not in ids})
-    if strange:
-        raise LimbeckError(
-            f"task {task.name!r}: {origin} has the tags {', '.join(map(str, strange[:5]))}",
-            f"expected ids of {', '.join(task.labels)}",
-        )
-    return [[ids[tag] for tag in row] for row in written]
+    return make_split(task, texts, _labels(task, source, split, origin))
 
 
 def _labels(task: Task, source: HubSource, split: Dataset, origin: str) -> list | None:
-    """Class ids in the task's order, or numbers; None for a split without labels."""
-    if source.label_column not in split.column_names:
+    """Class or tag ids in the task's order, numbers, or answers; None for a split without labels."""
+    column = source.label_column
+    if column not in split.column_names or column in source.text_columns:
         return None
-    written = split[source.label_column][:]
-    numbers = not written or not isinstance(written[0], str)
-    if numbers and np.all(np.asarray(written) == -1):
+    written = split[column][:]
+    if all(label == -1 for label in written):
         return None
-    if task.regression:
+    if not task.labels:
         return written
-    feature = split.features[source.label_column]
-    if isinstance(feature, ClassLabel) and set(feature.names) == set(task.labels):
-        names = feature.names
-    else:
-        names = list(task.labels)
-    ids: dict[object, int] = {name: i for i, name in enumerate(task.labels)}
-    ids |= {their_id: task.labels.index(name) for their_id, name in enumerate(names)}
+    feature = split.features[column]
+    feature = getattr(feature, "feature", feature)
+    named = isinstance(feature, ClassLabel) and set(feature.names) & set(task.labels)
+    ids: dict[Any, int] = {name: place for place, name in enumerate(task.labels)}
     ids |= {alias: ids[name] for alias, name in _ALIASES.get(task.name, {}).items()}
-    strange = sorted({label for label in written if label not in ids}, key=str)
+    names = enumerate(feature.names if named else task.labels)
+    ids |= {place: ids[name] for place, name in names if name in ids}
+    rows = [row if isinstance(row, list) else [row] for row in written]
+    strange = sorted({label for row in rows for label in row if label not in ids}, key=str)
     if strange:
         raise LimbeckError(
             f"task {task.name!r}: {origin} has the labels {', '.join(map(repr, strange[:5]))}",
             f"expected {', '.join(task.labels)}, as names or as ids",
         )
-    return [ids[label] for label in written]
+    return [[ids[label] for label in row] if isinstance(row, list) else ids[row] for row in written]

@@ -16,7 +16,8 @@ from PIL import Image
 
 from limbeck.data.glue import contents
 from limbeck.data.label_column import Labelling, class_order
-from limbeck.data.reader import DataRequest, Loaded
+from limbeck.data.own import SPLIT_NAMES
+from limbeck.data.reader import DataRequest, Loaded, OnDisk, data_reader
 from limbeck.data.splits import (
     Division,
     check_splits,
@@ -31,41 +32,48 @@ from limbeck.tasks.task import Task, image_metrics
 _Found = dict[str, list[Path]]
 """Class name → its images."""
 
-_SPLITS = {
-    "train": ("train",),
-    "dev": ("dev", "validation", "valid", "val"),
-    "test": ("test",),
-}
 
+@data_reader("images")
+class ImageFolder(OnDisk):
+    """A folder of images, a folder a class."""
 
-def read_images(request: DataRequest) -> Loaded:
-    """Read the task and splits of a folder of images.
+    divides = True
 
-    Classes are the folders' names, in the order that `labelling` knows or in alphabetical order; a known task keeps
-    its own. Without a dev or a test folder `division` says how much of train is held out. Raises LimbeckError for a
-    folder without images, and for a class that train has not.
-    """
-    path = request.path
-    if not path.is_dir():
-        raise LimbeckError(
-            f"data source {str(path)!r} is a file",
-            "images come as a folder: DIR/train/CLASS/*.png, or CIFAR's binary files",
+    def reads(self, request: DataRequest) -> bool:
+        """What is asked about images."""
+        return super().reads(request) and not request.task_type.reads.in_columns
+
+    def read_rows(self, request: DataRequest) -> Loaded:
+        """The files under the name of their class.
+
+        Classes are the folders' names, in the order that `labelling` knows or in alphabetical order; a known task keeps
+        its own. Without a dev or a test folder `division` says how much of train is held out.
+        """
+        path = request.path
+        if request.names_columns:
+            raise LimbeckError(
+                "text_columns, label_column: a folder of images has no columns", "leave them out"
+            )
+        if not path.is_dir():
+            raise LimbeckError(
+                f"data source {str(path)!r} is a file",
+                "images come as a folder: DIR/train/CLASS/*.png, or CIFAR's binary files",
+            )
+        found = {split: _read(folder) for split, folder in _folders(path).items()}
+        task = request.known or _new_task(
+            request.name or path.resolve().name, found["train"], request.labelling
         )
-    found = {split: _read(folder) for split, folder in _folders(path).items()}
-    task = request.known or _new_task(
-        request.name or path.resolve().name, found["train"], request.labelling
-    )
-    splits = DatasetDict({split: _split(task, rows, path) for split, rows in found.items()})
-    splits = with_test_as_dev(task, splits)
-    splits = _divided(task, splits, request.seed, request.division)
-    check_splits(task, splits, str(path), for_training=request.for_training)
-    return task, splits
+        splits = DatasetDict({split: _split(task, rows, path) for split, rows in found.items()})
+        splits = with_test_as_dev(task, splits)
+        splits = _divided(task, splits, request.seed, request.division)
+        check_splits(task, splits, str(path), for_training=request.for_training)
+        return task, splits
 
 
 def _folders(path: Path) -> dict[str, Path]:
     """The folder of each split; a folder of classes alone is train."""
     found = {}
-    for split, names in _SPLITS.items():
+    for split, names in SPLIT_NAMES.items():
         there = [path / name for name in names if (path / name).is_dir()]
         if len(there) > 1:
             raise LimbeckError(

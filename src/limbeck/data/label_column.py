@@ -9,14 +9,16 @@ from __future__ import annotations
 import logging
 import math
 import re
+import unicodedata
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import numpy as np
 
-from limbeck.data.table import FileTable
+from limbeck.data.table import FileTable, finite
 from limbeck.students import generic_labels, spelling
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.plain import loads
@@ -24,7 +26,7 @@ from limbeck.support.plain import loads
 Holds = Literal["classes", "numbers"]
 
 # Python's int() and float() also take "1_2" and "infinity", which are class names here.
-_WHOLE = re.compile(r"[+-]?\d+")
+_WHOLE = re.compile(r"[+-]?\d{1,18}")
 _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _SHOWN = 8
 
@@ -65,12 +67,12 @@ class LabelColumn:
 
     None stands for a row without a label, and for a split without any.
 
-    `said` is what was understood, why, and how to say otherwise; None if it was said already.
+    `said` is what was understood, why, and how to say otherwise.
     """
 
     names: tuple[str, ...]
     values: dict[str, list | None]
-    said: Problem | None
+    said: Problem
 
 
 def class_order(found: Sequence[str], given: Labelling, column: str) -> tuple[str, ...]:
@@ -103,61 +105,36 @@ def read_labels(
     Raises:
         LimbeckError: labels that are missing or do not fit together, or are not what they are said to be.
     """
-    for split, values in labels.items():
-        _check_labels(tables[split].path, column, values or [], gaps=split == "train")
-    there = {split: _known(values) for split, values in labels.items()}
-    found = _read_known(tables, there, column, given)
-    spread = {split: _spread(labels[split], read) for split, read in found.values.items()}
-    return replace(found, values=spread)
-
-
-def _known(values: list | None) -> list | None:
-    """The labels that are there; None where there is none at all."""
-    known = [value for value in values or () if value is not None]
-    return known or None
-
-
-def _spread(written: list | None, read: list | None) -> list | None:
-    """What was read of the labels that are there, at their places; None at the others."""
-    if read is None or written is None:
-        return None
-    ids = iter(read)
-    return [None if value is None else next(ids) for value in written]
-
-
-def _read_known(
-    tables: dict[str, FileTable], labels: dict[str, list | None], column: str, given: Labelling
-) -> LabelColumn:
-    """The same of labels without gaps."""
     parsed = _parse_untyped(tables, labels)
-    kinds = {type(value) for values in parsed.values() for value in values or []}
-    numeric = kinds <= {int, float}
-    if len(kinds) > 1 and not numeric:
+    there = {
+        split: [value for value in values or () if value is not None]
+        for split, values in parsed.items()
+    }
+    known = [value for values in there.values() for value in values]
+    kinds = {type(value) for value in known}
+    if len(kinds) > 1 and not kinds <= {int, float}:
         raise LimbeckError(
             f"label column {column!r} mixes {' and '.join(sorted(k.__name__ for k in kinds))}",
             "use text or whole numbers for classes, decimal numbers for a regression",
         )
-    known = [value for values in parsed.values() for value in values or []]
     holds, why = _holds(known, kinds, given, column)
     if holds == "numbers":
-        said = _said_numbers(column, why, known, given)
-        return LabelColumn((), parsed, said)
-    if float in kinds:
-        parsed = {
-            split: values and [int(value) for value in values] for split, values in parsed.items()
-        }
+        found = {split: values if there[split] else None for split, values in parsed.items()}
+        return LabelColumn((), found, _said_numbers(column, why, known, given))
     # Of training rows without any label the dev split says which classes there are.
-    first = next(split for split, values in parsed.items() if values)
-    names, ids = _classes(tables[first], parsed[first] or [], column, given)
-    for split, values in parsed.items():
-        strange = sorted({value for value in values or () if value not in ids})
+    first = next(split for split, values in there.items() if values)
+    names, ids = _classes(tables[first], there[first], column, given)
+    for split, values in there.items():
+        strange = sorted({value for value in values if value not in ids})
         if strange:
             raise LimbeckError(
                 f"{tables[split].path} has the label {strange[0]!r}, which {first} has not",
                 f"labels of {first}: {_some(names)}",
             )
     by_split = {
-        split: None if values is None else [ids[value] for value in values]
+        split: [None if value is None else ids[value] for value in values or ()]
+        if there[split]
+        else None
         for split, values in parsed.items()
     }
     return LabelColumn(names, by_split, _said_classes(column, why, names, kinds, given))
@@ -199,7 +176,8 @@ def _classes(
     train: FileTable, values: list, column: str, given: Labelling
 ) -> tuple[tuple[str, ...], dict[Any, int]]:
     """Names of the classes in id order, and the id of each written value."""
-    classes: list[Any] = sorted(set(values))
+    # 1.0 is the class 1 where a table with gaps writes whole numbers.
+    classes = sorted({int(one) if isinstance(one, float) else one for one in values})
     names = [str(value) for value in classes]
     stored = train.class_names.get(column)
     whole = all(type(value) is int for value in classes)
@@ -221,34 +199,25 @@ def _classes(
 
 def _said_classes(
     column: str, why: str, names: Sequence[str], kinds: set[type], given: Labelling
-) -> Problem | None:
+) -> Problem:
+    otherwise = "classes=[…] gives another order"
+    if kinds <= {int, float}:
+        otherwise += ", labels=numbers makes it a regression"
+    guessed = float in kinds and given.holds is None and not given.classes
     what = f"label column {column!r}: {len(names)} classes, {_some(names)}, as {why}"
-    otherwise = "classes=[…] gives another order" + (
-        ", labels=numbers makes it a regression" if kinds <= {int, float} else ""
-    )
-    if float in kinds and given.holds is None and not given.classes:
-        logger.warning("%s; %s", what, otherwise)
-        return None
-    return Problem(what, otherwise, "note")
+    return Problem(what, otherwise, "warning" if guessed else "note")
 
 
-def _said_numbers(column: str, why: str, values: list[Any], given: Labelling) -> Problem | None:
+def _said_numbers(column: str, why: str, values: list[Any], given: Labelling) -> Problem:
     low, high = min(values), max(values)
-    what = f"label column {column!r}: numbers from {low:g} to {high:g}, a regression, as {why}"
-    whole = all(value % 1 == 0 for value in values)
-    if whole:
+    otherwise = "write the class into the column if they stand for classes"
+    if all(value % 1 == 0 for value in values):
         otherwise = "labels=classes makes them classes"
     elif low >= 0 and high <= 1:
-        otherwise = (
-            "if they are a model's probabilities, write the class into the column, or give that "
-            "model as teacher"
-        )
-    else:
-        otherwise = "write the class into the column if they stand for classes"
-    if given.holds is None and len(given.teacher) != 1:
-        logger.warning("%s; %s", what, otherwise)
-        return None
-    return Problem(what, otherwise, "note")
+        otherwise += "; a model's probabilities: give that model as teacher"
+    guessed = given.holds is None and len(given.teacher) != 1
+    what = f"label column {column!r}: numbers from {low:g} to {high:g}, a regression, as {why}"
+    return Problem(what, otherwise, "warning" if guessed else "note")
 
 
 def _some(names: Sequence[str]) -> str:
@@ -263,31 +232,16 @@ def _parse_untyped(
     tables: dict[str, FileTable], labels: dict[str, list | None]
 ) -> dict[str, list | None]:
     """Labels of CSV and TSV files as whole numbers or decimals, if all of them are."""
-    untyped = [split for split, table in tables.items() if not table.typed and labels[split]]
-    written = [value for split in untyped for value in labels[split] or ()]
+    untyped = {split: labels[split] or [] for split in labels if not tables[split].typed}
+    written = [value for values in untyped.values() for value in values if value is not None]
     for kind, pattern in ((int, _WHOLE), (float, _DECIMAL)):
-        if all(pattern.fullmatch(value.strip()) for value in written):
-            parsed = {split: [kind(value) for value in labels[split] or ()] for split in untyped}
+        if all(pattern.fullmatch(value.strip()) and finite(value) is not None for value in written):
+            parsed = {
+                split: [None if value is None else kind(value) for value in values] or None
+                for split, values in untyped.items()
+            }
             return labels | parsed
     return labels
-
-
-def _check_labels(path: Path, column: str, values: list, *, gaps: bool) -> None:
-    for row, value in enumerate(values, start=1):
-        if gaps and value is None:
-            continue
-        empty = value is None or value == ""
-        if empty or (isinstance(value, float) and not math.isfinite(value)):
-            raise LimbeckError(
-                f"{path}, row {row}: {column} is {value!r}", "fill the gap or remove the row"
-            )
-        if not isinstance(value, str | int | float):
-            raise LimbeckError(
-                f"{path}, row {row}: {column} holds {type(value).__name__}",
-                "of several labels a row set kind=multi-label"
-                if isinstance(value, list)
-                else "use text or whole numbers for classes, decimal numbers for a regression",
-            )
 
 
 def _check_classes(train: FileTable, column: str, classes: list) -> None:
@@ -305,7 +259,146 @@ def _check_classes(train: FileTable, column: str, classes: list) -> None:
         )
 
 
-# Numbers in the cells of a user's file: one, a list, or text that says so.
+# ---- labels as they are written, before they become classes ----
+
+
+# Whoever writes a column by a program leaves "nan" where a number is missing, and one such word would turn two hundred
+# scores into classes.
+_NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
+# More different numbers than anyone's classes that are numbers beside words ("1", "2", "3+").
+_FEW_NUMBERS = 20
+_COUNTED = 5
+# How tables of other programs write a gap; each may be a class as well ("none" of the others).
+_GAP_WORDS = frozenset(
+    {"na", "n/a", "#n/a", "<na>", "none", "null", "nil", "missing", "?", "-", "--", "."}
+)
+
+
+def without_gaps(values: Sequence[Any]) -> list[Any]:
+    """The labels of training rows, None for every way in which a file says that there is none."""
+    return [None if _says_none(value) else value for value in values]
+
+
+def _says_none(value: Any) -> bool:
+    return _is_gap(value) and not (isinstance(value, float) and math.isinf(value))
+
+
+def check_written_labels(
+    values: Sequence[Any], column: str, path: Path, *, gaps: bool = False
+) -> None:
+    """Raise LimbeckError, with counts and the first row, for labels that no one can have meant.
+
+    A label that is the column's name is a header that stands twice. Blank ones and "nan" are gaps; words
+    among many different numbers, and labels that differ in spaces at their ends or in how Unicode composes
+    a letter, are mistakes. Labels that differ in capitals alone, a few numbers beside words, and words that
+    often stand for a gap ("NA", "None"), are classes with a warning. With `gaps` a row may have no label, which
+    is None then (`without_gaps`).
+    """
+    counts = Counter(value for value in values if isinstance(value, str))
+    if column in counts:
+        raise LimbeckError(
+            f"{path}: {counts[column]} of {len(values)} rows have the label {column!r}, which is the column's name; "
+            f"the first is row {values.index(column) + 1}",
+            "remove the header that stands among the rows, as it does where files were put together; of a class "
+            "with that name rename the column",
+        )
+    # A million rows of two classes need a look at two texts.
+    if counts.total() < len(values) or any(map(_is_gap, counts)):
+        _check_values(values, column, path, gaps=gaps)
+    _check_words_among_numbers(counts, values, column, path)
+    check_spellings(counts, column, path)
+    words = {text: count for text, count in counts.items() if text.strip().lower() in _GAP_WORDS}
+    if words and len(counts) > len(words):
+        logger.warning(
+            "%s: label column %s holds %s, which is taken for a class; remove those rows if it says that "
+            "a label is missing", path, column, _counted(words),
+        )  # fmt: skip
+
+
+def _check_values(values: Sequence[Any], column: str, path: Path, *, gaps: bool) -> None:
+    """Raise LimbeckError for gaps, and for what is no text and no number."""
+    found = [
+        row
+        for row, value in enumerate(values, start=1)
+        if _is_gap(value) and not (gaps and value is None)
+    ]
+    if found:
+        raise LimbeckError(
+            f"{path}: {len(found)} of {len(values)} rows have no label in {column}, the first is "
+            f"row {found[0]}: {column} is {values[found[0] - 1]!r}",
+            "fill the gap or remove the row",
+        )
+    for row, value in enumerate(values, start=1):
+        if not isinstance(value, str | int | float | None):
+            raise LimbeckError(
+                f"{path}, row {row}: {column} holds {type(value).__name__}",
+                "of several labels a row set kind=multi-label"
+                if isinstance(value, list)
+                else "use text or whole numbers for classes, decimal numbers for a regression",
+            )
+
+
+def _is_gap(value: Any) -> bool:
+    if isinstance(value, str):
+        return value.strip().lower() in ("", "nan")
+    return value is None or (isinstance(value, float) and not math.isfinite(value))
+
+
+def _check_words_among_numbers(
+    counts: Counter[str], values: Sequence[Any], column: str, path: Path
+) -> None:
+    words = {text: count for text, count in counts.items() if not _NUMBER.fullmatch(text)}
+    numbers = len(counts) - len(words)
+    if not words or not numbers:
+        return
+    shown = _counted(words)
+    if numbers > _FEW_NUMBERS:
+        first = next(row for row, value in enumerate(values, start=1) if value in words)
+        raise LimbeckError(
+            f"{path}: label column {column} holds {numbers} different numbers, and in "
+            f"{sum(words.values())} of {len(values)} rows no number: {shown}, the first in row {first}",
+            "fix or remove those rows; a regression needs a number in every row",
+        )
+    logger.warning(
+        "%s: label column %s holds numbers and words (%s); all are classes", path, column, shown
+    )
+
+
+def check_spellings(counts: Counter[str], column: str, path: Path) -> None:
+    """Raise LimbeckError for one class in several spellings; capitals alone are a warning."""
+    for plain, refuse in ((_trimmed, True), (_without_capitals, False)):
+        spellings: dict[str, list[str]] = {}
+        for text in counts:
+            spellings.setdefault(plain(text), []).append(text)
+        for alike in spellings.values():
+            if len(alike) == 1:
+                continue
+            said = _counted({text: counts[text] for text in alike})
+            if refuse:
+                raise LimbeckError(
+                    f"{path}: label column {column} writes one class in several ways: {said}",
+                    "write it in one way; spaces at the ends count",
+                )
+            logger.warning(
+                "%s: label column %s holds labels that differ in capitals alone, as two classes: %s",
+                path, column, said,
+            )  # fmt: skip
+
+
+def _trimmed(text: str) -> str:
+    return unicodedata.normalize("NFC", text).strip()
+
+
+def _without_capitals(text: str) -> str:
+    return _trimmed(text).casefold()
+
+
+def _counted(counts: dict[str, int]) -> str:
+    shown = [f"{text[:40]!r} ({count} rows)" for text, count in list(counts.items())[:_COUNTED]]
+    return ", ".join(shown) + (" and others" if len(counts) > _COUNTED else "")
+
+
+# ---- numbers in the cells of a user's file: one, a list, or text that says so ----
 
 
 def structured(value: Any) -> Any:

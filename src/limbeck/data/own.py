@@ -1,38 +1,52 @@
-"""`--data FILE --text-columns … --label-column …`: a user's own data.
+"""`--data FILE --text-columns … --label-column …`: a user's own data. Part of `limbeck.data`.
 
-A source of the data stage. A single file is divided into train, dev and test (`splits`); a folder
-may hold train, dev (or validation) and test files. What its labels are is for `label_column` to say.
+A single file is divided into train, dev and test (`splits`); a folder may hold train, dev (or validation) and test
+files, or lie in GLUE's layout. What the labels are is for `label_column` to say.
 """
 
 from __future__ import annotations
 
-import difflib
-import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from datasets import DatasetDict
 
-from limbeck.data.files import FORMS, ending_of, form_of, known_endings, stem_of
-from limbeck.data.glue import contents, task_of_folder, tasks_inside
-from limbeck.data.label_column import LabelColumn, read_labels
-from limbeck.data.reader import DataRequest, Loaded
+from limbeck.data.files import FORMS, ending_of, form_of, known_endings, open_rows, stem_of
+from limbeck.data.glue import (
+    contents,
+    expected_files,
+    read_folder,
+    task_folders,
+    task_of_folder,
+    tasks_inside,
+)
+from limbeck.data.label_column import (
+    LabelColumn,
+    check_written_labels,
+    read_labels,
+    without_gaps,
+)
+from limbeck.data.reader import DataRequest, Loaded, OnDisk, data_reader
 from limbeck.data.splits import check_splits, make_split, with_held_out
-from limbeck.data.stream import RowStream
-from limbeck.data.table import FileTable, read_table, usual_label, usual_texts
-from limbeck.data.written_labels import check_written_labels, without_gaps
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.data.table import FileTable, finite, read_table, usual_label, usual_texts
+from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.files import at_home
 from limbeck.support.given import place_of
 from limbeck.tasks.abstract_type import marked
 from limbeck.tasks.metrics import TEACHER_LABEL
 from limbeck.tasks.task import TASKS, Task
 
-_STEMS = {"train": ("train",), "dev": ("dev", "validation", "valid", "val"), "test": ("test",)}
+SPLIT_NAMES = {
+    "train": ("train",),
+    "dev": ("dev", "validation", "valid", "val"),
+    "test": ("test",),
+}
+"""What the files or folders of each split may be called."""
 _SECRET: tuple[tuple[Any, ...], ...] = ((None, ""), (-1,), ("-1",))
 # The IMDb table that circulates as one CSV file, and the names of its columns and classes.
 IMDB_COLUMNS = {"text": "review", "label": "sentiment"}
@@ -42,36 +56,89 @@ Rows = tuple[Mapping[str, Sequence[Any]], Sequence[Any] | None]
 """One split: its text columns by name, and its labels where it has any."""
 
 
-def read_own(request: DataRequest) -> Loaded:
-    """Read the task and splits of a file, or of a folder with a train file.
+@data_reader("table")
+class OwnTable(OnDisk):
+    """A table of texts with classes or numbers, or a folder with a train table."""
 
-    With a known task the rows are that task's: its classes, and its columns unless others are named. Otherwise the
-    text columns come out as "sentence", or "sentence1" and "sentence2".
+    takes_dev = True
+    divides = True
 
-    Raises:
-        LimbeckError: columns or labels are missing, labels do not fit together, or a text is not text.
-    """
-    known = request.known
+    def read_rows(self, request: DataRequest) -> Loaded:
+        """The columns that are named, or a known task's.
+
+        With a known task the rows are that task's: its classes, and its columns unless others are named. Otherwise the
+        text columns come out as "sentence", or "sentence1" and "sentence2".
+        """
+        known = request.known
+        tables = read_tables_of(request)
+        texts, label = named_columns(tables, known, request.text_columns, request.label_column)
+        assert label is not None
+        labels = {split: written_labels(table, label, split) for split, table in tables.items()}
+        labels["train"] = without_gaps(labels["train"] or ()) or None
+        for split, values in labels.items():
+            check_written_labels(values or (), label, tables[split].path, gaps=split == "train")
+        _need_labels(tables, labels, label)
+        if known is None:
+            found = read_labels(tables, labels, label, request.labelling)
+            task, labels = _new_task(request.new_name, len(texts), found), found.values
+        else:
+            task = known
+            labels = {
+                split: values and _known_labels(task, values, tables[split].path)
+                for split, values in labels.items()
+            }
+        return task, splits_of_tables(request, task, tables, texts, labels)
+
+
+@data_reader("glue")
+class GlueFolder(OwnTable):
+    """A folder in GLUE's layout, either of all tasks or the task's own."""
+
+    takes_dev = False
+    divides = False
+
+    def reads(self, request: DataRequest) -> bool:
+        """Folders of classes or numbers whose columns nobody named, but for a user's own with a train table."""
+        own = request.known is None and is_own(request.path)
+        return request.path.is_dir() and not request.names_columns and not own
+
+    def read_rows(self, request: DataRequest) -> Loaded:
+        """The released files, or the task's own files of another type beside them."""
+        known, path = request.known, request.path
+        if known is None:
+            if request.name is not None and (tasks_inside(path) or task_of_folder(path)):
+                raise LimbeckError(unknown("task", request.name, list(TASKS)))
+            raise LimbeckError(folder_without_task(path))
+        splits = read_folder(known, path, seed=request.seed, for_training=request.for_training)
+        if splits is not None:
+            return known, splits
+        for folder in task_folders(path, (known.name, known.title)):
+            if has_own_files(folder):
+                return super().read_rows(replace(request, source=folder))
+        raise LimbeckError(
+            f"task {known.name!r}: none of its files is in {path}, which holds {', '.join(contents(path))}",
+            f"expected {expected_files(known)}, or the same files in {path} itself",
+        )
+
+
+def folder_without_task(path: Path) -> Problem:
+    """Say what a folder lacks whose task nobody named."""
+    if found := [task_of_folder(path)] if task_of_folder(path) else tasks_inside(path):
+        names = ", ".join(str(task) for task in found)
+        return Problem(
+            f"task: none is given, and {path} holds {names} as GLUE has it",
+            f"add --task {found[0]}" if len(found) == 1 else "add --task with one of them",
+        )
+    return Problem(
+        f"data: the folder {path} has no train file; it holds {', '.join(contents(path))}",
+        f"name a file, or a folder with train and one of {known_endings()}, and dev and test if there are any",
+    )
+
+
+def read_tables_of(request: DataRequest) -> dict[str, FileTable]:
+    """The table of each split that has a file. Raises LimbeckError as `read_table` and `split_files`."""
     files = files_of(request.path, request.files)
-    tables = {split: read_table(file, request.max_rows) for split, file in files.items()}
-    texts, label = named_columns(tables, known, request.text_columns, request.label_column)
-    assert label is not None
-    labels = {split: written_labels(table, label, split) for split, table in tables.items()}
-    labels["train"] = without_gaps(labels["train"] or ()) or None
-    for split, values in labels.items():
-        check_written_labels(values or (), label, tables[split].path, gaps=split == "train")
-    _need_labels(tables, labels, label)
-    if known is None:
-        found = read_labels(tables, labels, label, request.labelling)
-        task = _new_task(request.new_name, len(texts), found)
-        labels = found.values
-    else:
-        task = known
-        labels = {
-            split: values and _known_labels(task, values, tables[split].path)
-            for split, values in labels.items()
-        }
-    return task, splits_of_tables(request, task, tables, texts, labels)
+    return {split: read_table(file, request.max_rows) for split, file in files.items()}
 
 
 def splits_of_tables(
@@ -85,7 +152,7 @@ def splits_of_tables(
 
     def rows(split: str) -> Rows:
         pairs = zip(task.text_columns, texts, strict=True)
-        columns = {ours: text_of(tables[split], theirs) for ours, theirs in pairs}
+        columns = {ours: tables[split].text(theirs) for ours, theirs in pairs}
         values = labels[split]
         return columns, None if values is None else marked(task, values)
 
@@ -129,12 +196,10 @@ def made_splits(
 
 def _need_labels(tables: dict[str, FileTable], labels: dict[str, list | None], column: str) -> None:
     """Raise LimbeckError where neither train nor dev has any label; rows of train may go without."""
-    train, dev = tables["train"], labels.get("dev")
-    some = labels["train"] is not None and any(value is not None for value in labels["train"])
-    if some or dev:
+    train = tables["train"]
+    if labels.get("dev") or any(value is not None for value in labels["train"] or ()):
         return
-    if column not in train.columns:
-        raise LimbeckError(missing_column(train, "label column", [column]))
+    train.need([column], "label column")
     raise LimbeckError(
         f"{train.path}: all of {len(train)} rows have no label in {column}",
         "give a folder with a labelled dev file beside it, or label some rows: the dev split is made of those; or let "
@@ -155,7 +220,7 @@ def written_labels(table: FileTable, column: str, split: str) -> list | None:
 
 def has_own_files(folder: Path) -> bool:
     """Whether the folder holds a train file of a type that is read here."""
-    return any(True for _ in _files_of(folder, _STEMS["train"], ()))
+    return any(True for _ in _files_of(folder, SPLIT_NAMES["train"], ()))
 
 
 def files_of(path: Path, named: Mapping[str, Path], more: Sequence[str] = ()) -> dict[str, Path]:
@@ -173,14 +238,13 @@ def groups_of(table: FileTable, column: str | None) -> np.ndarray | None:
     """
     if column is None:
         return None
-    if column not in table.columns:
-        raise LimbeckError(missing_column(table, "group column", [column]))
-    numbers: dict[str, int] = {}
-    found = []
-    for row, value in enumerate(table.columns[column]):
-        key = f"row {row}" if value in (None, "") else f"value {value!r}"
-        found.append(numbers.setdefault(key, len(numbers)))
-    return np.array(found, dtype=np.int64)
+    table.need([column], "group column")
+    keys = [
+        (row, None) if value in (None, "") else repr(value)
+        for row, value in enumerate(table.columns[column])
+    ]
+    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    return np.array([numbers[key] for key in keys], dtype=np.int64)
 
 
 def split_files(folder: Path, more: Sequence[str] = ()) -> dict[str, Path]:
@@ -190,7 +254,7 @@ def split_files(folder: Path, more: Sequence[str] = ()) -> dict[str, Path]:
         LimbeckError: there is none for train, or there are several for one split.
     """
     files: dict[str, Path] = {}
-    for split, stems in _STEMS.items():
+    for split, stems in SPLIT_NAMES.items():
         found = list(_files_of(folder, stems, more))
         if len(found) > 1:
             raise LimbeckError(
@@ -218,7 +282,7 @@ def _files_of(folder: Path, stems: Sequence[str], more: Sequence[str]) -> Iterat
 def named_columns(
     tables: dict[str, FileTable],
     known: Task | None,
-    text_columns: Sequence[str] | None,
+    text_columns: Sequence[str],
     label_column: str | None,
     *,
     need_label: bool = True,
@@ -229,35 +293,31 @@ def named_columns(
         LimbeckError: columns that are not named, or not there.
     """
     train = tables["train"]
-    texts, label = list(text_columns or ()), label_column
-    if known is None:
-        named = [*train.class_names]
-        if label is None and need_label:
-            every = dict.fromkeys(name for table in tables.values() for name in table.columns)
-            label = usual_label([*every], named)
-        if not texts and (label is not None or not need_label):
-            texts = usual_texts(
-                [n for n, column in train.columns.items() if n != label and column.text is not None]
-            )
+    texts, label = list(text_columns), label_column
     if known is not None:
         aliases = IMDB_COLUMNS if known.name == "imdb" else {}
-        present = train.columns
-        if not texts:
-            texts = [c if c in present else aliases.get(c, c) for c in known.text_columns]
-        if label is None:
-            label = "label" if "label" in present else aliases.get("label", "label")
+        named = [c if c in train.columns else aliases.get(c, c) for c in known.text_columns]
+        texts = texts or named
+        label = label or ("label" if "label" in train.columns else aliases.get("label", "label"))
+    else:
+        if label is None and need_label:
+            every = chain.from_iterable(table.columns for table in tables.values())
+            label = usual_label([*dict.fromkeys(every)], [*train.class_names])
+        if not texts and (label is not None or not need_label):
+            columns = train.columns.items()
+            texts = usual_texts([n for n, one in columns if n != label and one.text is not None])
     problems = []
     there = f"columns of {train.path.name}: {', '.join(train.columns)}"
     if not texts:
         problems.append(Problem("no text columns are named", f"--text-columns A [B]; {there}"))
     if label is None and need_label:
         problems.append(Problem("no label column is named", f"--label-column NAME; {there}"))
-    wanted = len(known.text_columns) if known else None
-    if texts and (len(texts) > 2 or (wanted and len(texts) != wanted)):
+    wanted = (len(known.text_columns),) if known else (1, 2)
+    if texts and len(texts) not in wanted:
         problems.append(
             Problem(
                 f"{len(texts)} text columns are named: {', '.join(texts)}",
-                f"name {wanted or 'one or two'}",
+                f"name {' or '.join(map(str, wanted))}",
             )
         )
     if len(set(texts)) < len(texts):
@@ -266,26 +326,12 @@ def named_columns(
         problems.append(Problem(f"column {label!r} is named as text and as label", "name another"))
     if problems:
         raise LimbeckError(problems)
-    for table in tables.values():
-        missing = [column for column in texts if column not in table.columns]
-        if missing:
-            problems.append(missing_column(table, "text column", missing))
+    missing = [table.missing(texts, "text column") for table in tables.values()]
     if label is not None and not any(label in table.columns for table in tables.values()):
-        problems.append(missing_column(train, "label column", [label]))
-    if problems:
+        missing.append(train.missing([label], "label column"))
+    if problems := [problem for problem in missing if problem is not None]:
         raise LimbeckError(problems)
     return texts, label
-
-
-def missing_column(table: FileTable, kind: str, names: list[str]) -> Problem:
-    """Columns that a table lacks, with those of nearly their names."""
-    found = [difflib.get_close_matches(name, table.columns, n=1) for name in names]
-    near = ", ".join(repr(one) for matches in found for one in matches)
-    return Problem(
-        f"{table.path} has no {kind} {', '.join(map(repr, names))}",
-        (f"did you mean {near}? " if near else "")
-        + f"columns that are there: {', '.join(table.columns)}",
-    )
 
 
 def own_name(path: Path) -> str:
@@ -306,59 +352,39 @@ def is_own(path: Path) -> bool:
     return may_be_own(path) and (path.is_file() or has_own_files(path))
 
 
-def text_of(table: FileTable, column: str) -> pa.ChunkedArray:
-    """A column of text; raises LimbeckError for anything else in it."""
-    values = table.columns[column]
-    if values.text is not None:
-        return values.text
-    row, value = next(pair for pair in enumerate(values, start=1) if not isinstance(pair[1], str))
-    raise LimbeckError(
-        f"{table.path}, row {row}: {column} is {value!r:.80}, expected text",
-        "name a text column, or fill the gap",
-    )
-
-
 def _new_task(name: str, texts: int, labels: LabelColumn) -> Task:
     """The task that the columns make."""
-    columns = ("sentence",) if texts == 1 else ("sentence1", "sentence2")
     metrics: tuple[str, ...] = ("pearson", "spearman")
     primary = "pearson+spearman"
     if labels.names:
         with_f1 = ("f1",) if len(labels.names) == 2 else ()
         metrics, primary = ("accuracy", *with_f1, "matthews"), "accuracy"
-    return Task(name, name, columns, labels.names, metrics, primary, said=labels.said)
+    return Task(name, name, our_columns(texts), labels.names, metrics, primary, said=labels.said)
+
+
+def our_columns(texts: int) -> tuple[str, ...]:
+    """What one or two text columns are called that nobody else has named."""
+    return ("sentence",) if texts == 1 else ("sentence1", "sentence2")
 
 
 def _known_labels(task: Task, values: list, path: Path) -> list:
     """Labels of a known task as ids or numbers: written as names, ids or digits."""
-    ids: dict[object, int] = {}
+    ids: dict[object, Any] = {}
     for number, label in enumerate(task.labels):
         ids |= {label: number, number: number, str(number): number}
     if task.name == "imdb":
         ids |= {alias: ids[label] for alias, label in _IMDB_CLASSES.items()}
-    read = _number if task.regression else (lambda value: _class(value, ids))
+    read = finite if task.regression else ids.get
     found = [None if value is None else read(value) for value in values]
-    pairs = enumerate(zip(found, values, strict=True))
+    pairs = enumerate(zip(found, values, strict=True), start=1)
     row = next((row for row, (label, value) in pairs if label is None and value is not None), None)
     if row is not None:
         names = f"one of {', '.join(task.labels)}, or their numbers"
         raise LimbeckError(
-            f"{path}, row {row + 1}: the label is {values[row]!r}",
+            f"{path}, row {row}: the label is {values[row - 1]!r}",
             f"expected {'a number' if task.regression else names}",
         )
     return found
-
-
-def _number(value: Any) -> float | None:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        return None
-    return number if math.isfinite(number) else None
-
-
-def _class(value: Any, ids: dict[object, int]) -> int | None:
-    return ids.get(value) if isinstance(value, str | int | float) else None
 
 
 # ---- a look at a file before it is read as a whole ----
@@ -390,16 +416,13 @@ class FirstRows:
             if not is_own(path):
                 return None
             file = split_files(path)["train"] if path.is_dir() else path
-            stream = RowStream([file])
-            rows = stream.take(_FIRST_ROWS)
-            classes = tuple(stream.class_names)
-            stream.close()
+            with closing(open_rows(file)) as found:
+                rows = found.take(_FIRST_ROWS)
         except (LimbeckError, OSError):  # said where the rows are read
             return None
-        (names,) = stream.heads.values()
-        if rows is None:
-            return None
-        return cls({name: rows.values(name) for name in names}, classes, form_of(file) == "text")
+        columns = {name: rows.values(name) for name in found.columns}
+        classes = tuple(found.class_names)
+        return cls(columns, classes, form_of(file) == "text") if len(rows) else None
 
     @property
     def words(self) -> list[str]:

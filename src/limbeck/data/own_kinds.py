@@ -8,7 +8,6 @@ train, dev and test; a folder may hold train, dev (or validation) and test files
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -17,11 +16,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from limbeck.data.files import CONLL, ending_of, form_of, lines_of, open_rows, opened_text, readable
+from limbeck.data.files import (
+    CONLL,
+    TEXT_COLUMN,
+    ending_of,
+    form_of,
+    lines_of,
+    open_rows,
+    opened_text,
+    readable,
+)
 from limbeck.data.label_column import class_order
 from limbeck.data.own import Rows, files_of, groups_of, made_splits
-from limbeck.data.reader import DataRequest, Loaded
-from limbeck.data.table import read_table
+from limbeck.data.reader import DataRequest, Loaded, OnDisk, data_reader
+from limbeck.data.table import FileTable, read_table
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.plain import loads
 from limbeck.support.settings import MAX_ROWS
@@ -35,7 +43,6 @@ from limbeck.tasks.task import Task
 
 
 _DOCUMENT = "-DOCSTART-"
-_COMMENT = "#"
 _HEADINGS = ("word", "token", "words", "tokens")
 _TAG = re.compile(r"[Oo]|[BILUESbilues]([-_].+)?")
 
@@ -50,72 +57,45 @@ def read_conll(path: Path) -> tuple[list[list[str]], list[list[str]]]:
     """
     words: list[list[str]] = [[]]
     tags: list[list[str]] = [[]]
+    width = None
     with readable(path):
-        lines = list(lines_of(path))
-    comments = _comments(lines)
-    for number, line in enumerate(lines, start=1):
-        if not line.strip() or line.startswith(_DOCUMENT):
-            if words[-1]:
+        for number, line in enumerate(lines_of(path), start=1):
+            if not line.strip() or line.startswith(_DOCUMENT):
                 words.append([])
                 tags.append([])
-            continue
-        fields = _fields(line)
-        heading = number == 1 and fields[0].lower() in _HEADINGS
-        if heading or number in comments:
-            continue
-        if len(fields) < 2 or not fields[0] or not fields[-1].strip():
-            raise LimbeckError(
-                f"{path}, line {number}: expected a word and its tag, found {line[:60]!r}",
-                "write word TAB tag, one word a line, and a blank line after each sentence",
-            )
-        words[-1].append(fields[0])
-        tags[-1].append(fields[-1].strip())
-    if not words[-1]:
-        words.pop()
-        tags.pop()
+                continue
+            fields = line.split("\t") if "\t" in line else line.split(" ")
+            if number == 1 and fields[0].lower() in _HEADINGS:
+                continue
+            if line.startswith("#") and _is_comment(line, fields, width):
+                continue
+            if len(fields) < 2 or not fields[0] or not fields[-1].strip():
+                raise LimbeckError(
+                    f"{path}, line {number}: expected a word and its tag, found {line[:60]!r}",
+                    "write word TAB tag, one word a line, and a blank line after each sentence",
+                )
+            width = width or len(fields)
+            words[-1].append(fields[0])
+            tags[-1].append(fields[-1].strip())
+    words, tags = ([row for row in rows if row] for rows in (words, tags))
     if not words:
         raise LimbeckError(f"{path} holds no sentences", "check that the right file is named")
-    _check_words(path, words)
-    return words, tags
-
-
-def _fields(line: str) -> list[str]:
-    return line.split("\t") if "\t" in line else line.split(" ")
-
-
-def _comments(lines: list[str]) -> set[int]:
-    """Numbers of the lines that are comments, and no words that begin with "#".
-
-    A word has as many columns as others have, and, where spaces separate these, the tag of another word or one that
-    marks an entity. "# newdoc" in a file of two columns has neither.
-    """
-    others = [_fields(line) for line in lines if line.strip() and not line.startswith(_COMMENT)]
-    width = Counter(map(len, others)).most_common(1)
-    tags = {fields[-1].strip() for fields in others}
-    found = set()
-    for number, line in enumerate(lines, start=1):
-        if not line.startswith(_COMMENT):
-            continue
-        fields = _fields(line)
-        last = fields[-1].strip()
-        of_width = not width or len(fields) == width[0][0]
-        if "\t" in line:
-            is_word = of_width and " " not in fields[0]
-        else:
-            is_word = of_width and (last in tags or _TAG.fullmatch(last) is not None)
-        if not is_word:
-            found.add(number)
-    return found
-
-
-def _check_words(path: Path, words: list[list[str]]) -> None:
-    """Raise LimbeckError where the first column counts the words, as in CoNLL-U."""
     counted = all(row == list(map(str, range(1, len(row) + 1))) for row in words)
     if counted and any(len(row) > 1 for row in words):
         raise LimbeckError(
             f"{path}: the first column numbers the words (1, 2, …), and is no column of words",
             "write word TAB tag, one word a line; of CoNLL-U leave the first column out",
         )
+    return words, tags
+
+
+def _is_comment(line: str, fields: Sequence[str], width: int | None) -> bool:
+    """Whether a line that begins with "#" is none of a word: it has other columns, or no tag of an entity last."""
+    if width not in (None, len(fields)):
+        return True
+    if "\t" in line:
+        return " " in fields[0]
+    return _TAG.fullmatch(fields[-1].strip()) is None
 
 
 # Reading SQuAD's own JSON: articles of paragraphs of questions.
@@ -185,6 +165,9 @@ def read_squad(path: Path) -> tuple[list[str], list[str], list[dict[str, list[An
     return questions, contexts, answers
 
 
+# ---- the readers ----
+
+
 Columns = dict[str, list[Any]]
 
 
@@ -196,7 +179,7 @@ class Wanted(NamedTuple):
     max_rows: int = MAX_ROWS
 
 
-class _Reader(NamedTuple):
+class KindLayout(NamedTuple):
     """How a kind's files are read, and which columns a table of it has unless others are named."""
 
     wanted: Wanted
@@ -204,36 +187,46 @@ class _Reader(NamedTuple):
     read: Callable[[Path, Wanted], Columns]
 
 
-def read_own_kind(request: DataRequest) -> Loaded:
-    """Read the task and splits of a file, or of a folder with a train file.
+@data_reader("tags, answers or text")
+class OwnKind(OnDisk):
+    """Files of words to tag, questions to answer, or plain text."""
 
-    The columns come out under the kind's own names. Tags are numbered as `labelling` has them, else as a Parquet
-    file of the datasets library names them, else with "O" first and the rest in alphabetical order; a known task
-    keeps its own. Raises LimbeckError for missing columns, and for tags, answers or text that are none.
-    """
-    kind = request.task_type
-    if kind.name not in _READERS:
-        raise LimbeckError(
-            f"kind: limbeck reads no files of kind {kind.name}",
-            "register a reader of them (limbeck.data_reader)",
-        )
-    reader = _READERS[kind.name]
-    wanted = _wanted(reader.wanted, request)
-    files = files_of(request.path, request.files, reader.endings)
-    read = {split: reader.read(file, wanted) for split, file in files.items()}
-    task = request.known or _new_task(request, reader.wanted, _tags(files, read, wanted))
+    takes_dev = True
+    divides = True
 
-    def rows(split: str) -> Rows:
-        columns = (read[split][name] for name in wanted.texts)
-        texts = dict(zip(task.text_columns, columns, strict=True))
-        if wanted.label is None:  # masked text is its own label
-            return texts, texts[task.label_column]
-        return texts, _labels(task, read[split][wanted.label], files[split])
+    def reads(self, request: DataRequest) -> bool:
+        """What is no class or number."""
+        return super().reads(request) and not request.task_type.labels_examples
 
-    def groups() -> np.ndarray | None:
-        return _groups(files["train"], request.division.group_column, request.max_rows)
+    def read_rows(self, request: DataRequest) -> Loaded:
+        """CoNLL columns, SQuAD's JSON, lines of text, or named columns, which come out under the kind's own names.
 
-    return task, made_splits(request, task, files, rows, groups)
+        Tags are numbered as `labelling` has them, else as a Parquet file of the datasets library names them, else with
+        "O" first and the rest in alphabetical order; a known task keeps its own.
+        """
+        kind = request.task_type
+        if kind.name not in _LAYOUTS:
+            raise LimbeckError(
+                f"kind: limbeck reads no files of kind {kind.name}",
+                "register a reader of them (limbeck.data_reader)",
+            )
+        layout = _LAYOUTS[kind.name]
+        wanted = _wanted(layout.wanted, request)
+        files = files_of(request.path, request.files, layout.endings)
+        read = {split: layout.read(file, wanted) for split, file in files.items()}
+        task = request.known or _new_task(request, layout.wanted, _tags(files, read, wanted))
+
+        def rows(split: str) -> Rows:
+            columns = (read[split][name] for name in wanted.texts)
+            texts = dict(zip(task.text_columns, columns, strict=True))
+            if wanted.label is None:  # masked text is its own label
+                return texts, texts[task.label_column]
+            return texts, _labels(task, read[split][wanted.label], files[split])
+
+        def groups() -> np.ndarray | None:
+            return _groups(files["train"], request.division.group_column, request.max_rows)
+
+        return task, made_splits(request, task, files, rows, groups)
 
 
 def _wanted(usual: Wanted, request: DataRequest) -> Wanted:
@@ -321,7 +314,8 @@ def _read_tokens(path: Path, wanted: Wanted) -> Columns:
     if ending_of(path) in CONLL or form_of(path) in ("tsv", "text"):
         words, tags = read_conll(path)
         return {wanted.texts[0]: words, wanted.label: tags}
-    columns = _table(path, wanted)
+    table = _table(path, wanted)
+    columns = {name: table.named(name) for name in (wanted.texts[0], wanted.label)}
     for row, (words, tags) in enumerate(zip(*columns.values(), strict=True), start=1):
         for column, values in ((wanted.texts[0], words), (wanted.label, tags)):
             if not isinstance(values, list) or not all(isinstance(v, str) for v in values):
@@ -341,10 +335,9 @@ def _read_spans(path: Path, wanted: Wanted) -> Columns:
     assert wanted.label is not None
     if ending_of(path) == ".json" and is_squad(path):
         return dict(zip((*wanted.texts, wanted.label), read_squad(path), strict=True))
-    columns = _table(path, wanted)
-    for row, (question, context, answers) in enumerate(zip(*columns.values(), strict=True), 1):
-        if not (isinstance(question, str) and isinstance(context, str)):
-            raise LimbeckError(f"{path}, row {row}: question or context is no text", "fill the gap")
+    table = _table(path, wanted)
+    written = list(table.columns[wanted.label])
+    for row, answers in enumerate(written, start=1):
         well_formed = (
             isinstance(answers, dict)
             and isinstance(answers.get("text"), list)
@@ -356,35 +349,25 @@ def _read_spans(path: Path, wanted: Wanted) -> Columns:
                 f"{path}, row {row}: {wanted.label} is {answers!r:.80}",
                 'expected {"text": ["…"], "answer_start": [0]}, as in SQuAD',
             )
-    return columns
+    return {name: table.texts(name) for name in wanted.texts} | {wanted.label: written}
 
 
 def _read_masked(path: Path, wanted: Wanted) -> Columns:
     if form_of(path) == "text":  # its one column is meant, whatever those of tables are called
-        return dict.fromkeys(
-            wanted.texts, next(iter(map(list, read_table(path, wanted.max_rows).columns.values())))
-        )
-    columns = _table(path, wanted)
-    wrong = [r for r, text in enumerate(columns[wanted.texts[0]], 1) if not isinstance(text, str)]
-    if wrong:
-        raise LimbeckError(f"{path}, row {wrong[0]}: no text", "fill the gap")
-    return columns
+        table = read_table(path, wanted.max_rows)
+        return {wanted.texts[0]: table.texts(TEXT_COLUMN)}
+    return {wanted.texts[0]: _table(path, wanted).texts(wanted.texts[0])}
 
 
-def _table(path: Path, wanted: Wanted) -> Columns:
+def _table(path: Path, wanted: Wanted) -> FileTable:
     table = read_table(path, wanted.max_rows)
-    names = [name for name in (*wanted.texts, wanted.label) if name is not None]
-    missing = [name for name in names if name not in table.columns]
-    if missing:
-        raise LimbeckError(
-            f"{path} has no column {', '.join(map(repr, missing))}",
-            f"name --text-columns and --label-column; there are: {', '.join(table.columns)}",
-        )
-    return {name: table.named(name) for name in names}
+    names = [*wanted.texts, *([] if wanted.label is None else [wanted.label])]
+    table.need(names, fix="name --text-columns and --label-column")
+    return table
 
 
-_READERS = {
-    TOKENS.name: _Reader(Wanted(("tokens",), "tags"), CONLL, _read_tokens),
-    SPANS.name: _Reader(Wanted(("question", "context"), "answers"), (), _read_spans),
-    MASKED.name: _Reader(Wanted(("text",), None), (), _read_masked),
+_LAYOUTS = {
+    TOKENS.name: KindLayout(Wanted(("tokens",), "tags"), CONLL, _read_tokens),
+    SPANS.name: KindLayout(Wanted(("question", "context"), "answers"), (), _read_spans),
+    MASKED.name: KindLayout(Wanted(("text",), None), (), _read_masked),
 }

@@ -1,4 +1,4 @@
-"""What a source of data is to be: one that says whether it can read what is asked for, and reads it.
+"""Which rows are asked for, and what a source of data is: one that says whether it has them, and reads them.
 
 Part of `limbeck.data`. Sources are registered by name, those that ship and a user's own
 (`limbeck.data_reader`); `loading` asks them, the last registered first.
@@ -7,7 +7,7 @@ Part of `limbeck.data`. Sources are registered by name, those that ship and a us
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, TypeVar
@@ -15,7 +15,6 @@ from typing import ClassVar, TypeVar
 from datasets import DatasetDict
 
 from limbeck.data.beir import is_beir
-from limbeck.data.corpus_sources import Document
 from limbeck.data.files import stem_of
 from limbeck.data.label_column import Labelling
 from limbeck.data.splits import Division
@@ -25,9 +24,41 @@ from limbeck.support.given import is_reference, place_of
 from limbeck.support.registry import Registry
 from limbeck.support.settings import MAX_ROWS
 from limbeck.tasks import SENTENCE, TaskType, get_task_type
-from limbeck.tasks.task import TASKS, Task, get_task
+from limbeck.tasks.task import TASKS, Task, as_kind, get_task
 
 Loaded = tuple[Task, DatasetDict]
+Document = tuple[str, ...]
+"""Sentences in their order."""
+
+
+@dataclass(frozen=True)
+class RowsAsked:
+    """The rows that are named; what is None is left to the run, the export or the model that is asked about them.
+
+    Attributes:
+        task: their task.
+        data: their source.
+        split: which of its splits.
+        text_columns: of a file of the user's own, the columns that hold text.
+        label_column: likewise, the one that holds the labels.
+        max_length: tokens that a text is cut to.
+    """
+
+    task: str | None = None
+    data: str | None = None
+    split: str | None = None
+    text_columns: Sequence[str] | None = None
+    label_column: str | None = None
+    max_length: int | None = None
+
+    def are_those_of(self, task: str | None) -> bool:
+        """Whether nothing but the split and the length is named, or the task that they have anyway."""
+        others = self.data is not None or self.text_columns or self.label_column
+        return self.task in (None, task) and not others
+
+
+NOTHING_NAMED = RowsAsked()
+"""The rows that whatever is asked about them has by itself."""
 
 
 @dataclass(frozen=True)
@@ -193,6 +224,27 @@ class DataReader(ABC):
         Raises:
             LimbeckError: the rows cannot be had, or are not as the task says.
         """
+
+
+class OnDisk(DataReader):
+    """A file or a folder, of a known task or of the user's own."""
+
+    own_tasks = False
+
+    def reads(self, request: DataRequest) -> bool:
+        """Whatever is there."""
+        return request.path.exists()
+
+    def read(self, request: DataRequest) -> Loaded:
+        """The rows, of a known task if these are its own and of the kind that is asked for."""
+        if request.known is not None:
+            as_kind(request.known, request.task_type.name)
+            request.need_no_labelling(request.known)
+        return self.read_rows(request)
+
+    @abstractmethod
+    def read_rows(self, request: DataRequest) -> Loaded:
+        """The task and its splits, as `read`."""
 
 
 DATA_READERS: Registry[DataReader] = Registry("data reader")

@@ -6,7 +6,6 @@ collections little is known.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import Any
 
@@ -20,8 +19,11 @@ from limbeck.tasks import Reading
 _INDEX, _LABELS, _TOKENS = "index", "labels", "input_ids"
 
 
-class RowFacts(ABC):
-    """Facts about training rows as a whole, found without a model."""
+class RowFacts:
+    """Facts about training rows as a whole, found without a model: of a collection of which little is known."""
+
+    def __init__(self, rows: Any) -> None:
+        self.rows = rows
 
     @property
     def encoded(self) -> bool:
@@ -29,15 +31,15 @@ class RowFacts(ABC):
         return True
 
     @property
-    @abstractmethod
     def numbers(self) -> np.ndarray | None:
         """Each example's `index`, int64 (n,); None where they have none."""
+        return None
 
     @property
-    @abstractmethod
     def labels(self) -> np.ndarray | None:
         """Each example's class id or number, (n,), or 0 and 1 for each class, (n, C); None where they have no such
         label, or nobody knows."""
+        return None
 
     @property
     def label_column(self) -> Any:
@@ -54,11 +56,10 @@ class RowFacts(ABC):
         return self.labels if column == _LABELS else None
 
     @property
-    @abstractmethod
     def mean_tokens(self) -> float | None:
         """Mean length of an example; None of images."""
+        return None
 
-    @abstractmethod
     def lengths_of(self, reads: Reading, column: str) -> Any:
         """Numbers (n,) by which examples of similar length are found; None where all are of one size.
 
@@ -66,39 +67,15 @@ class RowFacts(ABC):
             reads: what an example is.
             column: the name of a column that holds them, if there is one.
         """
-
-    @abstractmethod
-    def add_to(self, digest: Any) -> None:
-        """Add all that the examples depend on to a digest (`hashlib`)."""
-
-
-class _Collection(RowFacts):
-    """A collection of examples of which nothing is known but its length."""
-
-    def __init__(self, rows: Any) -> None:
-        self.rows = rows
-
-    @property
-    def numbers(self) -> np.ndarray | None:
-        return None
-
-    @property
-    def labels(self) -> np.ndarray | None:
-        return None
-
-    @property
-    def mean_tokens(self) -> float | None:
-        return None
-
-    def lengths_of(self, reads: Reading, column: str) -> Any:
         return reads.lengths(self.rows)
 
     def add_to(self, digest: Any) -> None:
+        """Add all that the examples depend on to a digest (`hashlib`)."""
         for row in self.rows:
             digest.update(repr(row).encode())
 
 
-class _EncodedTable(_Collection):
+class _EncodedTable(RowFacts):
     """A `datasets.Dataset` of encoded rows."""
 
     rows: Dataset
@@ -150,4 +127,4 @@ def facts_of(rows: Any) -> RowFacts:
     """Who knows about some rows: they themselves, or what reads their table."""
     if isinstance(rows, RowFacts):
         return rows
-    return _EncodedTable(rows) if isinstance(rows, Dataset) else _Collection(rows)
+    return _EncodedTable(rows) if isinstance(rows, Dataset) else RowFacts(rows)

@@ -1,21 +1,26 @@
 """Which row is which, wherever it is read: an id from what a row says. Part of `limbeck.data`.
 
-Stored teacher outputs are found again by these ids in another file, another order or on another machine.
+Stored teacher outputs are found again by these ids in another file, another order or on another machine: one for each
+row, of its texts; where examples are not rows, one for each of the texts that a teacher was asked about.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from datasets import Dataset
 
 from limbeck.support.errors import LimbeckError
+from limbeck.tasks.candidates import AskedTexts
 from limbeck.tasks.task import Task
+from limbeck.tasks.text import label_word
 
 # Stands between texts: no UTF-8 text holds this byte.
 _SEPARATOR = b"\xff"
@@ -55,6 +60,104 @@ def _id_of(texts: Sequence[str]) -> int:
         ) from None
     digest = hashlib.blake2b(content, digest_size=_BYTES).digest()
     return int.from_bytes(digest, "big") & _MASK
+
+
+_PIECE = 65_536
+
+
+def ids_of_columns(columns: Sequence[pa.ChunkedArray]) -> np.ndarray:
+    """`row_ids` of Arrow's text, a piece at a time: Python's texts take ten times the room."""
+    found = [
+        row_ids([column.slice(start, _PIECE).to_pylist() for column in columns])
+        for start in range(0, len(columns[0]), _PIECE)
+    ]
+    return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+
+
+def ids_of(task: Task, rows: Dataset) -> np.ndarray:
+    """The ids of a split's rows, int64 (n,), by their texts in the order of the task's columns."""
+    table: pa.Table = rows.with_format("arrow")[:]
+    return ids_of_columns([table.column(name) for name in task.text_columns])
+
+
+def keys_of(task: Task, rows: Dataset) -> np.ndarray:
+    """The ids by which a split's rows are found in outputs, int64 (n,): of their texts, and of the target where a
+    decoder writes it.
+
+    What a text-to-text teacher puts out follows from the target too, which its decoder reads (teacher forcing).
+    """
+    if not task.kind.classes_as_text:
+        return ids_of(task, rows)
+    found = [
+        row_ids([*(part[name] for name in task.text_columns), targets_of(task, part)])
+        for part in (rows[start : start + _PIECE] for start in range(0, len(rows), _PIECE))
+    ]
+    return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+
+
+def targets_of(task: Task, rows: Mapping[str, Sequence[Any]]) -> list[str]:
+    """What a decoder is to write of each row."""
+    return [label_word(task, label) for label in rows[task.label_column]]
+
+
+@dataclass(frozen=True)
+class OutputKeys:
+    """Ids, and what they teach.
+
+    Attributes:
+        ids: int64 (n,).
+        rows: the place of the row that each is of, (n,).
+        examples: the `index` of the example that each teaches, (n,).
+        silent: the `index` of examples whose output nobody asks for, (m,).
+    """
+
+    ids: np.ndarray
+    rows: np.ndarray
+    examples: np.ndarray
+    silent: np.ndarray
+
+    def groups(self, task: Task, rows: Dataset) -> np.ndarray:
+        """Numbers of which equal ones say that their ids are compared with one another, (n,)."""
+        if task.kind.stored_as is not task.kind:  # each row asks about several texts
+            return self.rows
+        names = [name for name in task.text_columns if name in rows.column_names]
+        found = task.kind.groups_of(task, {name: rows[name][:] for name in names})
+        return self.rows if found is None else found[self.rows]
+
+    def rows_known(self, known: np.ndarray, count: int) -> np.ndarray:
+        """Which of `count` rows have all that is asked of them, boolean (count,), by which ids are known (n,)."""
+        found = np.ones(count, dtype=bool)
+        found[self.rows[~known]] = False
+        return found
+
+
+def output_keys(task: Task, rows: Dataset, *, alone: bool = False) -> OutputKeys:
+    """The keys of a split's examples, which are numbered in the order in which the split is encoded.
+
+    Args:
+        alone: the outputs are of each text by itself.
+    """
+    found = [*_asked(task, rows, alone=alone)]
+    if not found or found[0] is None:
+        index = np.asarray(rows["index"][:], dtype=np.int64)
+        nothing = np.empty(0, dtype=np.int64)
+        return OutputKeys(keys_of(task, rows), np.arange(len(rows)), index, nothing)
+    ids, places, examples, count = [], [], [], 0
+    for start, asked in zip(range(0, len(rows), _PIECE), found, strict=True):
+        assert asked is not None  # one task type, one answer
+        ids.append(row_ids(asked.columns))
+        places.append(np.asarray(asked.rows, dtype=np.int64) + start)
+        examples.append(np.asarray(asked.examples, dtype=np.int64) + count)
+        count += asked.of
+    taught = np.concatenate(examples)
+    silent = np.setdiff1d(np.arange(count), taught)
+    return OutputKeys(np.concatenate(ids), np.concatenate(places), taught, silent)
+
+
+def _asked(task: Task, rows: Dataset, *, alone: bool) -> Iterator[AskedTexts | None]:
+    """What is asked about the rows, a piece at a time: Python's texts take ten times the room."""
+    for start in range(0, len(rows), _PIECE):
+        yield task.kind.asked_texts(task, rows[start : start + _PIECE], alone=alone)
 
 
 # Which rows a score was measured on: a digest of a split's inputs and labels. Part of the data

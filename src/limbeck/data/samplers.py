@@ -98,14 +98,30 @@ def length_grouped(lengths: np.ndarray, batch_size: int, generator: torch.Genera
     """
     order = torch.randperm(len(lengths), generator=generator).numpy()
     mega = (min(len(lengths) // (batch_size * 4), _MEGABATCH) or 1) * batch_size
-    starts = range(0, len(order), mega)
-    for start in starts:
-        part = order[start : start + mega]
-        # Equal lengths keep their shuffled order.
-        order[start : start + mega] = part[np.argsort(-lengths[part], kind="stable")]
-    firsts = np.fromiter((lengths[order[start]] for start in starts), np.int64, len(starts))
-    longest = starts[int(firsts.argmax())]
+    order = long_ones_first(order, lengths, mega)
+    longest = int(lengths[order[::mega]].argmax()) * mega
     order[0], order[longest] = order[longest], order[0]
+    return order
+
+
+def long_ones_first(order: np.ndarray, lengths: np.ndarray, size: int) -> np.ndarray:
+    """The order, sorted by length within stretches of a size; equal lengths keep their places."""
+    order = order.copy()
+    for start in range(0, len(order), size):
+        part = order[start : start + size]
+        order[start : start + size] = part[np.argsort(-lengths[part], kind="stable")]
+    return order
+
+
+def random_order(longest: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """A random order of batches, of each of which the longest example is known; that of the longest of all is first.
+
+    A full memory then shows at once.
+    """
+    order = generator.permutation(len(longest))
+    if len(order):
+        first = int(longest[order].argmax())
+        order[[0, first]] = order[[first, 0]]
     return order
 
 
@@ -195,7 +211,9 @@ class MixedSampler(Sampler[int]):
             whole = order[: len(order) - in_last]
             full.append(self._grouped(whole, in_batch).reshape(self.batches, in_batch))
             rest.append(order[len(order) - in_last :])
-        batches = self._in_random_order(np.concatenate(full, axis=1), generator)
+        batches = np.concatenate(full, axis=1)
+        if self.lengths is not None:  # they were sorted
+            batches = batches[random_order(self.lengths[batches].max(1, initial=0), generator)]
         return in_pieces(np.concatenate([batches.reshape(-1), *rest]))
 
     def _passes(self, count: int, generator: np.random.Generator) -> np.ndarray:
@@ -204,23 +222,10 @@ class MixedSampler(Sampler[int]):
         return np.concatenate([generator.permutation(self.labelled) for _ in range(passes)])[:count]
 
     def _grouped(self, order: np.ndarray, in_batch: int) -> np.ndarray:
-        """By length within megabatches, long ones first, on both sides alike."""
+        """By length within megabatches, on both sides alike."""
         if self.lengths is None:
             return order
-        mega, order = _MEGABATCH * in_batch, order.copy()
-        for start in range(0, len(order), mega):
-            part = order[start : start + mega]
-            order[start : start + mega] = part[np.argsort(-self.lengths[part], kind="stable")]
-        return order
-
-    def _in_random_order(self, batches: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-        """Shuffled where they were sorted; that of the longest example first, so that a full memory shows at once."""
-        if self.lengths is None or not len(batches):
-            return batches
-        batches = generator.permutation(batches)
-        longest = int(self.lengths[batches].max(1).argmax())
-        batches[[0, longest]] = batches[[longest, 0]]
-        return batches
+        return long_ones_first(order, self.lengths, _MEGABATCH * in_batch)
 
 
 # Batches that hold all candidates of a query together.
@@ -345,7 +350,11 @@ class QuerySampler(Sampler[int]):
             order = self._by_length(order, chosen)
         batches = _filled([chosen[place] for place in order], self.batch_size)
         whole = len(batches) - (len(self) % self.batch_size > 0)
-        shuffled = [batches[place] for place in self._batch_order(batches[:whole], generator)]
+        places = np.arange(whole)
+        if self.lengths is not None:
+            longest = np.array([self.lengths[rows].max() for rows in batches[:whole]])
+            places = random_order(longest, generator)
+        shuffled = [batches[place] for place in places]
         return in_pieces(np.concatenate([*shuffled, *batches[whole:], np.empty(0, np.int64)]))
 
     def _some(self, rows: np.ndarray, generator: np.random.Generator) -> np.ndarray:
@@ -364,20 +373,7 @@ class QuerySampler(Sampler[int]):
         assert self.lengths is not None
         longest = np.array([self.lengths[rows].max() for rows in chosen])
         mega = max(1, _MEGABATCH * self.batch_size // max(int(self.sizes.mean()), 1))
-        order = order.copy()
-        for start in range(0, len(order), mega):
-            part = order[start : start + mega]
-            order[start : start + mega] = part[np.argsort(-longest[part], kind="stable")]
-        return order
-
-    def _batch_order(self, full: list[np.ndarray], generator: np.random.Generator) -> np.ndarray:
-        """Random; by length the batch of the longest row comes first, so that a full memory shows at once."""
-        if self.lengths is None or not full:
-            return np.arange(len(full))
-        order = generator.permutation(len(full))
-        longest = int(np.argmax([self.lengths[full[place]].max() for place in order]))
-        order[[0, longest]] = order[[longest, 0]]
-        return order
+        return long_ones_first(order, longest, mega)
 
 
 def _filled(groups: list[np.ndarray], size: int) -> list[np.ndarray]:

@@ -1,36 +1,46 @@
-"""`--kind embedding`: sentences to embed, and scored pairs of them.
+"""`--kind embedding`: sentences to embed, and scored pairs of them. Part of `limbeck.data`.
 
-A source of the data stage, beside `own_kinds`. Training rows are a text a line, a table with one text column or
-two, or tuples of a query with what belongs to it and what does not (`own_tuples`); the dev split is a table with two
-and a similarity, or a folder in BEIR's layout (`retrieval_rows`). Rows have two texts or more; of a single sentence all
-but the first are empty. Of a tuple the first two have the similarity 1, unless nobody says what belongs to its query;
-others of train have none.
+Training rows are a text a line, a table with one text column or two, or tuples of a query with what belongs to it and
+what does not (`candidates`). The dev split is a table with two and a similarity, or a folder in BEIR's layout. Rows
+have two texts or more; of a single sentence all but the first are empty. Of a tuple the first two have the similarity
+1, unless nobody says what belongs to its query; others of train have none.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from datasets import Dataset, DatasetDict, List, Value
 
-from limbeck.data.beir import is_beir
-from limbeck.data.files import form_of, opened_text
-from limbeck.data.on_disk import OnDisk
+from limbeck.data.beir import beir_splits, is_beir, read_beir, read_beir_pairs
+from limbeck.data.candidates import (
+    NAMING,
+    PASSAGE,
+    QUERY,
+    USUAL,
+    Texts,
+    Tuples,
+    tuple_texts,
+    tuples_of,
+    tuples_of_grades,
+)
+from limbeck.data.files import form_of, open_rows
 from limbeck.data.own import files_of
-from limbeck.data.own_tuples import NAMING, USUAL, Texts, Tuples, texts_of, tuples_of
-from limbeck.data.reader import DataRequest, Loaded, data_reader
-from limbeck.data.retrieval_rows import retrieval_splits, retrieval_task, retrieval_tuples
+from limbeck.data.reader import DataRequest, Loaded, OnDisk, data_reader
 from limbeck.data.splits import check_splits, make_split
 from limbeck.data.table import FileTable, read_table
-from limbeck.embedding.folder import QUERY
 from limbeck.support.errors import LimbeckError
+from limbeck.support.plain import regular
 from limbeck.tasks import EMBEDDING
 from limbeck.tasks.candidates import FIRST
 from limbeck.tasks.metrics import TEACHER_EMBEDDING, TEACHER_LABEL
+from limbeck.tasks.retrieval import GRADES, JUDGED, RETRIEVAL_FEATURES, RETRIEVAL_METRICS
 from limbeck.tasks.task import Task
 
 TEXTS = ("sentence1", "sentence2")
@@ -46,6 +56,7 @@ _USUAL_TEXTS = (
     ("sentence_A", "sentence_B"),
 )
 _USUAL_SCORES = (SCORE, "similarity_score", "similarity", "relatedness_score", "label")
+_SEARCHED = ("dev", "test")
 
 
 class Texted(NamedTuple):
@@ -76,9 +87,8 @@ class Sentences(OnDisk):
         """What is to be embedded."""
         return super().reads(request) and request.task_type is EMBEDDING
 
-    def read(self, request: DataRequest) -> Loaded:
+    def read_rows(self, request: DataRequest) -> Loaded:
         """Lines of text, or the columns that are named, or those that have usual names."""
-        self.known(request)  # a known task has an answer of its own
         if request.labelling.classes or request.labelling.holds:
             raise LimbeckError("classes, labels: sentences to embed have none", "leave them out")
         path = request.path
@@ -97,11 +107,11 @@ class Sentences(OnDisk):
         width = max([len(found.texts) for found in read.values()] + [len(TEXTS)])
         task = _task(request.new_name, width)
         if searched is not None:
-            task = retrieval_task(task)
+            task = replace(task, metrics=RETRIEVAL_METRICS, primary=RETRIEVAL_METRICS[0])
         splits = DatasetDict({split: _split(task, found) for split, found in read.items()})
         if searched is not None:
             alone = searched != path or not request.for_training
-            splits |= retrieval_splits(task, searched, request.max_rows, alone=alone)
+            splits |= _searched_splits(task, searched, request.max_rows, alone=alone)
         if request.for_training and "dev" not in splits:
             raise LimbeckError(
                 f"{request.text!r}: sentences alone, and nothing to score embeddings on",
@@ -134,117 +144,134 @@ def _asked(found: Tuples) -> Texted:
     return Texted(found.texts, [1.0 if found.graded else math.nan] * len(found.texts[0]), asks=True)
 
 
+# ---- folders in BEIR's layout ----
+
+
+def _searched_splits(task: Task, folder: Path, max_rows: int, *, alone: bool) -> DatasetDict:
+    """The splits dev and test of a folder; read to score `alone`, the test split is dev where there is no other.
+
+    Raises:
+        LimbeckError: as `read_beir`; there is neither.
+    """
+    there = [split for split in _SEARCHED if split in beir_splits(folder)]
+    if not there:
+        raise LimbeckError(
+            f"{folder} has no qrels/dev.tsv and no qrels/test.tsv to score embeddings on",
+            "add one of them",
+        )
+    read = {one: _searched(task, folder, one, max_rows) for one in there}
+    return DatasetDict({"dev": read["test"]} if alone and there == ["test"] else read)
+
+
+def _searched(task: Task, folder: Path, split: str, max_rows: int) -> Dataset:
+    """Queries, then the corpus, with the places and grades of what was judged."""
+    found = read_beir(folder, split, max_rows)
+    first = len(found.queries)
+    places = {name: first + place for place, name in enumerate(found.corpus)}
+    texts = [*found.queries.values(), *found.corpus.values()]
+    blank = [""] * len(texts)
+    columns = dict.fromkeys(task.text_columns, blank) | {task.text_columns[0]: texts}
+    rows = make_split(task, columns, [math.nan] * len(texts))
+    qrels = [found.qrels[query] for query in found.queries] + [{}] * len(found.corpus)
+    judged = [[places[name] for name in grades] for grades in qrels]
+    values = [[*grades.values()] for grades in qrels]
+    rows = rows.add_column(JUDGED, judged, feature=RETRIEVAL_FEATURES[JUDGED])
+    rows = rows.add_column(GRADES, values, feature=RETRIEVAL_FEATURES[GRADES])
+    kinds = [QUERY] * first + [PASSAGE] * len(found.corpus)
+    return rows.add_column(FIRST, kinds, feature=Value("string"))
+
+
+def _tuples_of_folder(folder: Path, max_rows: int) -> Tuples:
+    """The train split of a folder: what was judged, and near passages as negatives."""
+    splits = read_beir_pairs(folder, max_rows)
+    if "train" not in splits:
+        raise LimbeckError(
+            f"{folder} has no qrels/train.tsv to learn from",
+            "name a file of sentences, pairs or triplets as data, and the folder as dev",
+        )
+    return Tuples(tuples_of_grades(*splits["train"]))
+
+
+# ---- files ----
+
+
 def _read_files(request: DataRequest, searched: Path | None) -> dict[str, Texted]:
     """The rows of each split, of those that are not searched."""
     path = request.path
     if searched == path:
         if not request.for_training:
             return {}
-        return {"train": _asked(retrieval_tuples(path, request.max_rows))}
-    named = {} if searched is not None else request.files
-    files = files_of(path, named)
+        return {"train": _asked(_tuples_of_folder(path, request.max_rows))}
+    files = files_of(path, request.files if searched is None else {})
     if not request.for_training and [*files] == ["train"]:
         files = {"dev": path}
     return {split: _read(file, split, request) for split, file in files.items()}
 
 
 def _read(path: Path, split: str, request: DataRequest) -> Texted:
-    """A file's rows; of plain text whose first line names its columns those of a tab-separated table."""
-    plain = form_of(path) == "text"
-    headed = plain and _has_heading(path, request.text_columns)
-    if plain and not headed:
-        if split != "train":
-            raise LimbeckError(
-                f"{path} is plain text, and the {split} split is scored",
-                "give a table with the columns sentence1, sentence2 and score; plain text is one where its first line "
-                "names them, with tabs between",
-            )
-        (sentences,) = read_table(path, request.max_rows).columns.values()
-        return Texted([list(sentences)], [math.nan] * len(sentences))
-    table = read_table(path, request.max_rows, "tsv" if headed else None)
+    plain = form_of(path) == "text" and not _has_heading(path, request.text_columns)
+    if plain and split != "train":
+        raise LimbeckError(
+            f"{path} is plain text, and the {split} split is scored",
+            "give a table with the columns sentence1, sentence2 and score; plain text is one where its first line "
+            "names them, with tabs between",
+        )
+    tabs = not plain and form_of(path) == "text"
+    table = read_table(path, request.max_rows, "tsv" if tabs else None)
+    if plain:
+        (sentences,) = table.columns
+        return Texted([table.texts(sentences)], [math.nan] * len(table))
     if split != "train":
-        names = _text_columns(table, request.text_columns, pairs=True)
-        texts = [texts_of(table, name) for name in names]
+        names = _pair_columns(table, request.text_columns)
         taught = table.columns.get(TEACHER_EMBEDDING)
         return Texted(
-            texts,
+            [tuple_texts(table, name) for name in names],
             _scores(table, request.label_column),
             taught=None if taught is None else [*taught],
         )
-    named = _named(table, request.text_columns)
+    named = request.text_columns
+    table.need(named, fix=NAMING)
     found = tuples_of(table, named) if len(named) != 1 else None
     if found is not None:
         return _asked(found)
-    columns = [*named] or _text_columns(table, (), pairs=False)
-    return Texted([texts_of(table, name) for name in columns], [math.nan] * len(table))
+    columns = named or next((names for names in _USUAL_TEXTS if {*names} <= {*table.columns}), ())
+    if not columns:
+        raise LimbeckError(
+            f"{path} has no text column of a usual name among {', '.join(table.columns)}",
+            f"name it: {NAMING}; or rename: {USUAL}",
+        )
+    return Texted([tuple_texts(table, name) for name in columns], [math.nan] * len(table))
 
 
 def _has_heading(path: Path, named: Sequence[str]) -> bool:
     """Whether the first line of plain text names columns, tabs between them, as SICK's files are released."""
-    try:
-        with opened_text(path) as file:
-            names = file.readline().rstrip("\r\n").split("\t")
-    except (UnicodeDecodeError, OSError):  # said where the lines are read
-        return False
+    with closing(open_rows(regular(path), "tsv")) as source:
+        names = source.columns
     usual = (tuple(named),) if named else _USUAL_TEXTS
     return len(names) > 1 and any({*texts} <= {*names} for texts in usual)
 
 
-def _named(table: FileTable, named: Sequence[str]) -> Sequence[str]:
-    """Text columns that are named. Raises LimbeckError for one that is not there."""
-    lost = [name for name in named if name not in table.columns]
-    if lost:
+def _pair_columns(table: FileTable, named: Sequence[str]) -> Sequence[str]:
+    """The two text columns of scored pairs, the first two of those that are named if they are there."""
+    if len(named) > 1 and {*named} <= {*table.columns}:
+        return named[:2]
+    usual = (names for names in _USUAL_TEXTS if len(names) == 2 and {*names} <= {*table.columns})
+    if (found := next(usual, None)) is None:
+        what = " and ".join(map(repr, named)) or "two text columns of a usual name"
         raise LimbeckError(
-            f"{table.path} has no {' and '.join(map(repr, lost))}",
-            f"{NAMING}; columns that are there: {', '.join(table.columns)}",
+            f"{table.path} has no {what}",
+            f"name two text columns: --text-columns …; columns that are there: {', '.join(table.columns)}",
         )
-    return named
-
-
-def _text_columns(table: FileTable, named: Sequence[str], *, pairs: bool) -> tuple[str, ...]:
-    """The names of one or two text columns; of two for pairs, the first two of those that are named."""
-    there = [*table.columns]
-    given = tuple(named)
-    if len(given) > 1 and all(name in there for name in given):
-        return given[:2]
-    usual = [names for names in _USUAL_TEXTS if all(name in there for name in names)]
-    found = [names for names in usual if len(names) == 2 or not pairs]
-    if found and (pairs or not given):
-        return found[0]
-    if not pairs:
-        raise LimbeckError(
-            f"{table.path} has no text column of a usual name among {', '.join(there)}",
-            f"name it: {NAMING}; or rename: {USUAL}",
-        )
-    raise LimbeckError(
-        f"{table.path} has no {' and '.join(map(repr, given)) or 'two text columns of a usual name'}",
-        f"name two text columns: --text-columns …; columns that are there: {', '.join(there)}",
-    )
+    return found
 
 
 def _scores(table: FileTable, named: str | None) -> list[float]:
     """The similarity of each pair."""
-    there = [*table.columns]
-    known = [name for name in ((named,) if named else _USUAL_SCORES) if name in there]
-    if not known:
+    wanted = (named,) if named else _USUAL_SCORES
+    known = next((name for name in wanted if name in table.columns), None)
+    if known is None:
         raise LimbeckError(
             f"{table.path} has no column of similarities" + (f" {named!r}" if named else ""),
-            f"name it: --label-column NAME; columns that are there: {', '.join(there)}",
+            f"name it: --label-column NAME; columns that are there: {', '.join(table.columns)}",
         )
-    values = [*table.columns[known[0]]]
-    found = [_number(value) for value in values]
-    wrong = [row for row, value in enumerate(found, start=1) if value is None]
-    if wrong:
-        raise LimbeckError(
-            f"{table.path}, row {wrong[0]}: {known[0]} is {values[wrong[0] - 1]!r:.80}, expected a number",
-            "fix or remove that row",
-        )
-    return [value for value in found if value is not None]
-
-
-def _number(value: Any) -> float | None:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        return None
-    return number if math.isfinite(number) else None
+    return table.numbers(known, fix="fix or remove that row")

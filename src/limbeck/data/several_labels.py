@@ -1,7 +1,7 @@
-"""`--data FILE --kind multi-label`: a user's own rows of several classes each.
+"""`--data FILE --kind multi-label`: a user's own rows of several classes each. Part of `limbeck.data`.
 
-A source of the data stage, beside `own`. A single file is divided into train, dev and test; a folder may hold
-train, dev (or validation) and test files.
+A file has them as lists, as separated names, or as a column of 0 and 1 for each class. A row's labels come out as the
+set of its classes' names, None for a row that has no labels (which is another thing than being of no class).
 """
 
 from __future__ import annotations
@@ -10,29 +10,22 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from limbeck.data.label_column import Labelling, class_order
+from limbeck.data.label_column import Labelling, check_spellings, class_order
 from limbeck.data.own import (
-    files_of,
-    missing_column,
     named_columns,
+    our_columns,
+    read_tables_of,
     splits_of_tables,
     written_labels,
 )
-from limbeck.data.reader import DataRequest, Loaded
-from limbeck.data.table import FileTable, read_table
-from limbeck.data.written_labels import check_spellings
+from limbeck.data.reader import DataRequest, Loaded, OnDisk, data_reader
+from limbeck.data.table import FileTable
 from limbeck.students import generic_labels
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks.classes import METRICS_OF_SEVERAL
 from limbeck.tasks.task import Task
-
-# Several labels of each row as a file has them: lists, separated names, or a column of 0 and 1 for
-# each class. A row's labels come out as the set of its classes' names, None for a row that has no
-# labels (which is another thing than being of no class).
-
 
 logger = logging.getLogger(__name__)
 
@@ -44,15 +37,118 @@ _YES, _NO = frozenset({1, "1", "1.0", "true"}), frozenset({0, "0", "0.0", "false
 _SHOWN = 8
 
 
-def separator_of(columns: Mapping[Path, Sequence[Any]], column: str, given: str | None) -> str:
-    """What stands between the names of text cells: as given, else the one of , ; | that occurs.
+@data_reader("several labels")
+class OwnSeveralLabels(OnDisk):
+    """A table of texts with any number of classes a row, or a folder with a train table."""
+
+    takes_dev = True
+    divides = True
+
+    def reads(self, request: DataRequest) -> bool:
+        """Where a row may be of several classes."""
+        return super().reads(request) and request.task_type.several_classes
+
+    def read_rows(self, request: DataRequest) -> Loaded:
+        """A column of lists or of separated names, or a column of 0 and 1 for each class (or the teacher's)."""
+        kind, labelling, given = request.task_type, request.labelling, request.label_column
+        if labelling.holds == "numbers":
+            raise LimbeckError(f"labels: numbers, and kind {kind.name} has classes", "leave it out")
+        tables = read_tables_of(request)
+        names = _columns_of_classes(tables["train"], labelling) if given is None else ()
+        texts, label = named_columns(
+            tables, None, request.text_columns, given, need_label=not names
+        )
+        if label is None:
+            sets = {split: _of_columns(table, names, split) for split, table in tables.items()}
+        else:
+            sets = _of_column(tables, label, labelling)
+            names = _classes(sets, label, labelling, tables)
+        _check(sets, names, tables)
+        name, primary = request.new_name, METRICS_OF_SEVERAL[0]
+        task = Task(
+            name, name, our_columns(len(texts)), names, METRICS_OF_SEVERAL, primary, kind=kind,
+            said=_said(label, names, sets),
+        )  # fmt: skip
+        labels: dict[str, list | None] = {
+            split: rows
+            and [
+                None if row is None else [1.0 if one in row else 0.0 for one in names]
+                for row in rows
+            ]
+            for split, rows in sets.items()
+        }
+        return task, splits_of_tables(request, task, tables, texts, labels)
+
+
+# ---- a column for each class ----
+
+
+def _columns_of_classes(train: FileTable, labelling: Labelling) -> tuple[str, ...]:
+    """The classes that columns are named after: those given, else the teacher's if they are there."""
+    there = labelling.teacher if set(labelling.teacher) <= set(train.columns) else ()
+    return labelling.classes or there
+
+
+def _of_columns(table: FileTable, classes: Sequence[str], split: str) -> Sets | None:
+    """The sets of columns of 0 and 1; None of a test split that lacks them.
+
+    Raises:
+        LimbeckError: columns that are not there, values that are neither, rows that leave some of them blank.
+    """
+    if split == "test" and not set(classes) & set(table.columns):
+        return None
+    table.need(
+        classes, fix="classes names a column of 0 and 1 for each class, or give label_column"
+    )
+    found: Sets = []
+    columns = (table.columns[name].shared() for name in classes)
+    for row, values in enumerate(zip(*columns, strict=True), start=1):
+        if split == "train" and all(value in (None, "") for value in values):
+            found.append(None)
+            continue
+        said = [value.strip().lower() if isinstance(value, str) else value for value in values]
+        for name, one, value in zip(classes, said, values, strict=True):
+            if not isinstance(one, str | int | float) or one not in _YES | _NO:
+                raise LimbeckError(
+                    f"{table.path}, row {row}: {name} is {value!r:.60}",
+                    "write 1 where the row is of the class, else 0",
+                )
+        ticked = zip(classes, said, strict=True)
+        found.append(frozenset(name for name, one in ticked if one in _YES))
+    return found
+
+
+# ---- one column ----
+
+
+def _of_column(
+    tables: Mapping[str, FileTable], label: str, labelling: Labelling
+) -> dict[str, Sets | None]:
+    """The sets of one column, by split; None of a split without any."""
+    cells = {split: written_labels(table, label, split) for split, table in tables.items()}
+    if not cells.get("dev"):
+        tables["train"].need([label], "label column")
+    separator = labelling.separator or _separator(_flat(cells.values()), label)
+    known = labelling.classes or labelling.teacher
+    numbered = () if generic_labels(known) else known
+    return {
+        split: values and _cells_as_sets(tables[split], label, values, separator, numbered)
+        for split, values in cells.items()
+    }
+
+
+def _flat(columns: Iterable[list | None]) -> list[Any]:
+    """All values, one column after another."""
+    return [value for column in columns for value in column or ()]
+
+
+def _separator(cells: Sequence[Any], column: str) -> str:
+    """What stands between the names of text cells: the one of , ; | that occurs.
 
     Raises:
         LimbeckError: several of them occur.
     """
-    if given is not None:
-        return given
-    texts = [cell for cells in columns.values() for cell in cells if isinstance(cell, str)]
+    texts = [cell for cell in cells if isinstance(cell, str)]
     found = [one for one in _USUAL if any(one in text for text in texts)]
     if len(found) > 1:
         example = next(text for text in texts if found[1] in text)
@@ -64,8 +160,8 @@ def separator_of(columns: Mapping[Path, Sequence[Any]], column: str, given: str 
     return found[0] if found else _USUAL[0]
 
 
-def cells_as_sets(
-    path: Path, column: str, cells: Sequence[Any], separator: str, numbered: Sequence[str]
+def _cells_as_sets(
+    table: FileTable, column: str, cells: Sequence[Any], separator: str, numbered: Sequence[str]
 ) -> Sets:
     """The cells of one label column, lists or separated names.
 
@@ -76,36 +172,28 @@ def cells_as_sets(
             a class.
     """
     if _are_ticked(cells):
-        return _of_ticks(path, column, cells, numbered)
-    _check_one_way(path, column, cells)
+        return _of_ticks(table, column, cells, numbered)
+    values = _flat(cell if isinstance(cell, list) else [cell] for cell in cells)
+    kinds = {type(value): value for value in values if type(value) in (str, int)}
+    if len(kinds) > 1:  # a 3 could be a class of its own, or one of the names
+        raise LimbeckError(
+            f"{table.path}: {column} holds names ({kinds[str]!r:.60}) and numbers ({kinds[int]})",
+            "write names alone, or whole numbers alone; a name that is a number stands in quotes",
+        )
     rows = [
-        _names(path, row, column, cell, separator, numbered) for row, cell in enumerate(cells, 1)
+        None
+        if cell is None
+        else _names(f"{table.path}, row {row}: {column}", cell, separator, numbered)
+        for row, cell in enumerate(cells, start=1)
     ]
-    counts = Counter(name for row in rows if row is not None for name in row)
-    check_spellings(counts, column, path)
+    check_spellings(Counter(_flat(rows)), column, table.path)
     twice = [at for at, row in enumerate(rows, start=1) if row and len(set(row)) < len(row)]
     if twice:
         logger.warning(
             "%s: %d of %d rows have a label twice in %s, the first is row %d; it counts once",
-            path, len(twice), len(rows), column, twice[0],
+            table.path, len(twice), len(rows), column, twice[0],
         )  # fmt: skip
     return [None if row is None else frozenset(row) for row in rows]
-
-
-def _check_one_way(path: Path, column: str, cells: Sequence[Any]) -> None:
-    """Raise LimbeckError where some classes are written by name and others by number: a 3 beside names would be a class
-    of its own, or one of the names."""
-    first: dict[type, tuple[Any, int]] = {}
-    for row, cell in enumerate(cells, start=1):
-        for value in cell if isinstance(cell, list) else [cell] if isinstance(cell, str) else []:
-            if type(value) in (str, int):
-                first.setdefault(type(value), (value, row))
-    if len(first) > 1:
-        (name, named), (number, numbered) = first[str], first[int]
-        raise LimbeckError(
-            f"{path}: {column} holds names ({name!r:.60} in row {named}) and numbers ({number} in row {numbered})",
-            "write names alone, or whole numbers alone; a name that is a number stands in quotes",
-        )
 
 
 def _are_ticked(cells: Sequence[Any]) -> bool:
@@ -113,40 +201,27 @@ def _are_ticked(cells: Sequence[Any]) -> bool:
     lists = [cell for cell in cells if cell is not None]
     if not lists or not all(isinstance(cell, list) for cell in lists):
         return False
-    flat = [value for cell in lists for value in cell]
-    if not all(isinstance(value, int | float) and value in (0, 1) for value in flat):
-        return False
-    of_one_length = len({len(cell) for cell in lists}) == 1 and len(lists[0]) > 1
-    return of_one_length and any(len({*cell}) < len(cell) for cell in lists)
+    ticks = all(isinstance(one, int | float) and one in (0, 1) for one in _flat(lists))
+    repeats = any(len({*cell}) < len(cell) for cell in lists) if ticks else False
+    return repeats and len({len(cell) for cell in lists}) == 1 and len(lists[0]) > 1
 
 
-def _of_ticks(path: Path, column: str, cells: Sequence[Any], classes: Sequence[str]) -> Sets:
-    """Lists of 0 and 1 in the order of the classes.
-
-    Raises:
-        LimbeckError: there are not as many names of classes.
-    """
+def _of_ticks(table: FileTable, column: str, cells: Sequence[Any], classes: Sequence[str]) -> Sets:
+    """Lists of 0 and 1 in the order of the classes. Raises LimbeckError for another number of classes."""
     width = next(len(cell) for cell in cells if cell is not None)
     if len(classes) != width:
-        known = f"{len(classes)} are named: {some(classes)}" if classes else "nobody names them"
+        known = f"{len(classes)} are named: {_some(classes)}" if classes else "nobody names them"
         raise LimbeckError(
-            f"{path}: {column} holds lists of {width} times 0 or 1, a class each, and {known}",
+            f"{table.path}: {column} holds lists of {width} times 0 or 1, a class each, and {known}",
             "name the classes in the order of the lists, classes=[…], or write the names of each row's classes",
         )
     return [
-        None
-        if cell is None
-        else frozenset(name for name, one in zip(classes, cell, strict=True) if one)
+        cell and frozenset(name for name, one in zip(classes, cell, strict=True) if one)
         for cell in cells
     ]
 
 
-def _names(
-    path: Path, row: int, column: str, cell: Any, separator: str, numbered: Sequence[str]
-) -> list[str] | None:
-    if cell is None:
-        return None
-    where = f"{path}, row {row}: {column}"
+def _names(where: str, cell: Any, separator: str, numbered: Sequence[str]) -> list[str]:
     if isinstance(cell, str):
         text = cell.strip()
         if text.startswith("[") and text.endswith("]"):
@@ -169,137 +244,20 @@ def _names(
 
 
 def _name(where: str, value: Any, numbered: Sequence[str]) -> str:
-    if isinstance(value, str):
-        if value != value.strip():
-            raise LimbeckError(f"{where}: {value!r} has spaces at its ends", "take them out")
-        return value
-    if type(value) is int:
-        if not numbered:
-            return str(value)
-        if 0 <= value < len(numbered):
-            return numbered[value]
+    if isinstance(value, str) and value != value.strip():
+        raise LimbeckError(f"{where}: {value!r} has spaces at its ends", "take them out")
+    if isinstance(value, str) or (type(value) is int and not numbered):
+        return str(value)
+    if type(value) is int and 0 <= value < len(numbered):
+        return numbered[value]
+    known = f"classes by number are 0 to {len(numbered) - 1}"
     raise LimbeckError(
-        f"{where} holds {value!r:.60}",
-        f"classes by number are 0 to {len(numbered) - 1}"
-        if numbered
-        else "write names, or whole numbers",
+        f"{where} holds {value!r:.60}", known if numbered else "write names, or whole numbers"
     )
-
-
-def columns_as_sets(table: FileTable, classes: Sequence[str], split: str) -> Sets | None:
-    """A column of 0 and 1 for each class; None of a test split that lacks them.
-
-    Raises:
-        LimbeckError: columns that are not there, values that are neither, rows that leave some of them blank.
-    """
-    lacking = [name for name in classes if name not in table.columns]
-    if lacking:
-        if split == "test" and len(lacking) == len(classes):
-            return None
-        raise LimbeckError(
-            f"{table.path} has no column {', '.join(map(repr, lacking))}",
-            f"classes names a column of 0 and 1 for each class, or give label_column; there are: "
-            f"{', '.join(table.columns)}",
-        )
-    columns = [table.columns[name].shared() for name in classes]
-    rows = enumerate(zip(*columns, strict=True), start=1)
-    return [_ticked(table.path, row, classes, values, split) for row, values in rows]
-
-
-def _ticked(
-    path: Path, row: int, classes: Sequence[str], values: Sequence[Any], split: str
-) -> frozenset[str] | None:
-    if split == "train" and all(value in (None, "") for value in values):
-        return None
-    said = {name: _plain(value) for name, value in zip(classes, values, strict=True)}
-    for name, value in zip(classes, values, strict=True):
-        if said[name] not in _YES | _NO:
-            raise LimbeckError(
-                f"{path}, row {row}: {name} is {value!r:.60}",
-                "write 1 where the row is of the class, else 0",
-            )
-    return frozenset(name for name, one in said.items() if one in _YES)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.strip().lower()
-    return value if isinstance(value, int | float) else None
-
-
-def some(names: Iterable[str]) -> str:
-    """The first names, and how many more."""
-    listed = list(names)
-    rest = len(listed) - _SHOWN
-    return ", ".join(listed[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
-
-
-def read_several_labels(request: DataRequest) -> Loaded:
-    """Read the task and splits of a file, or of a folder with a train file.
-
-    Without a label column the classes (or the teacher's names of them) are columns of 0 and 1. Raises
-    LimbeckError for missing columns, labels that cannot be read, and classes that are not known.
-    """
-    kind, labelling = request.task_type, request.labelling
-    if labelling.holds == "numbers":
-        raise LimbeckError(f"labels: numbers, and kind {kind.name} has classes", "leave it out")
-    files = files_of(request.path, request.files)
-    tables = {split: read_table(file, request.max_rows) for split, file in files.items()}
-    given = request.label_column
-    columns = _columns_of_classes(tables["train"], labelling) if given is None else ()
-    texts, label = named_columns(tables, None, request.text_columns, given, need_label=not columns)
-    if label is None:
-        sets = {split: columns_as_sets(table, columns, split) for split, table in tables.items()}
-    else:
-        sets = _of_column(tables, label, labelling)
-    names = columns if label is None else _classes(sets, label, labelling, tables)
-    _check(sets, names, tables)
-    task = Task(
-        request.new_name,
-        request.new_name,
-        ("sentence",) if len(texts) == 1 else ("sentence1", "sentence2"),
-        names,
-        METRICS_OF_SEVERAL,
-        METRICS_OF_SEVERAL[0],
-        kind=kind,
-        said=_said(label, names, sets),
-    )
-    labels = {
-        split: None if rows is None else _zeros_and_ones(rows, names)
-        for split, rows in sets.items()
-    }
-    return task, splits_of_tables(request, task, tables, texts, labels)
-
-
-def _columns_of_classes(train: FileTable, labelling: Labelling) -> tuple[str, ...]:
-    """The classes that columns are named after: those given, else the teacher's if they are there."""
-    if labelling.classes:
-        return labelling.classes
-    there = bool(labelling.teacher) and set(labelling.teacher) <= set(train.columns)
-    return labelling.teacher if there else ()
-
-
-def _of_column(
-    tables: dict[str, FileTable], label: str, labelling: Labelling
-) -> dict[str, Sets | None]:
-    """The sets of one column, by split; None of a split without any."""
-    cells = {split: written_labels(table, label, split) for split, table in tables.items()}
-    if cells["train"] is None and not cells.get("dev"):
-        raise LimbeckError(missing_column(tables["train"], "label column", [label]))
-    written = {tables[split].path: values for split, values in cells.items() if values is not None}
-    separator = separator_of(written, label, labelling.separator)
-    known = labelling.classes or labelling.teacher
-    numbered = () if generic_labels(known) else known
-    return {
-        split: None
-        if values is None
-        else cells_as_sets(tables[split].path, label, values, separator, numbered)
-        for split, values in cells.items()
-    }
 
 
 def _classes(
-    sets: dict[str, Sets | None],
+    sets: Mapping[str, Sets | None],
     label: str,
     labelling: Labelling,
     tables: Mapping[str, FileTable],
@@ -308,65 +266,68 @@ def _classes(
 
     A Parquet file of the datasets library names them itself.
     """
-    if stored := next((s for t in tables.values() if (s := t.class_names.get(label))), None):
-        return class_order(stored, labelling, f"label column {label!r}")
-    first = next((rows for rows in sets.values() if rows and any(rows)), [])
-    found = {name for row in first for name in row or ()}
-    whole = all(re.fullmatch("[0-9]{1,18}", name) for name in found)
-    ordered = sorted(found, key=lambda name: int(name) if whole else name)
-    return class_order(ordered, labelling, f"label column {label!r}")
+    found = next((s for t in tables.values() if (s := t.class_names.get(label))), None)
+    if not found:
+        first = next((rows for rows in sets.values() if rows and any(rows)), [])
+        names = {name for row in first for name in row or ()}
+        whole = all(re.fullmatch("[0-9]{1,18}", name) for name in names)
+        found = sorted(names, key=lambda name: int(name) if whole else name)
+    return class_order(found, labelling, f"label column {label!r}")
+
+
+# ---- all of them ----
 
 
 def _check(
-    sets: dict[str, Sets | None], names: Sequence[str], tables: dict[str, FileTable]
+    sets: Mapping[str, Sets | None], names: Sequence[str], tables: Mapping[str, FileTable]
 ) -> None:
     """Raise LimbeckError for too few or too many classes, unknown ones, and rows that should have labels."""
-    if not any(row for found in sets.values() for row in found or ()):
+    train = tables["train"].path
+    if not any(_flat(sets.values())):
         raise LimbeckError(
-            f"{tables['train'].path}: none of its rows is of any class",
+            f"{train}: none of its rows is of any class",
             "check label_column, and that its cells hold the names of classes",
         )
     if len(names) < 2:
         raise LimbeckError(
-            f"{tables['train'].path}: its labels name one class alone: {', '.join(names)}",
+            f"{train}: its labels name one class alone: {', '.join(names)}",
             "several labels a row need two classes or more; of one class use kind sentence with two names",
         )
-    rows = sum(len(table) for table in tables.values())
+    rows = sum(map(len, tables.values()))
     if len(names) > max(2, rows // 2):
         raise LimbeckError(
-            f"{tables['train'].path}: the labels name {len(names)} classes in {rows} rows: {some(names)}",
+            f"{train}: the labels name {len(names)} classes in {rows} rows: {_some(names)}",
             "check label_column, and that label_separator is what stands between names",
         )
     for split, found in sets.items():
         for row, labels in enumerate(found or (), start=1):
+            where = f"{tables[split].path}, row {row}"
             if labels is None and split != "train":
                 raise LimbeckError(
-                    f"{tables[split].path}, row {row} has no labels",
+                    f"{where} has no labels",
                     "say which it has, [] for a row of no class, or remove the row",
                 )
-            strange = sorted((labels or frozenset()) - {*names})
-            if strange:
+            if strange := sorted((labels or frozenset()) - {*names}):
                 raise LimbeckError(
-                    f"{tables[split].path}, row {row}: the class {strange[0]!r}, which train has not",
-                    f"classes of train: {some(names)}; classes=[…] names all, also those without rows",
+                    f"{where}: the class {strange[0]!r}, which train has not",
+                    f"classes of train: {_some(names)}; classes=[…] names all, also those without rows",
                 )
 
 
-def _zeros_and_ones(rows: Sets, names: Sequence[str]) -> list[list[float] | None]:
-    return [
-        None if row is None else [1.0 if name in row else 0.0 for name in names] for row in rows
-    ]
-
-
-def _said(label: str | None, names: Sequence[str], sets: dict[str, Sets | None]) -> Problem:
+def _said(label: str | None, names: Sequence[str], sets: Mapping[str, Sets | None]) -> Problem:
     """What was understood."""
-    known = [row for rows in sets.values() for row in rows or () if row is not None]
+    known = [row for row in _flat(sets.values()) if row is not None]
     where = "columns of 0 and 1" if label is None else f"label column {label!r}"
     each = sum(map(len, known)) / max(len(known), 1)
-    none = sum(not row for row in known)
     return Problem(
-        f"{where}: {len(names)} classes, {some(names)}; {each:.2g} a row on average, {none} of {len(known)} "
-        "rows of no class",
+        f"{where}: {len(names)} classes, {_some(names)}; {each:.2g} a row on average, "
+        f"{sum(not row for row in known)} of {len(known)} rows of no class",
         "classes=[…] gives another order, label_separator what stands between names",
         "note",
     )
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first names, and how many more."""
+    rest = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")

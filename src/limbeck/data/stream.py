@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from limbeck.data.files import (
 )
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.files import at_home, no_such_file
+from limbeck.support.given import place_of
 
 IMAGE_COLUMN = "image"
 """The column of files that are images."""
@@ -30,10 +31,14 @@ _PATTERN = frozenset("*?[")
 # ---- which files are named ----
 
 
-def named_files(sources: Sequence[str | Path]) -> list[Path | str]:
+def named_files(sources: Sequence[str | Path], setting: str = "data") -> list[Path | str]:
     """Files and patterns in the order in which they are named, those of a folder or a pattern sorted.
 
-    Standard input is `-`.
+    Standard input is `-`; the reference of rows that were given as objects leads to their files.
+
+    Args:
+        sources: as they are named.
+        setting: that names them.
 
     Raises:
         LimbeckError: all that is not there.
@@ -41,7 +46,7 @@ def named_files(sources: Sequence[str | Path]) -> list[Path | str]:
     found: list[Path | str] = []
     problems = []
     for source in map(str, sources):
-        path = at_home(source)
+        path = at_home(place_of(source))
         if source == STANDARD_INPUT:
             found.append(source)
         elif path.is_dir():
@@ -52,7 +57,7 @@ def named_files(sources: Sequence[str | Path]) -> list[Path | str]:
             if not inside:
                 problems.append(
                     Problem(
-                        f"{source} is a folder without files of rows or images",
+                        f"{setting}: {source} is a folder without files of rows or images",
                         f"files that are read end in {known_endings()}; or in {', '.join(sorted(_IMAGES))}",
                     )
                 )
@@ -63,7 +68,12 @@ def named_files(sources: Sequence[str | Path]) -> list[Path | str]:
         else:
             text = "; a text itself comes by standard input (-), and in Python in a list"
             also = text if len(source.split()) > 1 else ""
-            problems.append(no_file("data", source, also))
+            if _PATTERN & {*source}:
+                problems.append(
+                    Problem(f"{setting}: no file has a name like {source}", f"check the path{also}")
+                )
+            else:
+                problems.append(no_such_file(setting, source, also=also))
     if found.count(STANDARD_INPUT) and len(found) > 1:
         problems.append(
             Problem("standard input is named beside others", "give - alone, or files alone")
@@ -71,13 +81,6 @@ def named_files(sources: Sequence[str | Path]) -> list[Path | str]:
     if problems:
         raise LimbeckError(problems)
     return found
-
-
-def no_file(setting: str, source: str, also: str = "") -> Problem:
-    """Say that neither a file nor a pattern of files is there; `also` belongs to the fix."""
-    if _PATTERN & {*source}:
-        return Problem(f"{setting}: no file has a name like {source}", f"check the path{also}")
-    return no_such_file(setting, source, also=also)
 
 
 def matching(source: str) -> list[Path]:
@@ -161,11 +164,6 @@ class RowStream:
     def position(self) -> int:
         """How much of `size` was read."""
         return self._before + (self._source.position if self._source is not None else 0)
-
-    @property
-    def class_names(self) -> Mapping[str, list[str]]:
-        """Of the file that rows were taken from last: the names that it has for ids, by column."""
-        return {} if self._source is None else self._source.class_names
 
     def close(self) -> None:
         """Close what is open."""

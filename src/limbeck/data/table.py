@@ -5,6 +5,8 @@ Part of `limbeck.data`. A million strings take ten times the room as Python obje
 
 from __future__ import annotations
 
+import difflib
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -13,9 +15,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from limbeck.data.files import form_of, nameless_file, open_rows
-from limbeck.support.errors import LimbeckError
+from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.plain import regular
 from limbeck.support.settings import MAX_ROWS
 
@@ -188,6 +191,101 @@ class FileTable:
                     f"write ids from 0 to {len(names) - 1}, or remove the row",
                 )
         return [ids and [names[one] for one in ids] for ids in values]
+
+    def need(self, names: Sequence[str], kind: str = "column", fix: str = "") -> None:
+        """Raise LimbeckError for columns that are not there (`missing`)."""
+        if problem := self.missing(names, kind, fix):
+            raise LimbeckError(problem)
+
+    def missing(self, names: Sequence[str], kind: str = "column", fix: str = "") -> Problem | None:
+        """Say which columns are not there, with those of nearly their names; None where all are.
+
+        Args:
+            names: of the columns.
+            kind: what they are called.
+            fix: what to do, before what is there is listed.
+        """
+        lacking = [name for name in names if name not in self.columns]
+        if not lacking:
+            return None
+        near = (difflib.get_close_matches(name, self.columns, n=1) for name in lacking)
+        found = ", ".join(repr(one) for matches in near for one in matches)
+        there = f"columns that are there: {', '.join(self.columns)}"
+        parts = [f"did you mean {found}?" * bool(found), f"{fix};" * bool(fix), there]
+        return Problem(
+            f"{self.path} has no {kind} {', '.join(map(repr, lacking))}",
+            " ".join(part for part in parts if part),
+        )
+
+    def text(
+        self,
+        name: str,
+        *,
+        gaps: bool = False,
+        blank: bool = True,
+        fix: str = "fill the gap, remove the row, or name another column",
+    ) -> pa.ChunkedArray:
+        """Return a column of text.
+
+        Args:
+            name: of the column, which is there.
+            gaps: whether a value may be None, which comes out as "".
+            blank: whether a text may say nothing.
+            fix: what to do about another value.
+
+        Raises:
+            LimbeckError: a value that is no such text, with its row.
+        """
+        column = self.columns[name]
+        found = column.text_or_gaps
+        if found is None or not blank or (found.null_count and not gaps):
+            for row, value in enumerate(column, start=1):
+                is_text = isinstance(value, str) and (blank or value.strip())
+                if not is_text and not (gaps and value is None):
+                    raise LimbeckError(
+                        f"{self.path}, row {row}: {name} is {value!r:.80}, expected text", fix
+                    )
+        return pc.fill_null(found, "") if found is not None and found.null_count else found
+
+    def texts(self, name: str, **which: Any) -> list[str]:
+        """Return a column of text (`text`) as Python's strings."""
+        return list(self.text(name, **which).to_pylist())
+
+    def numbers(
+        self, name: str, *, gaps: bool = False, least: float = -math.inf, fix: str
+    ) -> list[float]:
+        """Return a column of finite numbers, with NaN for a gap.
+
+        Args:
+            name: of the column, which is there.
+            gaps: whether a value may be None or blank.
+            least: the smallest number.
+            fix: what to do about another value.
+
+        Raises:
+            LimbeckError: a value that is no such number, with its row.
+        """
+        found = []
+        for row, value in enumerate(self.columns[name], start=1):
+            if gaps and value in (None, ""):
+                found.append(math.nan)
+                continue
+            number = finite(value)
+            if number is None or number < least:
+                raise LimbeckError(
+                    f"{self.path}, row {row}: {name} is {value!r:.60}, expected a number", fix
+                )
+            found.append(number)
+        return found
+
+
+def finite(value: Any) -> float | None:
+    """Return a finite number that a value is or is written as; None of any other."""
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
 
 
 def read_table(path: Path, max_rows: int = MAX_ROWS, form: str | None = None) -> FileTable:

@@ -1,38 +1,41 @@
-"""Texts without labels: whatever a file, a folder or a dataset holds to be labelled. Part of `limbeck.data`.
+"""Rows of text without labels: of files, folders and datasets, to be labelled or trained on. Part of `limbeck.data`.
 
-Labels that are there are not looked at.
+The columns are found by the names that a task's own data have; all others, a label's too, are left alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatch
 from functools import cached_property
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-from datasets import Dataset
+import pyarrow.compute as pc
+from datasets import Dataset, DatasetDict, DatasetInfo, Features, Value
+from datasets.table import InMemoryTable
 
 from limbeck.data.beir import is_beir
-from limbeck.data.candidate_files import PASSAGE, QUERY, pairs_in
-from limbeck.data.files import TEXT_COLUMN, form_of, known_endings
+from limbeck.data.candidates import PASSAGE, QUERY, pairs_in, with_pairs
+from limbeck.data.files import TEXT_COLUMN, form_of
+from limbeck.data.glue import LAYOUTS
 from limbeck.data.load import load_task
-from limbeck.data.row_ids import row_ids
-from limbeck.data.stream import matching
-from limbeck.data.table import read_table, usual_label, usual_texts
-from limbeck.data.unlabelled import ids_of, is_meant, read_unlabelled
+from limbeck.data.own import IMDB_COLUMNS, our_columns
+from limbeck.data.row_ids import ids_of, ids_of_columns, targets_of
+from limbeck.data.splits import digest_of, stacked
+from limbeck.data.stream import matching, named_files
+from limbeck.data.table import FileTable, read_table, taken, usual_label, usual_texts
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home
 from limbeck.support.given import is_reference, place_of
 from limbeck.support.settings import MAX_ROWS
 from limbeck.tasks import TEXT
-from limbeck.tasks.abstract_type import labelled_rows
+from limbeck.tasks.abstract_type import absent_label, labelled_rows
 from limbeck.tasks.task import TASKS, Task
-from limbeck.tasks.text import label_word
 
-_PIECE = 65_536
-_ONE, _TWO = ("sentence",), ("sentence1", "sentence2")
 _PAIR = (QUERY, PASSAGE)
 
 
@@ -60,11 +63,7 @@ class TextRows:
     @cached_property
     def ids(self) -> np.ndarray:
         """`row_ids` of all rows, in their order."""
-        found = [
-            row_ids([column.slice(start, _PIECE).to_pylist() for column in self.columns.values()])
-            for start in range(0, len(self), _PIECE)
-        ]
-        return np.concatenate(found)
+        return ids_of_columns([*self.columns.values()])
 
     @cached_property
     def first(self) -> np.ndarray:
@@ -97,47 +96,45 @@ def read_text_rows(
             folder in GLUE's layout, `hub`, `pocket`, ….
         task: a known task, whose columns they are; it is needed for what is no file of the user's own.
         text_columns: the columns that hold text, one or two. If left out, those of usual names
-            (`limbeck.data.files`), or the only one. Of queries with candidates every pair is a row.
+            (`limbeck.data.table`), or the only one. Of queries with candidates every pair is a row.
         max_rows: of a file; more are refused.
 
     Raises:
         LimbeckError: nothing is there, it cannot be read, or its text columns are not known or not text.
     """
-    path = at_home(place_of(source))
     known = TASKS.get(task) if task is not None else None
-    if is_reference(source):
-        files = sorted(path.glob("*.parquet"))
-        parts = [_of_file(file, known, text_columns, max_rows) for file in files]
-        return replace(joined(parts), source=(str(source),))
-    if path.is_file():
-        files = [path]
-    elif _is_of_files(path, known, text_columns):
-        files = sorted(file for file in path.iterdir() if form_of(file) is not None)
-        if not files:
-            raise LimbeckError(f"{path} holds no file of rows", f"expected {known_endings()}")
-    elif matches := matching(str(source)):
-        files = matches
-    else:
+    if not (is_reference(source) or _means_files(source, known, text_columns)):
         return _of_task(source, task, text_columns, max_rows)
-    return joined([_of_file(file, known, text_columns, max_rows) for file in files])
+    parts = [_of_file(file, known, text_columns, max_rows) for file in row_files([str(source)])]
+    found = joined(parts)
+    return replace(found, source=(str(source),)) if is_reference(source) else found
 
 
-def _is_of_files(path: Path, known: Task | None, text_columns: Sequence[str]) -> bool:
-    """Whether a source is a folder of which every file of rows is read."""
-    return path.is_dir() and bool(text_columns or (known is None and not is_beir(path)))
+def row_files(sources: Sequence[str], setting: str = "data") -> list[Path]:
+    """The files that are named, each once. Raises LimbeckError for one that is not there."""
+    return [Path(file) for file in dict.fromkeys(named_files(sources, setting))]
+
+
+def _means_files(source: str | Path, known: Task | None, text_columns: Sequence[str]) -> bool:
+    """Whether a source is a file, a pattern, or a folder of which every file of rows is read."""
+    path = at_home(place_of(source))
+    if path.is_dir():
+        return bool(text_columns or (known is None and not is_beir(path)))
+    return path.is_file() or bool(matching(str(source)))
 
 
 def stands_for(
     source: str | Path, file: Path, *, task: str | None = None, text_columns: Sequence[str] = ()
 ) -> bool:
     """Whether a folder or a pattern, as `read_text_rows` takes it, means this file, which need not be there yet."""
-    if is_reference(source) or at_home(source).is_file():
+    path, place = at_home(source).resolve(), file.resolve()
+    if is_reference(source) or path.is_file() or form_of(file) is None:
         return False
-    known = TASKS.get(task) if task is not None else None
-    if _is_of_files(at_home(source), known, text_columns):
-        inside = file.resolve().parent == at_home(source).resolve()
-        return inside and form_of(file) is not None
-    return is_meant(str(source), file)
+    if path.is_dir():
+        known = TASKS.get(task) if task is not None else None
+        return _means_files(source, known, text_columns) and place.parent == path
+    deep = "**" in path.parts or len(path.parts) == len(place.parts)
+    return deep and fnmatch(str(place), str(path).replace("**/", "*"))
 
 
 def joined(parts: Sequence[TextRows]) -> TextRows:
@@ -183,30 +180,32 @@ def _of_task(
     return replace(joined(parts), source=(str(source),))
 
 
+def _strings(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        raise LimbeckError(
+            f"rows of {column.type} cannot be labelled", "label rows of one text or a pair of texts"
+        )
+    return column.cast(pa.large_string())
+
+
 def _of_file(
     file: Path, known: Task | None, text_columns: Sequence[str], max_rows: int
 ) -> TextRows:
     names = text_columns or (None if known is not None else _unnamed_columns(file, max_rows))
-    task = known or _own_task(len(names or _ONE))
-    if names is not None and len(names) != len(task.text_columns):
+    width = len(names or [TEXT_COLUMN])
+    if width > 2:
         raise LimbeckError(
-            f"{file}: {len(names)} text columns are named, and task {task.name!r} reads "
-            f"{len(task.text_columns)}",
+            f"{width} text columns are named", "name one or two: --text-columns A [B]"
+        )
+    task = known or Task("rows", "rows", our_columns(width), (), (), "")
+    if names is not None and width != len(task.text_columns):
+        raise LimbeckError(
+            f"{file}: {width} text columns are named, and task {task.name!r} reads {len(task.text_columns)}",
             f"--text-columns names those that stand for {', '.join(task.text_columns)}",
         )
     (found,) = read_unlabelled([str(file)], task, text_columns=names, max_rows=max_rows)
-    columns = zip(task.text_columns, map(_strings, found.columns), strict=True)
     called = names or ((TEXT_COLUMN,) if known is None else known.text_columns)
-    return TextRows(dict(columns), (str(file),), tuple(called), found.blank)
-
-
-def _own_task(columns: int) -> Task:
-    """What texts without a known task are called."""
-    if columns > 2:
-        raise LimbeckError(
-            f"{columns} text columns are named", "name one or two: --text-columns A [B]"
-        )
-    return Task("rows", "rows", _ONE if columns == 1 else _TWO, (), (), "")
+    return replace(found, names=tuple(called))
 
 
 def _unnamed_columns(file: Path, max_rows: int) -> list[str] | None:
@@ -220,11 +219,8 @@ def _unnamed_columns(file: Path, max_rows: int) -> list[str] | None:
     if len(columns) == 1:
         return columns
     label = usual_label(columns, [*table.class_names])
-    words = [
-        name
-        for name, column in table.columns.items()
-        if name != label and column.text_or_gaps is not None
-    ]
+    named = table.columns.items()
+    words = [n for n, column in named if n != label and column.text_or_gaps is not None]
     found = usual_texts(words)
     if not found:
         raise LimbeckError(
@@ -234,34 +230,102 @@ def _unnamed_columns(file: Path, max_rows: int) -> list[str] | None:
     return found
 
 
-def _strings(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-        raise LimbeckError(
-            f"rows of {column.type} cannot be labelled", "label rows of one text or a pair of texts"
+# ---- the texts of files ----
+
+
+def read_unlabelled(
+    sources: Sequence[str],
+    task: Task,
+    *,
+    text_columns: Sequence[str] | None = None,
+    max_rows: int = MAX_ROWS,
+) -> list[TextRows]:
+    """The texts of files, folders and patterns of files (`more/*.csv`), in the order in which they are named.
+
+    Rows that say nothing are left out.
+
+    Args:
+        sources: paths, patterns, or references of rows that were given as objects.
+        task: whose text columns they are; a known task's files may also have those of its release.
+        text_columns: names of the columns in the files, where the task's own data have others.
+        max_rows: of one file; more are refused.
+
+    Raises:
+        LimbeckError: a file that is not there, or is of no known type, or lacks the columns, or holds what is no text.
+    """
+    found = []
+    for path in row_files(sources, "unlabelled"):
+        table = read_table(path, max_rows)
+        columns = (
+            [_lines(table, task)]
+            if form_of(path) == "text"
+            else _columns(table, task, text_columns or ())
         )
-    return column.cast(pa.large_string())
+        found.append(_with_text(path, dict(zip(task.text_columns, columns, strict=True))))
+    return found
 
 
-# Rows with the text that a decoder is to write: it stands beside the input texts, and in the row's
-# id. What a text-to-text teacher puts out follows from the target too, which its decoder reads
-# (teacher forcing), so that rows of equal texts and other targets are different rows.
+def _lines(table: FileTable, task: Task) -> pa.ChunkedArray:
+    """A text a line, whatever the task calls its column."""
+    if len(task.text_columns) > 1:
+        raise LimbeckError(
+            f"unlabelled: {table.path} is plain text, and task {task.name!r} reads pairs",
+            f"give a table with the columns {' and '.join(task.text_columns)}",
+        )
+    return table.text(TEXT_COLUMN)
+
+
+def _columns(table: FileTable, task: Task, text_columns: Sequence[str]) -> list[pa.ChunkedArray]:
+    # Texts whose task nobody knows are pairs wherever they look like it; a task's candidates may be columns too.
+    if task.kind.candidates is not None:
+        table, text_columns = with_pairs(table, text_columns)
+    else:
+        table = pairs_in(table)
+    known = [text_columns] if text_columns else _names_of(task)
+    names = next((names for names in known if set(names) <= set(table.columns)), None)
+    if names is None:
+        wanted = " or ".join(", ".join(map(repr, names)) for names in known)
+        raise LimbeckError(
+            f"{table.path} has no text column{'s' if len(known[0]) > 1 else ''} {wanted}",
+            f"columns that are there: {', '.join(table.columns)}; name those that hold the text "
+            "(--text-columns), as in all files of a task",
+        )
+    fix = "write it as text, or remove the row"
+    return [table.text(name, gaps=True, fix=fix) for name in names]
+
+
+def _names_of(task: Task) -> list[Sequence[str]]:
+    """The names that a task's text columns go by."""
+    names = [task.text_columns]
+    if task.name in LAYOUTS:
+        names.append(LAYOUTS[task.name].text)
+    if task.name == "imdb":
+        names.append((IMDB_COLUMNS["text"],))
+    return list(dict.fromkeys(names))
+
+
+def _with_text(path: Path, columns: Mapping[str, pa.ChunkedArray]) -> TextRows:
+    """Without the rows in which no column says anything."""
+    blank = None
+    for column in columns.values():
+        here = pc.equal(pc.utf8_trim_whitespace(column), pa.scalar("", pa.large_string()))
+        blank = here if blank is None else pc.and_(blank, here)
+    count = int(pc.sum(blank).as_py() or 0)
+    if count:
+        kept = pc.indices_nonzero(pc.invert(blank)).to_numpy()
+        if not len(kept):
+            raise LimbeckError(
+                f"unlabelled: {path} holds no text", "check that the right file is named"
+            )
+        columns = {name: taken(column, kept) for name, column in columns.items()}
+    return TextRows(columns, (str(path),), tuple(columns), count)
+
+
+# ---- rows with the text that a decoder is to write, which stands beside the input texts ----
 
 
 TARGET = "target"
 """The column of what a decoder is to write."""
-
-
-def keys_of(task: Task, rows: Dataset) -> np.ndarray:
-    """The ids by which a split's rows are found in outputs, int64 (n,): of their texts, and of the target where a
-    decoder writes it.
-    """
-    if not task.kind.classes_as_text:
-        return ids_of(task, rows)
-    found = [
-        row_ids([*(part[name] for name in task.text_columns), _targets(task, part)])
-        for part in (rows[start : start + _PIECE] for start in range(0, len(rows), _PIECE))
-    ]
-    return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
 
 
 def read_target_rows(
@@ -301,7 +365,7 @@ def read_target_rows(
         part = told[:]
         for name in found.text_columns:
             columns[name] += part[name]
-        columns[TARGET] += _targets(found, part) if len(told) else []
+        columns[TARGET] += targets_of(found, part) if len(told) else []
     if not columns[TARGET]:
         raise LimbeckError(
             f"{source}: no row has a label, and a text-to-text teacher is asked for each token of a row's target",
@@ -322,5 +386,179 @@ def _told(task: Task, rows: Dataset) -> Dataset:
     return rows if known.all() else rows.select(np.flatnonzero(known))
 
 
-def _targets(task: Task, rows: dict) -> list[str]:
-    return [label_word(task, label) for label in rows[task.label_column]]
+# ---- rows without labels beside the labelled ones ----
+
+
+Duplicates = Literal["refuse", "drop"]
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class UnlabelledRows:
+    """What became of the rows without a label.
+
+    Attributes:
+        kept: how many are trained on, those of the task's own data included.
+        scored: how many were left out because dev or test holds their texts.
+        repeated: how many of the files were left out as their texts are another training row's.
+        blank: how many of the files were left out as they hold no text.
+    """
+
+    kept: int = 0
+    scored: int = 0
+    repeated: int = 0
+    blank: int = 0
+
+
+def with_unlabelled(
+    task: Task, splits: DatasetDict, files: Sequence[TextRows], duplicates: Duplicates
+) -> tuple[DatasetDict, UnlabelledRows]:
+    """The splits with the files' rows in train, below its own, each with a number (`index`) of its own.
+
+    Labelled rows stay as they are. Of rows without a label, from the files or from train, those that dev or test
+    holds too are refused, or left out with `duplicates="drop"`.
+
+    Raises:
+        LimbeckError: such rows, with their number and the first of them; nothing is left.
+    """
+    train = splits["train"]
+    labelled = labelled_rows(train.with_format("numpy")[task.label_column][:])
+    if labelled.all() and not files:
+        return splits, UnlabelledRows()
+    compared = _Compared.of(task, splits, labelled, files)
+    scored = int(compared.is_scored(compared.unlabelled).sum())
+    if scored and duplicates == "refuse":
+        raise compared.refusal()
+    keep_own = labelled | ~compared.is_scored(compared.own)
+    if not keep_own.all():
+        train = train.select(np.flatnonzero(keep_own))
+    kept, repeated = compared.fresh()
+    splits = DatasetDict({**splits, "train": train})
+    if files:
+        splits["train"] = stacked(train, _rows(task, train, files, kept))
+    left = int((keep_own & ~labelled).sum()) + sum(int(mask.sum()) for mask in kept)
+    if not len(splits["train"]):
+        raise LimbeckError("unlabelled: no row is left to train on", "name files of other rows")
+    blank = sum(file.blank for file in files)
+    return splits, UnlabelledRows(left, scored, repeated, blank)
+
+
+def _texts(task: Task, rows: Dataset) -> list[pa.ChunkedArray]:
+    table: pa.Table = rows.with_format("arrow")[:]
+    return [table.column(name) for name in task.text_columns]
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """The rows of a run by what they say.
+
+    Attributes:
+        texts: the text columns of the training rows.
+        labelled: which of these have a label, (n,) of bool.
+        own: their ids, int64 (n,).
+        files: the files of rows without labels.
+        of_files: of each file the ids of its rows.
+        scored: by split that is scored, the ids of its rows.
+    """
+
+    texts: Sequence[pa.ChunkedArray]
+    labelled: np.ndarray
+    own: np.ndarray
+    files: Sequence[TextRows]
+    of_files: Sequence[np.ndarray]
+    scored: Mapping[str, np.ndarray]
+
+    @classmethod
+    def of(
+        cls, task: Task, splits: DatasetDict, labelled: np.ndarray, files: Sequence[TextRows]
+    ) -> _Compared:
+        texts = _texts(task, splits["train"])
+        scored = {name: ids_of(task, rows) for name, rows in splits.items() if name != "train"}
+        of_files = [file.ids for file in files]
+        return cls(texts, labelled, ids_of_columns(texts), files, of_files, scored)
+
+    @property
+    def unlabelled(self) -> np.ndarray:
+        """The ids of all rows without a label, those of the training rows first."""
+        return np.concatenate([self.own[~self.labelled], *self.of_files])
+
+    def is_scored(self, ids: np.ndarray) -> np.ndarray:
+        """Which of some rows dev or test holds, (n,) of bool."""
+        if not self.scored:
+            return np.zeros(len(ids), dtype=bool)
+        return np.isin(ids, np.concatenate([*self.scored.values()]))
+
+    def fresh(self) -> tuple[list[np.ndarray], int]:
+        """By file which rows are neither scored on nor repeat a training row; and how many repeat one."""
+        joined = np.concatenate([self.own, *self.of_files])
+        first = np.zeros(len(joined), dtype=bool)
+        first[np.unique(joined, return_index=True)[1]] = True
+        masks, start, repeated = [], len(self.own), 0
+        for file in self.of_files:
+            new, scored = first[start : start + len(file)], self.is_scored(file)
+            masks.append(new & ~scored)
+            repeated += int((~new & ~scored).sum())
+            start += len(file)
+        return masks, repeated
+
+    def refusal(self) -> LimbeckError:
+        """Says how many rows without a label are scored on, in which splits, and the first of them."""
+        unlabelled = self.unlabelled
+        counts = {
+            name: int(np.isin(unlabelled, there).sum()) for name, there in self.scored.items()
+        }
+        total = int(self.is_scored(unlabelled).sum())
+        shown = list(self._examples())
+        said = ", ".join(f"{count} in {name}" for name, count in counts.items() if count)
+        return LimbeckError(
+            f"unlabelled: {total} of {len(unlabelled)} rows are rows of the splits that are scored, text by text "
+            f"({said}): {'; '.join(shown)}" + ("; …" if total > len(shown) else ""),
+            "remove them; or set unlabelled_duplicates=drop, which leaves them out and says so",
+        )
+
+    def _examples(self) -> Iterator[str]:
+        """The first few of them, by file and text."""
+        sources = [("the training rows", self.texts, self.is_scored(self.own) & ~self.labelled)]
+        sources += [
+            (Path(file.source[0]).name, [*file.columns.values()], self.is_scored(ids))
+            for file, ids in zip(self.files, self.of_files, strict=True)
+        ]
+        left = _SHOWN
+        for name, columns, mask in sources:
+            for row in np.flatnonzero(mask)[:left]:
+                left -= 1
+                texts = " | ".join(column[int(row)].as_py() for column in columns)
+                yield f"{name}: {texts!r:.80}"
+
+
+def _rows(
+    task: Task, train: Dataset, files: Sequence[TextRows], kept: Sequence[np.ndarray]
+) -> Dataset:
+    """The rows of the files that are kept, as training rows without a label."""
+    places = [np.flatnonzero(mask) for mask in kept]
+    count = sum(map(len, places))
+    columns: dict[str, Any] = {
+        name: pa.chunked_array(
+            [
+                chunk
+                for file, chosen in zip(files, places, strict=True)
+                for chunk in _chosen(file.columns[name], chosen).chunks
+            ],
+            pa.large_string(),
+        )
+        for name in task.text_columns
+    }
+    numbers = train.with_format("numpy")["index"][:]
+    first = int(numbers.max()) + 1 if len(numbers) else 0
+    columns["index"] = pa.array(np.arange(first, first + count))
+    wide = {name: Value("large_string") for name in task.text_columns}
+    features = Features({name: wide.get(name, kind) for name, kind in train.features.items()})
+    of_labels = features.arrow_schema.field(task.label_column).type
+    columns[task.label_column] = pa.array([absent_label(task)] * count, of_labels)
+    table = pa.table({name: columns[name] for name in features}).cast(features.arrow_schema)
+    info = DatasetInfo(features=features)
+    return Dataset(InMemoryTable(table), info=info, fingerprint=digest_of(table))
+
+
+def _chosen(column: pa.ChunkedArray, places: np.ndarray) -> pa.ChunkedArray:
+    return column if len(places) == len(column) else taken(column, places)

@@ -13,9 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from datasets import DatasetDict
 
-from limbeck.data.images import as_png
-from limbeck.data.on_disk import ImageFolder, OnDisk
-from limbeck.data.reader import DataRequest, Loaded, data_reader
+from limbeck.data.images import ImageFolder, as_png
+from limbeck.data.reader import DataRequest, Loaded, OnDisk, data_reader
 from limbeck.data.splits import check_splits, make_split, with_test_as_dev
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks.task import Task
@@ -64,9 +63,9 @@ class CifarFiles(OnDisk):
             (home / name).is_file() for home in (path / layout.folder, path) for name in names
         )
 
-    def read(self, request: DataRequest) -> Loaded:
+    def read_rows(self, request: DataRequest) -> Loaded:
         """Its splits; of a folder without a whole release what its images are."""
-        known = self.known(request)
+        known = request.known
         assert known is not None
         splits = read_cifar(known, request.path)
         if splits is None:

@@ -15,7 +15,7 @@ import torch
 from rich.console import Console
 
 from limbeck.data import load_task
-from limbeck.data.conditions import Conditions
+from limbeck.data.splits import Conditions
 from limbeck.lab.study import SharedRuns, Study, StudyPlan, StudyRun, carry_out
 from limbeck.lab.study.study_estimate import held_or_none
 from limbeck.lab.study.study_groups import Group

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from limbeck.data import MAX_ROWS
-from limbeck.data.text_rows import TextRows, joined, read_text_rows, stands_for
-from limbeck.data.unlabelled import text_files
+from limbeck.data.text_rows import TextRows, joined, read_text_rows, row_files, stands_for
 from limbeck.labelling.by_ray import found_anywhere, imported_ray, ray_maker
 from limbeck.labelling.fill import LabelWork, fill, local_maker
 from limbeck.labelling.language_models import EndpointSettings, Prompt
@@ -92,7 +91,7 @@ class RowSources:
     def read(self, max_rows: int) -> TextRows:
         """The rows of all sources. Raises LimbeckError as `read_text_rows`."""
         # Names of files alone, where `data` may be more than that.
-        text_files([source for source in self.unlabelled if not Path(source).is_dir()])
+        row_files([str(source) for source in self.unlabelled], "unlabelled")
         given: dict[str, Any] = {"task": self.task, "text_columns": self.text_columns}
         return joined([read_text_rows(one, **given, max_rows=max_rows) for one in self.all])
 

@@ -18,7 +18,7 @@ import pyarrow.csv
 import pyarrow.parquet as parquet
 from scipy.special import softmax
 
-from limbeck.data.candidate_files import PASSAGE, QUERY, SCORE
+from limbeck.data.candidates import PASSAGE, QUERY, SCORE
 from limbeck.data.files import open_rows
 from limbeck.data.text_rows import TextRows
 from limbeck.outputs import OutputStore

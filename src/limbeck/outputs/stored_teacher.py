@@ -113,7 +113,7 @@ class GivenOutputs:
         parts: what training reads of the store at random, if anything; of tokens of a vocabulary nothing is to `read`.
         several: a row may be of several classes, each by itself.
         lists: of each of `ids` (n,) the list in which its score is known, but for a number that all of the list have
-            (`limbeck.data.margins`); None where scores are known by themselves.
+            (`limbeck.data.outputs_file`); None where scores are known by themselves.
         embedding: numbers of an embedding, where outputs are embeddings of each text by itself; else 0.
     """
 

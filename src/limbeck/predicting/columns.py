@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from limbeck.data.candidate_files import LISTED_TEXTS
+from limbeck.data.candidates import LISTED_TEXTS
 from limbeck.data.files import TEXT_COLUMN
 from limbeck.data.stream import IMAGE_COLUMN
 from limbeck.data.table import USUAL_TEXTS

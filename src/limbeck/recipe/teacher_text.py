@@ -9,7 +9,7 @@ from typing import Any
 
 from transformers import PretrainedConfig
 
-from limbeck.data.candidate_files import holds_candidates
+from limbeck.data.candidates import holds_candidates
 from limbeck.data.files import form_of
 from limbeck.data.own import FirstRows
 from limbeck.data.table import usual_label, usual_texts

@@ -13,8 +13,8 @@ import torch
 from limbeck import functional as F
 from limbeck import preflight
 from limbeck.data.row_facts import facts_of
+from limbeck.data.row_ids import keys_of
 from limbeck.data.samplers import together
-from limbeck.data.text_rows import keys_of
 from limbeck.objectives.example_weights import COUNTED
 from limbeck.outputs.stored_teacher import AbsentModel
 from limbeck.recipe import Recipe, Stage

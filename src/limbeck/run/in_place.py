@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from limbeck.data.candidate_files import PASSAGE, QUERY
+from limbeck.data.candidates import PASSAGE, QUERY
 from limbeck.data.files import form_of
 from limbeck.data.outputs_file import (
     MARGIN,

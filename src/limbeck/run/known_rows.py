@@ -13,8 +13,7 @@ import numpy as np
 from datasets import Dataset
 
 from limbeck import preflight
-from limbeck.data.output_keys import OutputKeys, output_keys
-from limbeck.data.unlabelled import ids_of
+from limbeck.data.row_ids import OutputKeys, ids_of, output_keys
 from limbeck.outputs.stored_teacher import UNKNOWN_ROWS_FIX, GivenOutputs
 from limbeck.recipe import Recipe, Stage
 from limbeck.run.rows import EncodedRows

@@ -16,7 +16,7 @@ from transformers import EvalPrediction, PreTrainedModel
 from limbeck.data import Collator
 from limbeck.data.encoding import LazyRows
 from limbeck.data.row_facts import facts_of
-from limbeck.data.unlabelled import UnlabelledRows
+from limbeck.data.text_rows import UnlabelledRows
 from limbeck.evaluation.linear_floor import LinearFloor
 from limbeck.evaluation.measuring import Size, example_size
 from limbeck.recipe import Recipe, Stage

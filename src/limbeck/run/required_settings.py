@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pydantic import ValidationError
 
 from limbeck.data.load import is_absent, no_source
-from limbeck.data.on_disk import folder_without_task
-from limbeck.data.unlabelled import text_files
+from limbeck.data.own import folder_without_task
+from limbeck.data.text_rows import row_files
 from limbeck.recipe import Recipe, StudentSpec
 from limbeck.recipe.paper_settings import stated_of
 from limbeck.records import RECORD_NAME, Record
@@ -34,7 +34,7 @@ def missing(recipe: Recipe) -> Iterator[Problem]:
         if named is not None and not at_home(place_of(named)).exists():
             yield no_such_file(split, named)
     try:
-        text_files(recipe.unlabelled)
+        row_files(recipe.unlabelled, "unlabelled")
     except LimbeckError as error:
         yield from error.problems
     taught = learns_from_its_teacher(recipe)

@@ -13,11 +13,11 @@ import numpy as np
 from datasets import Dataset, DatasetDict
 
 from limbeck.data import CORPUS, Collator, encode, load_corpus, load_task
-from limbeck.data.conditions import divided
 from limbeck.data.encoding import LazyRows
 from limbeck.data.row_facts import facts_of
 from limbeck.data.samplers import labelled_in_batch
-from limbeck.data.unlabelled import UnlabelledRows, read_unlabelled, with_unlabelled
+from limbeck.data.splits import divided
+from limbeck.data.text_rows import UnlabelledRows, read_unlabelled, with_unlabelled
 from limbeck.objectives import TermSpec
 from limbeck.recipe import ImageSpec, Recipe, Stage
 from limbeck.recipe.checks import label_terms

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from limbeck.activations import Request, token_mask
 from limbeck.data import Collator, batches_of
-from limbeck.data.output_keys import output_keys
 from limbeck.data.row_facts import facts_of
+from limbeck.data.row_ids import output_keys
 from limbeck.data.text_rows import TARGET
 from limbeck.objectives import Objectives
 from limbeck.outputs import (

@@ -15,7 +15,7 @@ import numpy as np
 from datasets import Dataset
 from transformers import PreTrainedModel
 
-from limbeck.data.unlabelled import ids_of
+from limbeck.data.row_ids import ids_of
 from limbeck.preflight import ask_teacher, recorded_scores, teacher_record
 from limbeck.preflight.data_checks import REPEATED
 from limbeck.recipe import Recipe

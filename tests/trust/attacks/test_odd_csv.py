@@ -56,7 +56,7 @@ def odd_file(draw: random.Random, columns: int, tabs: bool) -> str:
             return '"' + text.replace('"', '""') + '"'
         return text if style > 0.95 else "".join(mark for mark in text if mark not in '",\r\n')
 
-    end = draw.choice(["\n", "\n", "\r\n", "\r"])
+    end = draw.choice(["\n", "\n", "\r\n", "\n" if tabs else "\r"])
     lines = [("\t" if tabs else ",").join("xyz"[:columns]) + end]
     for _ in range(draw.randint(1, 5)):
         row = ("\t" if tabs else ",").join(field() for _ in range(columns))
@@ -105,7 +105,7 @@ def test_mistakes_are_named_with_their_line(tmp_path, line, said):
 def test_what_is_not_utf8(tmp_path):
     path = tmp_path / "d.csv"
     path.write_bytes(b"q,y\n\xff,0\n")
-    with pytest.raises(LimbeckError, match="not UTF-8"):
+    with pytest.raises(LimbeckError, match="line 2 is not UTF-8"):
         read_table(path)
 
 

@@ -192,12 +192,6 @@ def test_json_that_no_column_can_hold(tmp_path, text):
     assert "line 1" in refusal(tmp_path / "d.jsonl")
 
 
-def test_a_number_beyond_64_bits_is_no_label(tmp_path):
-    rows = '{"q": "a", "y": 1}\n{"q": "b", "y": 0}\n' * 9
-    (tmp_path / "d.jsonl").write_text(rows + '{"q": "c", "y": ' + "9" * 30 + "}\n")
-    assert "row 19: y is a number beyond 64 bits" in refusal(tmp_path / "d.jsonl")
-
-
 def test_zero_characters_and_the_home_of_no_one(tmp_path):
     (tmp_path / "d.csv").write_bytes(b"q,y\na,1\nb\0c,0\n" * 3)
     assert "zero characters" in refusal(tmp_path / "d.csv")

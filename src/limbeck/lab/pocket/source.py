@@ -8,8 +8,7 @@ from random import Random
 
 from datasets import DatasetDict
 
-from limbeck.data.corpus_sources import Document
-from limbeck.data.reader import DataReader, DataRequest, Loaded, data_reader
+from limbeck.data.reader import DataReader, DataRequest, Document, Loaded, data_reader
 from limbeck.data.splits import check_splits
 from limbeck.lab.pocket.generate import load, sentences
 
