@@ -69,7 +69,7 @@ def plainly(monkeypatch):
 
     def train(*args, **kwargs):
         with monkeypatch.context() as patch:
-            patch.setattr("limbeck.training.parts.words_of", lambda *_: None)
+            patch.setattr("limbeck.training.trainer.words_of", lambda *_: None)
             return trained(*args, **kwargs)
 
     return train
@@ -184,7 +184,7 @@ def test_training_twice_is_training_twice(tmp_path, monkeypatch):
     ends = []
     for every in (False, True):
         if every:
-            monkeypatch.setattr("limbeck.training.parts.words_of", lambda *_: None)
+            monkeypatch.setattr("limbeck.training.trainer.words_of", lambda *_: None)
         trainer = trained(tmp_path / str(every))
         trainer.train()
         ends.append(weights(trainer.student))

@@ -31,15 +31,14 @@ from limbeck.support.manifest import DamagedRecordError
 from limbeck.tables.profiles import profile_score
 from limbeck.tasks import Processor
 from limbeck.teachers import (
-    RANKINGS,
     ChainSpec,
     EnsembleSpec,
     SampledSpec,
     by_capacity,
-    shares,
 )
 from limbeck.teachers.teacher import Teacher
 from limbeck.training.assistant_start import recorded_start
+from limbeck.training.parts import Maker, Part, best_of, chained, ranked
 
 # Scores by which teachers are ranked: SKDBERT, Table 10.
 _PROFILE = "skd-dev"
@@ -62,32 +61,109 @@ def with_team(
     team = recipe.team
     if team is None:
         return prepared, None
-    if isinstance(team, ChainSpec):
-        prepared, members = _scored(prepared)
-        scores = [member.score for member in members]
-        runs, assistant = _chain(recipe, prepared, scores, folder, train)
-        prepared = prepared.read_by(assistant).taught_by(assistant.teacher)
-        return prepared, TeamFacts(use="chain", members=members, runs=runs)
     prepared, members = _scored(prepared)
+    scores = [member.score for member in members]
+    parts = RunParts(recipe, prepared, scores, folder, train)
+    if isinstance(team, ChainSpec):
+        order = by_capacity([one.teacher for one in prepared.named], scores)
+        runs = chained(recipe, order, parts)
+        name = prepared.named[order[-1]].name
+        last = runs[-1] if runs else prepared.named[order[-1]].path
+        model = Teacher(load_teacher(last, prepared.task), dropout=recipe.teacher_dropout)
+        assistant = Named(name, last, model, processor_of(recipe, prepared.task, last))
+        prepared = prepared.read_by(assistant).taught_by(model)
+        return prepared, TeamFacts(use="chain", members=members, runs=runs)
     if team.by == "best-of":
-        return prepared, _best_of(recipe, prepared, folder, train, members)
-    runs = []
-    if team.by == "student-rank":
-        runs = _students(recipe, prepared, folder, train)
-        for member, run in zip(members, runs, strict=True):
-            member.student_score = _of_student(run, prepared)
-    formed = form_team(recipe, prepared.named)
+        place, runs = best_of(recipe, parts)
+        known = parts.records[runs[place]].team
+        return prepared, TeamFacts(
+            use=team.use,
+            by=f"best-of: {Path(runs[place]).name}",
+            members=members if known is None else known.members,
+            runs=runs,
+            chosen=runs[place],
+        )
+    formed, runs = form_team(recipe, prepared.named), []
     assert formed is not None  # teachers are named
     if team.by == "teacher-rank":
         _need_scores(members)
     if team.by != "adaptive":
-        ranked = [m.student_score if team.by == "student-rank" else m.score for m in members]
-        formed = formed.weighed(shares(team.by, ranked, len(members)).tolist())
+        found = ranked(recipe, team.by, parts)
+        formed, runs = formed.weighed(found.shares), found.made
         prepared = prepared.taught_by(formed)
+        for member, score in zip(members, found.scores if runs else (), strict=False):
+            member.student_score = score
     for member, share in zip(members, formed.weights, strict=True):
         member.share = share
     named = team.by if isinstance(team.by, str) else "given"
     return prepared, TeamFacts(use=team.use, by=named, members=members, runs=runs)
+
+
+class RunParts(Maker[str]):
+    """Parts of a run as runs of their own, in folders below its own or where the recipe says.
+
+    Attributes:
+        records: of the runs that were made or found, by their folders.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        prepared: Prepared,
+        scores: Sequence[float | None],
+        folder: RunFolder,
+        train: Train,
+    ) -> None:
+        self.names = [one.name for one in prepared.named]
+        self.records: dict[str, Record] = {}
+        self._recipe, self._prepared, self._scores = recipe, prepared, scores
+        self._folder, self._train = folder, train
+
+    def make(self, part: Part[str]) -> str:
+        """Train it, or find it; returns its folder."""
+        named, place = self._prepared.named, self._folder.path / part.name
+        if part.teacher is None:
+            recipe = self._try(part)
+        else:
+            teacher = named[part.teacher].path if isinstance(part.teacher, int) else part.teacher
+            if part.assistant is not None:
+                one = named[part.assistant]
+                changes = {"method": f"assistant {one.name}"} | pretrained_form(one.path)
+            else:
+                assert isinstance(part.teacher, int)  # a student of one of the teachers
+                changes = {"method": f"student of {named[part.teacher].name}"}
+                if part.epochs is not None:
+                    changes["epochs"] = part.epochs
+                shared = getattr(self._recipe.team, "student_runs", None)
+                place = place if shared is None else Path(shared) / place.name
+            recipe = _alone(part.recipe, teacher, changes)
+        self.records[str(place)] = self._train(recipe, place)
+        return str(place)
+
+    def _try(self, part: Part[str]) -> Recipe:
+        """The run's recipe with another ranking; a student of each teacher is made once."""
+        team, by = part.recipe.team, Path(part.name).name
+        assert isinstance(team, SampledSpec | EnsembleSpec)
+        if by == "student-rank" and team.student_runs is None:
+            team = team.model_copy(update={"student_runs": str(self._folder.students)})
+        return part.recipe.model_copy(update={"method": f"{part.recipe.method}/{by}", "team": team})
+
+    def score(self, made: str) -> float | None:
+        """The dev score, of rows that are this run's whichever that run had."""
+        prepared = self._prepared
+        if Path(made).parent == self._folder.tries:
+            return _score(prepared.task.name, self.records[made].scores)
+        task, recipe = prepared.task, prepared.recipe
+
+        def load() -> tuple[PreTrainedModel, Processor]:
+            return load_teacher(made, task), processor_of(recipe, task, made)
+
+        found = scores_of(prepared, prepared.dev_rows, made, load, task.dev_splits[:1])
+        return _score(task.name, found)
+
+    def score_of_teacher(self, place: int) -> float | None:
+        """As it was recorded or measured."""
+        return self._scores[place]
 
 
 def _facts(one: Named) -> TeamMember:
@@ -130,17 +206,6 @@ def _need_scores(members: Sequence[TeamMember]) -> None:
         )
 
 
-def _of_student(run: str, prepared: Prepared) -> float | None:
-    """The dev score of a student that was made before, whichever rows its run had."""
-    task, recipe = prepared.task, prepared.recipe
-
-    def load() -> tuple[PreTrainedModel, Processor]:
-        return load_teacher(run, task), processor_of(recipe, task, run)
-
-    scores = scores_of(prepared, prepared.dev_rows, run, load, task.dev_splits[:1])
-    return _score(task.name, scores)
-
-
 def _score(task: str, scores: Mapping[str, Mapping[str, float | None]]) -> float | None:
     """By the profile, or the primary score of a task that it has no column for."""
     known = {
@@ -149,81 +214,6 @@ def _score(task: str, scores: Mapping[str, Mapping[str, float | None]]) -> float
     }
     found = profile_score(_PROFILE, task, known)
     return known.get("dev", {}).get("primary") if found is None else found
-
-
-# ---- runs that come first ----
-
-
-def _students(recipe: Recipe, prepared: Prepared, folder: RunFolder, train: Train) -> list[str]:
-    """A student of each teacher alone: the run's own, but for whom it learns from and how long."""
-    team = recipe.team
-    assert team is not None and not isinstance(team, ChainSpec)
-    place = Path(team.student_runs) if team.student_runs else folder.students
-    runs = []
-    for one in prepared.named:
-        changes: dict[str, Any] = {"method": f"student of {one.name}"}
-        if team.student_epochs is not None:
-            changes["epochs"] = team.student_epochs
-        runs.append(_made(_alone(recipe, one.path, changes), place / _file_name(one.name), train))
-    return runs
-
-
-def _best_of(
-    recipe: Recipe,
-    prepared: Prepared,
-    folder: RunFolder,
-    train: Train,
-    members: list[TeamMember],
-) -> TeamFacts:
-    """A run with each distribution; the best by its dev score is this run's (SKDBERT, Figure 2)."""
-    team = recipe.team
-    assert isinstance(team, SampledSpec | EnsembleSpec)
-    tried: dict[str, Record] = {}
-    for by in RANKINGS:
-        own: dict[str, Any] = {"by": by, "student_runs": None, "student_epochs": None}
-        if by == "student-rank":
-            own["student_runs"] = team.student_runs or str(folder.students)
-            own["student_epochs"] = team.student_epochs
-        changes = {"method": f"{recipe.method}/{by}", "team": team.model_copy(update=own)}
-        place = folder.tries / by
-        tried[str(place)] = train(recipe.model_copy(update=changes), place)
-    name = prepared.task.name
-    scores = {run: _score(name, record.scores) or 0.0 for run, record in tried.items()}
-    chosen = max(scores, key=lambda run: scores[run])
-    facts = tried[chosen].team
-    return TeamFacts(
-        use=team.use,
-        by=f"best-of: {Path(chosen).name}",
-        members=members if facts is None else facts.members,
-        runs=list(tried),
-        chosen=chosen,
-    )
-
-
-def _chain(
-    recipe: Recipe,
-    prepared: Prepared,
-    scores: Sequence[float | None],
-    folder: RunFolder,
-    train: Train,
-) -> tuple[list[str], Named]:
-    """From the largest teacher down, each distilled by the one before; the last teaches the run.
-
-    Of several teachers of one size the one with the best dev score is first.
-    """
-    teachers = [one.teacher for one in prepared.named]
-    order = [prepared.named[place] for place in by_capacity(teachers, scores)]
-    teacher, runs = order[0].path, []
-    for number, one in enumerate(order[1:], start=1):
-        changes = {"method": f"assistant {one.name}"} | pretrained_form(one.path)
-        if not recipe.joint:  # a first stage is the student's own; joined, its terms are everyone's
-            changes["first_stage"] = None
-        place = folder.assistants / f"{number:02}-{_file_name(one.name)}"
-        runs.append(_made(_alone(recipe, teacher, changes), place, train))
-        teacher = runs[-1]
-    last = Teacher(load_teacher(teacher, prepared.task), dropout=recipe.teacher_dropout)
-    processor = processor_of(recipe, prepared.task, teacher)
-    return runs, Named(order[-1].name, teacher, last, processor)
 
 
 def _alone(recipe: Recipe, teacher: str, changes: dict[str, Any]) -> Recipe:
@@ -256,11 +246,6 @@ def _alone(recipe: Recipe, teacher: str, changes: dict[str, Any]) -> Recipe:
         # Rows are augmented alike for all, and not by whom each learns from.
         own["augment"] = recipe.augment.model_copy(update={"model": recipe.lead})
     return recipe.model_copy(update=about | own | changes)
-
-
-def _made(recipe: Recipe, place: Path, train: Train) -> str:
-    train(recipe, place)
-    return str(place)
 
 
 def pretrained_form(path: str) -> dict[str, Any]:
@@ -310,10 +295,6 @@ def _recorded_form(path: str) -> dict[str, Any] | None:
     except LimbeckError:
         return None
     return {"student": spec, "teacher": lead}
-
-
-def _file_name(name: str) -> str:
-    return name.replace("/", "-")
 
 
 # A run whose student is another run's: the best of several that were made for it.

@@ -12,7 +12,9 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from rich.progress import Progress, TaskID
+from rich.progress import Progress as Bar
+from rich.progress import TaskID
+from torch import nn
 from transformers import (
     EarlyStoppingCallback,
     TrainerCallback,
@@ -25,7 +27,8 @@ from limbeck.recipe import Recipe, Stage
 from limbeck.support.errors import LimbeckError
 from limbeck.support.terminal import print_line, step_bar
 from limbeck.tasks import LOWER_IS_BETTER
-from limbeck.training.running_trainer import CountsTerms, HasCallbacks, RunningTrainer
+from limbeck.training.progress import Progress
+from limbeck.training.running_trainer import RunningTrainer
 
 
 class EpochEntries(TrainerCallback):
@@ -64,7 +67,7 @@ class EpochEntries(TrainerCallback):
 
     def _close(self, state: TrainerState) -> None:
         progress = self.trainer.progress
-        stop_if_not_finite(self.trainer)
+        stop_if_not_finite(progress, state.global_step)
         last = self.trainer.step_state_at(state.global_step - 1)
         curriculum = self.trainer.objectives.curriculum
         if curriculum is not None:
@@ -121,7 +124,7 @@ class EarlierEntries(TrainerCallback):
             state.log_history[:0] = [entry for part in earlier for entry in part.log_history]
 
 
-def users_callbacks(trainer: HasCallbacks, given: Any = None) -> list[TrainerCallback]:
+def users_callbacks(trainer: RunningTrainer, given: Any = None) -> list[TrainerCallback]:
     """The callbacks of a trainer that its user added: those of `given`, or all that are not its own."""
     known = trainer.callback_handler.callbacks
     if given is not None:
@@ -175,27 +178,24 @@ class CheckpointEvery(TrainerCallback):
             control.should_save = True
 
 
-def stop_if_not_finite(trainer: CountsTerms, *, weights: bool = False) -> None:
-    """End the run when a term, or with `weights` a weight, stopped being a number.
+def stop_if_not_finite(progress: Progress, step: int, model: nn.Module | None = None) -> None:
+    """End the run when a term, or a weight of the `model`, stopped being a number.
 
     Every process has to call it.
 
     Raises:
         LimbeckError: names the terms or weights and the step.
     """
-    what, broken = "loss", trainer.progress.non_finite()
-    if weights and not broken:
+    what, broken = "loss", progress.non_finite()
+    if model is not None and not broken:
         what = "weights"
         broken = [
-            name
-            for name, weight in trainer.distiller.named_parameters()
-            if not torch.isfinite(weight).all()
+            name for name, weight in model.named_parameters() if not torch.isfinite(weight).all()
         ]
     if broken:
         others = f" and {len(broken) - _NAMED} more" if len(broken) > _NAMED else ""
         raise LimbeckError(
-            f"non-finite {what} by step {trainer.state.global_step}: "
-            f"{', '.join(broken[:_NAMED])}{others}",
+            f"non-finite {what} by step {step}: {', '.join(broken[:_NAMED])}{others}",
             "lower lr, raise warmup, or run with precision fp32; the last checkpoint is kept",
         )
 
@@ -222,7 +222,7 @@ class Display(TrainerCallback):
         self.unscored = stage is not None and not stage.last
         self.loss = ""
         self.console = Console(stderr=True, quiet=not shown, markup=False, emoji=False)
-        self.bar: Progress | None = None
+        self.bar: Bar | None = None
         self.task = TaskID(0)
         self.said = 0.0
 

@@ -82,6 +82,11 @@ def load_progress(folder: str | Path) -> dict[str, Any]:
     return json.loads((Path(folder) / PROGRESS).read_text(encoding="utf-8"))
 
 
+def is_last(folder: str | Path) -> bool:
+    """Whether a checkpoint is of a training's last step."""
+    return bool(load_progress(folder)["finished"])
+
+
 def last_whole(folder: str | Path, *, run: str | None = None) -> Path | None:
     """The newest checkpoint to continue from: whole, and its best epoch's as well.
 

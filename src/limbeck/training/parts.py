@@ -1,209 +1,551 @@
-"""A training of several parts: what comes before a trainer's own stage, and how it goes on after a stop.
+"""What is trained before a training's own stages, or in their place: rankings, chains, the best of several.
 
-Part of `limbeck.training`.
+Part of `limbeck.training`. Which parts a recipe needs and what follows from them is written once, over a `Maker` that
+trains a part to its end or finds it: a run makes a run of it in a folder of its own (`limbeck.run.several_teachers`), a
+`DistillationTrainer` a trainer below its `output_dir` (`TrainerParts`).
 """
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+import copy
+import gc
+import json
+import logging
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Generic, TypeVar
 
-from torch import Tensor
-from transformers import (
-    PreTrainedModel,
-    PrinterCallback,
-    ProgressCallback,
-    TrainerState,
-    TrainingArguments,
-    set_seed,
+import torch
+from transformers import EarlyStoppingCallback, PreTrainedModel, TrainingArguments
+
+from limbeck.recipe import Recipe, Stage
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.files import write_whole
+from limbeck.support.machine import agreed
+from limbeck.tasks import TaskType
+from limbeck.teachers import (
+    RANKINGS,
+    ChainSpec,
+    by_capacity,
+    chain_links,
+    has_ties,
+    shares,
 )
-from transformers.trainer_utils import TrainOutput, enable_full_determinism
-
+from limbeck.teachers.teacher import Teacher
 from limbeck.training import checkpoints
+from limbeck.training.assistant_start import pretrained_start
 from limbeck.training.callbacks import users_callbacks
-from limbeck.training.config import BESIDE, OWN_SETTINGS, DistillationConfig, MethodSettings
-from limbeck.training.course import Course, Part
-from limbeck.training.objectives import check_trainable
-from limbeck.training.optimizer import Optimises
-from limbeck.training.publishing import PublishesStudents
-from limbeck.training.resume import Resumes
-from limbeck.training.several_teachers import MethodPlan
-from limbeck.training.step import TakesSteps
-from limbeck.training.teacher_cache import answering_once
-from limbeck.training.word_embeddings import WordsInUse, words_of
+from limbeck.training.feeding import numbered
+from limbeck.training.method import Teaching, first_stage_arguments, ranking, unscored
+from limbeck.training.objectives import objectives_for
+from limbeck.training.running_trainer import RunningTrainer
 
-_TERMS = ("method", "objectives", *BESIDE, "first_stage")
+log = logging.getLogger(__name__)
 
-# What a user may take off a trainer, and then wants to see nowhere.
-_SHOWING = (PrinterCallback, ProgressCallback)
+Made = TypeVar("Made")
+"""A part that has been trained, as its maker has it."""
 
 
-class TrainsParts(TakesSteps, Optimises, Resumes, PublishesStudents):
-    """A Trainer whose `train` trains all parts of a `MethodPlan`, its own stage the last of them."""
+@dataclass(frozen=True)
+class Part(Generic[Made]):
+    """A training that another one needs first.
 
-    plan: MethodPlan
-    own: MethodSettings
-    parts: list[Part]
+    Attributes:
+        name: its folder: students/NAME, assistants/01-NAME, tries/BY.
+        recipe: what it trains.
+        teacher: whom it learns from: the place of one of the teachers, or a part; None for all of them.
+        assistant: the place of the teacher whose model is trained; None for the student.
+        epochs: its own, where it has some.
+    """
 
-    _course: Course | None = None
-    _continued: Course | None = None
-    _run: str | None = None
-    _words: WordsInUse | None = None
-    _at_start: dict[str, Tensor] | None = None
-    _made_optimizer: bool
-    _optimizer_given: Any
-    own_callbacks: set[int]
-    _given: dict[str, Any]
-    """Every keyword argument that the trainer was made with."""
-    _subclass_takes: dict[str, Any]
-    """Those of them that a subclass's `__init__` takes for itself."""
+    name: str
+    recipe: Recipe
+    teacher: int | Made | None = None
+    assistant: int | None = None
+    epochs: float | None = None
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Keep what the user gave, before a subclass takes its share."""
-        made = super().__new__(cls)
-        made._given = kwargs
-        return made
 
-    @property
-    def embeddings_trained(self) -> int | None:
-        """How many word embeddings were trained, where those of no training row were left out."""
-        return None if self._words is None else len(self._words.used)
+class Maker(ABC, Generic[Made]):
+    """What trains parts, and scores what comes out of them.
 
-    @property
-    def folder(self) -> Path:
-        """Where checkpoints and parts lie: `output_dir`, or a trial's below it."""
-        return Path(str(self._get_output_dir(getattr(self, "_trial", None))))
+    Attributes:
+        names: what the teachers are called.
+    """
 
-    def train(
-        self,
-        resume_from_checkpoint: str | bool | None = None,
-        trial: Any = None,
-        ignore_keys_for_eval: list[str] | None = None,
-    ) -> TrainOutput:
-        """Train the whole method, as the Trainer's `train`.
+    names: Sequence[str]
+
+    @abstractmethod
+    def make(self, part: Part[Made]) -> Made:
+        """Train a part to its end, go on with it, or find it finished."""
+
+    @abstractmethod
+    def score(self, made: Made) -> float | None:
+        """The dev score of a part's student, the higher the better; None where nobody knows it."""
+
+    @abstractmethod
+    def score_of_teacher(self, place: int) -> float | None:
+        """The dev score of one of the teachers, likewise."""
+
+    def folder_name(self, place: int) -> str:
+        """A teacher's name as that of a folder."""
+        return self.names[place].replace("/", "-")
+
+
+@dataclass(frozen=True)
+class Ranked(Generic[Made]):
+    """Shares of several teachers, and by which scores and parts they came about."""
+
+    shares: list[float]
+    scores: list[float | None]
+    made: list[Made]
+
+
+def ranked(recipe: Recipe, by: str | list[float], maker: Maker[Made]) -> Ranked[Made]:
+    """Shares by the rank of the teachers' scores, or of those of their students' (SKDBERT, Eq. 2)."""
+    places = range(len(maker.names))
+    if by != "student-rank":
+        scores = [maker.score_of_teacher(place) for place in places]
+        return Ranked(shares(by, scores, len(scores)).tolist(), scores, [])
+    epochs = getattr(recipe.team, "student_epochs", None)
+    made = [
+        maker.make(Part(f"students/{maker.folder_name(place)}", recipe, place, epochs=epochs))
+        for place in places
+    ]
+    scores = [maker.score(one) for one in made]
+    return Ranked(shares(by, scores, len(scores)).tolist(), scores, made)
+
+
+def chained(recipe: Recipe, order: Sequence[int], maker: Maker[Made]) -> list[Made]:
+    """From the largest teacher down, each distilled by the one before; the last one teaches (TAKD)."""
+    # A first stage is the student's own; joined, its terms are everyone's.
+    own = recipe if recipe.joint else recipe.model_copy(update={"first_stage": None})
+    made: list[Made] = []
+    for number, place in enumerate(order[1:], start=1):
+        name = f"assistants/{number:02}-{maker.folder_name(place)}"
+        made.append(maker.make(Part(name, own, made[-1] if made else order[0], place)))
+    return made
+
+
+def best_of(recipe: Recipe, maker: Maker[Made]) -> tuple[int, list[Made]]:
+    """A training with each ranking, and the place of the best by its dev score (SKDBERT, Figure 2)."""
+    team, made = recipe.team, []
+    assert team is not None
+    for by in RANKINGS:
+        own: dict[str, Any] = {"by": by}
+        if by != "student-rank":
+            own |= {"student_runs": None, "student_epochs": None}
+        tried = recipe.model_copy(update={"team": team.model_copy(update=own)})
+        made.append(maker.make(Part(f"tries/{by}", tried)))
+    scores = [maker.score(one) or 0.0 for one in made]
+    return scores.index(max(scores)), made
+
+
+# How a trainer's parts go on after a stop: their checkpoints say how far each is, and whose they are.
+
+IDENTITY = "limbeck_run.json"
+"""In `output_dir`: which call of `train` its parts and checkpoints are of."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """One call of `train`, with all its parts.
+
+    Attributes:
+        identity: what its checkpoints carry: nothing that an earlier call left is taken for this one's.
+        fresh: nothing is there yet.
+        parts_are_done: the trainer's own stage is continued, so every part has finished.
+        at: a checkpoint of a part that is to be continued from, if one was named.
+    """
+
+    identity: str
+    fresh: bool = True
+    parts_are_done: bool = False
+    at: Path | None = None
+
+    @classmethod
+    def begin(cls, folder: Path, *, write: bool) -> Course:
+        """A new one; its identity is written where later calls look, if checkpoints are kept."""
+        course = cls(agreed(uuid.uuid4().hex))
+        if write:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_whole(folder / IDENTITY, json.dumps({"run": course.identity}))
+        return course
+
+    @classmethod
+    def resume(cls, folder: Path, checkpoint: str | Path | bool) -> tuple[Course, Path | None]:
+        """The one that a folder holds, and the checkpoint of the trainer's own stage, if it got there.
 
         Args:
-            resume_from_checkpoint: as for the Trainer; of a method of several parts True finds the
-                part in which a training was stopped, and a checkpoint may be a part's.
-            trial: of a search for hyperparameters.
-            ignore_keys_for_eval: as for the Trainer.
+            folder: the trainer's `output_dir`.
+            checkpoint: a checkpoint of the trainer or of one of its parts; True for the newest.
+
+        Raises:
+            LimbeckError: there is nothing to go on from, or a checkpoint of another sort.
         """
-        self.plan.refuse_labels_alone(self.kind)
-        checkpoint: Any = resume_from_checkpoint or None
-        self.parts, self._at_start = [], None
-        if self.plan.staged:
-            folder = Path(str(self.args.output_dir))
-            if self._continued is not None:
-                self._course = self._continued.inside(checkpoint)
-            elif checkpoint is not None:
-                self._course, checkpoint = Course.resume(folder, checkpoint)
-            else:
-                keep = self.args.save_strategy != "no"
-                self._course = Course.begin(folder, write=self.args.should_save, keep=keep)
-            checkpoint = None if checkpoint is None else str(checkpoint)
-        with self.progress.parts.part("training"):
-            return super().train(checkpoint, trial, ignore_keys_for_eval)
+        if checkpoint is True:
+            try:
+                identity = json.loads((folder / IDENTITY).read_text(encoding="utf-8"))["run"]
+            except (OSError, ValueError, KeyError, TypeError):
+                raise LimbeckError(
+                    f"resume_from_checkpoint: {folder} holds no training to go on from",
+                    "name a checkpoint, or leave resume_from_checkpoint out to begin",
+                ) from None
+            own = agreed(checkpoints.last_whole(folder, run=identity))
+            return cls(identity, fresh=False, parts_are_done=own is not None), own
+        path = Path(str(checkpoint))
+        identity = checkpoints.run_of(path)
+        if identity is None:
+            raise LimbeckError(
+                f"resume_from_checkpoint: {path} is no checkpoint of a method of several parts",
+                f"name one below {folder}, or pass True for the newest",
+            )
+        inside = folder.resolve() in path.resolve().parent.parents
+        if inside:
+            return cls(identity, fresh=False, at=path.resolve()), None
+        return cls(identity, fresh=False, parts_are_done=True), path
 
-    def _inner_training_loop(self, *args: Any, **kwargs: Any) -> TrainOutput:
-        """As the Trainer's, after everything that comes before it; unused words take no part."""
-        check_trainable(self.student)
-        if kwargs.get("resume_from_checkpoint") is None:
-            self.progress.restart()
-        course, self._course = self._course, None
-        if course is not None:  # once, also where a batch is too large and another one is tried
-            if self.plan.best_of:
-                return self._best_of(course)
-            self.parts = self.plan.before(self, course)
-            # What comes next draws alike, whether the parts were trained just now or earlier.
-            (enable_full_determinism if self.args.full_determinism else set_seed)(self.args.seed)
-            self._run = course.identity
-            if kwargs.get("resume_from_checkpoint") is None:
-                self.begin_counting()  # the teachers have worked for the parts as well
-        if self.args.auto_find_batch_size:
-            self._start_over()
-        self.teacher = answering_once(self, self.own.cache_teacher_outputs)
-        if self.own.skip_unused_embeddings:
-            self._words = words_of(self, self.student, self._words)
-        with self._words.engaged() if self._words is not None else nullcontext():
-            return super()._inner_training_loop(*args, **kwargs)
+    def inside(self, checkpoint: Path | str | None) -> Course:
+        """The same for a part that has parts of its own, and goes on from a checkpoint or begins."""
+        return replace(self, parts_are_done=checkpoint is not None)
 
-    def _start_over(self) -> None:
-        """Where a batch was too large, a smaller one starts from the same weights."""
-        if self._at_start is None:
-            state = self.distiller.state_dict()
-            self._at_start = {name: value.cpu().clone() for name, value in state.items()}
-            return
-        self.distiller.load_state_dict(self._at_start)
-        if self._made_optimizer:
-            self.optimizer = self.lr_scheduler = None
+    def checkpoint_in(self, folder: Path) -> Path | None:
+        """From which checkpoint a part goes on; every process has to ask.
 
-    def _best_of(self, course: Course) -> TrainOutput:
-        best, self.parts = self.plan.best(self, course)
-        self.progress.epochs = list(best.epochs)
-        self.state = TrainerState(log_history=list(best.log_history))
-        ended = next(entry for entry in reversed(best.log_history) if "train_loss" in entry)
-        self.state.global_step, self.state.epoch = ended["step"], ended.get("epoch")
-        self.state.max_steps = self.state.global_step
-        self.is_in_train = False
-        return TrainOutput(self.state.global_step, ended["train_loss"], best.metrics)
+        Raises:
+            LimbeckError: the part has not finished, where it has to.
+        """
+        if self.fresh:
+            return None
+        if self.at is not None and self.at.parent == folder.resolve():
+            return self.at
+        found = agreed(checkpoints.last_whole(folder, run=self.identity))
+        if self.parts_are_done and (found is None or not checkpoints.is_last(found)):
+            raise LimbeckError(
+                f"resume_from_checkpoint: {folder} does not hold what was trained there before the checkpoint",
+                "put the folder back, or train from the beginning",
+            )
+        return found
 
-    def for_part(
+
+FIRST = "first_stage"
+"""The part that the student itself goes through."""
+
+
+@dataclass(frozen=True)
+class FinishedPart:
+    """A part that has finished.
+
+    Attributes:
+        name: its folder, below `output_dir`: first_stage, students/NAME, assistants/01-NAME, tries/BY.
+        student: what came out.
+        log_history: as the Trainer's state has it.
+        epochs: an entry an epoch: means of the terms, layers, seconds.
+        metrics: of its student on the evaluation data, if it was scored.
+        assistant: the place of the teacher whose model it trained, if it did.
+    """
+
+    name: str
+    student: PreTrainedModel
+    log_history: list[dict[str, Any]]
+    epochs: list[dict[str, Any]]
+    metrics: dict[str, float]
+    assistant: int | None = None
+
+    @property
+    def of_student(self) -> bool:
+        """Whether it trained the very student that goes on."""
+        return self.name == FIRST
+
+
+class MethodPlan:
+    """What a recipe trains besides the terms of its last stage.
+
+    Args:
+        recipe: the whole one.
+        who: who teaches it.
+        first: of the first stage what the user gives as objects: teacher, rows, collator.
+    """
+
+    def __init__(self, recipe: Recipe, who: Teaching, first: Mapping[str, Any]) -> None:
+        self.recipe = recipe
+        self.who = who
+        self.first = first
+        *before, last = recipe.stages()
+        self.first_stage: Stage | None = before[0] if before else None
+        self.last = last.recipe
+        self.ranking = ranking(recipe, who)
+        self.chained = isinstance(recipe.team, ChainSpec) and len(who.members) > 1
+        given = first.get("teacher")
+        self.first_teacher = Teacher(given) if isinstance(given, PreTrainedModel) else given
+
+    @property
+    def staged(self) -> bool:
+        """Whether anything is trained or scored besides the last stage."""
+        return self.first_stage is not None or self.ranking is not None or self.chained
+
+    @property
+    def best_of(self) -> bool:
+        """Whether whole trainings take the place of the trainer's own, and the best one is kept."""
+        return self.ranking == "best-of"
+
+    def check(self, student: PreTrainedModel, trainer: RunningTrainer) -> None:
+        """Look for everything that would end the training after hours of it.
+
+        Raises:
+            LimbeckError: terms that do not fit the models, or scores that nobody can compute.
+        """
+        problems: list[Problem] = []
+        if self.first_stage is not None:
+            teacher = self.first_teacher or self.who.teacher
+            rows = self.first.get("train_dataset", trainer.train_dataset)
+            loss = self.first_stage.recipe.loss
+            found = _unbuildable(partial(objectives_for, student, teacher, loss, numbered(rows)))
+            problems += map(_in_first_stage, found)
+        for first, second in chain_links(self.who.members) if self.chained else ():
+            large, small = self.who.members[first], self.who.members[second]
+            rows = numbered(trainer.train_dataset)
+            problems += _unbuildable(
+                partial(objectives_for, small.model, large, self.last.loss, rows)
+            )
+        if self.ranking is not None:
+            problems += unscorable(trainer, self.who.members, self.ranking)
+        if problems:
+            raise LimbeckError(problems)
+
+    def refuse_labels_alone(self, kind: TaskType) -> None:
+        """Before a training: terms of labels teach nothing where the task type has no labels.
+
+        Raises:
+            LimbeckError: a stage has no other terms.
+        """
+        without = [name for name, now in kind.becomes.items() if now is None]
+        for stage in self.recipe.stages():
+            terms = stage.recipe.objectives.values()
+            if terms and all(term.compare in without for term in terms):
+                raise LimbeckError(
+                    f"objectives: method {self.recipe.method} learns from labels alone, and kind {kind.name} has none",
+                    "take a method that learns from a teacher: limbeck methods",
+                )
+
+
+class TrainerParts(Maker[FinishedPart]):
+    """Parts of a `DistillationTrainer`, each by a trainer of its own with the user's data, metrics and callbacks."""
+
+    def __init__(self, trainer: RunningTrainer, plan: MethodPlan, course: Course) -> None:
+        self.trainer, self.plan, self.course = trainer, plan, course
+        self.names, self.members = plan.who.names, plan.who.members
+
+    def before(self) -> list[FinishedPart]:
+        """Train everything that comes before the trainer's own stage; teachers and student are ready then."""
+        plan, trainer = self.plan, self.trainer
+        parts: list[FinishedPart] = []
+        if plan.ranking is not None:
+            found = ranked(plan.recipe, plan.ranking, self)
+            parts += found.made
+            assert plan.who.teacher is not None  # several are ranked
+            trainer.teacher = plan.who.teacher.weighed(found.shares)
+        if plan.chained:
+            scores = None
+            if has_ties(self.members) and not unscorable(trainer, self.members, "chain"):
+                scores = [self.score_of_teacher(place) for place in range(len(self.members))]
+            order = by_capacity(self.members, scores)
+            parts += chained(plan.recipe, order, self)
+            trainer.teacher = self._teacher_of(parts[-1]).to(trainer.args.device)
+        if plan.first_stage is not None and not self.course.parts_are_done:
+            parts.append(self.first_stage(plan.first_stage.recipe))
+        return parts
+
+    def first_stage(self, stage: Recipe) -> FinishedPart:
+        """Train the student through its first stage."""
+        first, optimisation = self.plan.recipe.first_stage, self.trainer.optimisation
+        assert first is not None
+        if first.lr_schedule is not None:
+            optimisation = replace(optimisation, milestones=stage.milestones, decay=stage.decay)
+        changes = {key: value for key, value in self.plan.first.items() if key != "teacher"}
+        # No epoch is scored, so none can be the one to stop at.
+        changes["callbacks"] = [
+            callback
+            for callback in users_callbacks(self.trainer)
+            if not isinstance(callback, EarlyStoppingCallback)
+        ]
+        return self._trained(
+            FIRST,
+            self.trainer.student,
+            self.plan.first_teacher or self.trainer.teacher,
+            args=first_stage_arguments(self.plan.recipe, self.trainer.args),
+            method=stage.model_copy(update={"team": None, "teachers": None}),
+            optimisation=optimisation,
+            **changes,
+        )
+
+    def make(self, part: Part[FinishedPart]) -> FinishedPart:
+        """As a trainer of its own."""
+        recipe, args = part.recipe, copy.copy(self.trainer.args)
+        teacher: Any = part.teacher
+        if teacher is None:
+            teacher = dict(zip(self.names, self.members, strict=True))
+        else:
+            teacher = (
+                self.members[teacher] if isinstance(teacher, int) else self._teacher_of(teacher)
+            )
+            recipe = recipe.model_copy(update={"team": None, "teachers": None})
+        if part.epochs is not None:
+            args.num_train_epochs = part.epochs
+        if part.assistant is not None:
+            student = self._pretrained(part.assistant)
+            made = self._trained(part.name, student, teacher, args=args, method=recipe)
+            return replace(made, assistant=part.assistant)
+        student, first = copy.deepcopy(self.trainer.student), self.plan.first
+        return self._trained(
+            part.name, student, teacher, args=args, scored=True, method=recipe, first_stage=first
+        )
+
+    def _teacher_of(self, made: FinishedPart) -> Teacher:
+        """An assistant as a teacher, which reads what the teacher in whose place it is reads."""
+        assert made.assistant is not None
+        teacher = Teacher(made.student, dropout=self.plan.recipe.teacher_dropout)
+        teacher.inputs = self.members[made.assistant].inputs
+        return teacher
+
+    def _pretrained(self, place: int) -> PreTrainedModel:
+        """A teacher's model with its pretrained weights, to be distilled."""
+        model = self.members[place].model
+        started = pretrained_start(model, seed=self.trainer.args.seed)
+        if started is None:
+            log.warning(
+                "assistant %s starts from the weights that it was given with: nothing says which pretrained checkpoint "
+                "they were fine-tuned from. Load it from its run's folder, or fine-tune it in the process that loaded "
+                "the pretrained checkpoint",
+                self.names[place],
+            )
+            started = copy.deepcopy(model)
+        return started.requires_grad_(True)
+
+    def _trained(
         self,
+        name: str,
         student: PreTrainedModel,
         teacher: Any,
+        *,
         args: TrainingArguments,
-        course: Course | None,
+        scored: bool = False,
         **changes: Any,
-    ) -> TrainsParts:
-        """A trainer of a part: all that the user gave this one, but for the `changes`, settings of the
-        method among them.
+    ) -> FinishedPart:
+        """Train one part to its end, go on with it, or find it finished.
 
-        Keyword arguments that a subclass takes for itself are given to it again; a subclass whose `__init__`
-        takes others by position has to make its own.
+        Args:
+            name: of its folder.
+            student: whom it trains, in place.
+            teacher: whom it learns from.
+            args: its own, but for the folder.
+            scored: evaluate the student that comes out.
+            changes: to what `DistillationTrainer` and its configuration are given.
         """
-        settings: dict[str, Any] = {
-            "train_dataset": self.train_dataset,
-            "eval_dataset": self.eval_dataset,
-            "data_collator": self.data_collator,
-            "processing_class": self.processing_class,
-            "compute_metrics": self.compute_metrics,
-            "preprocess_logits_for_metrics": self.preprocess_logits_for_metrics,
-            "optimizer_cls_and_kwargs": self._optimizer_given,
-            "callbacks": users_callbacks(self),
-        }
-        method: dict[str, Any] = {
-            name: changes.pop(name)
-            for name in OWN_SETTINGS
-            if name in changes and name != "first_stage"
-        }
-        # Its terms take the place of the whole method's.
-        method = dict.fromkeys(_TERMS) | {"optimisation": self.optimisation} | method
-        config = DistillationConfig.like(args, **method)
-        make: Any = type(self)
-        part: TrainsParts = make(
-            student, teacher, config, **(self._subclass_takes | settings | changes)
+        folder = self.trainer.folder / name
+        checkpoint = self.course.checkpoint_in(folder)
+        own = copy.copy(args)
+        own.output_dir = str(folder)
+        own.push_to_hub = False
+        part = self.trainer.for_part(student, teacher, own, self.course, **changes)
+        part.start_or_continue(checkpoint)
+        metrics = part.evaluate() if scored else {}
+        # Its entries are kept apart from those of the trainer's own stage.
+        history = [
+            entry | {"part": f"{name}/{entry['part']}" if "part" in entry else name}
+            for entry in part.state.log_history
+        ]
+        found = FinishedPart(name, student, history, part.progress.epochs, metrics)
+        del part
+        gc.collect()
+        return found
+
+    def score(self, made: FinishedPart) -> float:
+        """By `metric_for_best_model`, or the loss."""
+        return score(made.metrics, self.trainer.args)
+
+    def score_of_teacher(self, place: int) -> float:
+        """On the evaluation data, as the student is scored."""
+        trainer, member = self.trainer, self.members[place]
+        args = unscored(trainer.args)
+        args.output_dir = str(trainer.folder / "teachers")
+        args.report_to = []
+        frozen = [weight.requires_grad for weight in member.model.parameters()]
+        hard = {"hard": {"compare": "hard_label"}}
+        changes: dict[str, Any] = {"objectives": hard, "callbacks": []}
+        if member.inputs is not None:
+            changes["data_collator"] = lambda rows: dict(
+                member.as_read(trainer.data_collator(rows))
+            )
+        part = trainer.for_part(member.model, None, args, None, **changes)
+        found = score(part.evaluate(), trainer.args)
+        for weight, before in zip(member.model.parameters(), frozen, strict=True):
+            weight.requires_grad_(before)
+        return found
+
+
+def _unbuildable(build: Callable[[], Any]) -> list[Problem]:
+    try:
+        with torch.random.fork_rng(devices=[]):
+            build()
+    except LimbeckError as error:
+        return list(error.problems)
+    return []
+
+
+def _in_first_stage(problem: Problem) -> Problem:
+    own = problem.message.startswith(("objectives", "curriculum"))
+    return replace(problem, message=f"{FIRST}{'.' if own else ': '}{problem.message}")
+
+
+def score(metrics: Mapping[str, float], args: TrainingArguments) -> float:
+    """By `metric_for_best_model`, or the loss; the higher the better.
+
+    Raises:
+        LimbeckError: it was not computed.
+    """
+    name = args.metric_for_best_model or "loss"
+    key = name if name.startswith("eval_") else f"eval_{name}"
+    if key not in metrics:
+        raise LimbeckError(
+            f"args.metric_for_best_model: {name} is not among the scores "
+            f"({', '.join(found.removeprefix('eval_') for found in metrics)})",
+            "name one that compute_metrics returns",
         )
-        part._continued = course
-        part._run = None if course is None else course.identity
-        shown = {type(callback) for callback in self.callback_handler.callbacks}
-        for callback in list(part.callback_handler.callbacks):
-            unwanted = type(callback) not in shown and type(callback) in _SHOWING
-            if unwanted and id(callback) in part.own_callbacks:
-                part.remove_callback(callback)
-        return part
+    higher = args.greater_is_better if args.metric_for_best_model else False
+    return metrics[key] if higher else -metrics[key]
 
-    def start_or_continue(self, checkpoint: Path | None) -> None:
-        """Train from the beginning, or from a checkpoint, to the end and the best epoch's weights.
 
-        A checkpoint of a run's last step is not trained on: only its best epoch is loaded, or, where
-        no epoch is scored, the checkpoint itself.
-        """
-        if checkpoint is None or not checkpoints.load_progress(checkpoint)["finished"]:
-            self.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-            return
-        self.state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
-        self._load_from_checkpoint(str(checkpoint))
-        if self.args.load_best_model_at_end:
-            best = checkpoint.with_name(f"checkpoint-{self.state.best_global_step}")
-            checkpoints.load_weights(best, self.distiller)
+def unscorable(trainer: RunningTrainer, members: Sequence[Teacher], by: str) -> list[Problem]:
+    """Why teachers cannot be ranked by their scores, before any of them is."""
+    if trainer.eval_dataset is None:
+        return [
+            Problem(
+                f"team.by: {by} ranks by scores, and there is nothing to score on",
+                "pass eval_dataset=, or say the shares: "
+                "Recipe.load(METHOD, **{'team.by': [3, 2, 1]})",
+            )
+        ]
+    if by != "student-rank" and any(_reads_otherwise(member) for member in members):
+        return [
+            Problem(
+                f"team.by: {by} scores teachers on the student's tokens, and one reads its own",
+                "say the shares: Recipe.load(METHOD, **{'team.by': [3, 2, 1]})",
+            )
+        ]
+    if isinstance(trainer.eval_dataset, dict) and not trainer.args.metric_for_best_model:
+        return [
+            Problem(
+                f"team.by: {by} ranks by one score, and there are several evaluation sets",
+                "name it: TrainingArguments(metric_for_best_model=…)",
+            )
+        ]
+    return []
+
+
+def _reads_otherwise(member: Teacher) -> bool:
+    columns = member.inputs is not None and bool(member.inputs.own)
+    return columns or member.own_tokens is not None

@@ -1,10 +1,11 @@
-"""What the parts of a training may ask of the trainer that runs them. Part of `limbeck.training`.
+"""What callbacks and parts of a training may ask of the trainer that runs them. Part of `limbeck.training`.
 
-Callbacks and plans stand below the trainer, which imports them; they know it by these protocols.
+They stand below the trainer, which imports them; they know it by this protocol.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,39 +18,33 @@ from limbeck.support.step_state import StepState
 from limbeck.tasks import TaskType
 from limbeck.teachers import SampledTeam, Team
 from limbeck.teachers.teacher import Teacher
-from limbeck.training.course import Course, Part
 from limbeck.training.optimizer import Optimisation
 from limbeck.training.progress import Progress
 
 
-class HasCallbacks(Protocol):
-    """A trainer that tells its own callbacks from the user's."""
-
-    callback_handler: Any
-    own_callbacks: set[int]
-
-
-class CountsTerms(Protocol):
-    """What tells whether a training is still one of numbers."""
-
-    state: TrainerState
-    progress: Progress
-
-    @property
-    def distiller(self) -> nn.Module:
-        """Student and objectives."""
-        ...
-
-
 class RunningTrainer(Protocol):
-    """What a callback sees of a training."""
+    """A `DistillationTrainer`."""
 
     args: TrainingArguments
     state: TrainerState
     accelerator: Any
-    progress: Progress
+    callback_handler: Any
+    own_callbacks: set[int]
+    data_collator: Any
+    train_dataset: Any
+    eval_dataset: Any
+    kind: TaskType
+    student: PreTrainedModel
+    teacher: Teacher | Team | None
     objectives: Objectives | TeamObjectives
-    parts: list[Part]
+    transform: InputTransform | None
+    optimisation: Optimisation
+    progress: Progress
+
+    @property
+    def parts(self) -> Sequence[Any]:
+        """The parts that have been trained (`limbeck.training.parts.FinishedPart`)."""
+        ...
 
     @property
     def distiller(self) -> nn.Module:
@@ -66,6 +61,11 @@ class RunningTrainer(Protocol):
         """How many training examples there are; None where nobody knows."""
         ...
 
+    @property
+    def folder(self) -> Path:
+        """Where checkpoints and parts lie."""
+        ...
+
     def step_state_at(self, step: int) -> StepState:
         """The state of an optimisation step, counted from 0."""
         ...
@@ -78,55 +78,13 @@ class RunningTrainer(Protocol):
         """Rows without the columns that nobody reads, and what makes batches of them."""
         ...
 
-
-class AsksTeachers(Protocol):
-    """What decides whether a teacher has to be asked again: terms, rows, and what is done to them."""
-
-    args: TrainingArguments
-    kind: TaskType
-    teacher: Teacher | Team | None
-    objectives: Objectives | TeamObjectives
-    transform: InputTransform | None
-    train_dataset: Any
-
-    def readable(self, rows: Any) -> tuple[Any, Any]:
-        """Rows without the columns that nobody reads, and what makes batches of them."""
-        ...
-
-
-class StagedTrainer(HasCallbacks, Protocol):
-    """A trainer of a method of several parts, as its plan sees it."""
-
-    args: TrainingArguments
-    train_dataset: Any
-    state: TrainerState
-    progress: Progress
-    student: PreTrainedModel
-    teacher: Teacher | Team | None
-    optimisation: Optimisation
-    data_collator: Any
-    eval_dataset: Any
-
-    @property
-    def folder(self) -> Path:
-        """Where checkpoints and parts lie."""
-        ...
-
     def for_part(
         self,
         student: PreTrainedModel,
         teacher: Any,
         args: TrainingArguments,
-        course: Course | None,
+        course: Any,
         **changes: Any,
-    ) -> StagedTrainer:
+    ) -> Any:
         """A trainer of a part: all that the user gave this one, but for the `changes`."""
-        ...
-
-    def start_or_continue(self, checkpoint: Path | None) -> None:
-        """Train from the beginning, or from a checkpoint, to the end and the best epoch's weights."""
-        ...
-
-    def evaluate(self) -> dict[str, float]:
-        """The scores of its student on the evaluation data."""
         ...

@@ -168,7 +168,7 @@ class TakesSteps(Counts, FeedsExamples):
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Add the mean of every named term since the last log to the Trainer's own entries."""
         if "loss" in logs and "learning_rate" in logs:
-            stop_if_not_finite(self)
+            stop_if_not_finite(self.progress, self.state.global_step)
             means = self.progress.since_log.means()
             if (labelled := self.progress.since_log.labelled()) is not None:
                 logs["labelled"] = labelled

@@ -27,14 +27,14 @@ from limbeck.outputs.columns import INDEX
 from limbeck.support.errors import LimbeckError
 from limbeck.teachers import Team
 from limbeck.teachers.teacher import Teacher
-from limbeck.training.running_trainer import AsksTeachers
+from limbeck.training.running_trainer import RunningTrainer
 
 # Without gradients there is room for more rows than in training.
 _ROWS = 64
 _LIMIT = 20 * 2**30
 
 
-def answering_once(trainer: AsksTeachers, mode: str) -> Teacher | Team | None:
+def answering_once(trainer: RunningTrainer, mode: str) -> Teacher | Team | None:
     """Who teaches a trainer, its members' outputs kept as `cache_teacher_outputs` says, the `mode`.
 
     Raises:
@@ -47,7 +47,7 @@ def answering_once(trainer: AsksTeachers, mode: str) -> Teacher | Team | None:
     return teacher.answered_by(members)
 
 
-def _kept(trainer: AsksTeachers, place: int, member: Teacher, mode: str) -> Teacher:
+def _kept(trainer: RunningTrainer, place: int, member: Teacher, mode: str) -> Teacher:
     if member.remembers or not member.live:
         return member
     objectives = trainer.objectives.of(place)
@@ -68,7 +68,7 @@ def _kept(trainer: AsksTeachers, place: int, member: Teacher, mode: str) -> Teac
     )
 
 
-def _refusal(trainer: AsksTeachers, member: Teacher, wanted: Ask, *, disk: bool) -> str | None:
+def _refusal(trainer: RunningTrainer, member: Teacher, wanted: Ask, *, disk: bool) -> str | None:
     """Why a teacher's outputs cannot be kept, if they cannot."""
     transform = trainer.transform
     if transform is not None and transform.why_live is not None:
@@ -91,7 +91,7 @@ def _refusal(trainer: AsksTeachers, member: Teacher, wanted: Ask, *, disk: bool)
     return None
 
 
-def _unstorable(trainer: AsksTeachers, member: Teacher) -> str | None:
+def _unstorable(trainer: RunningTrainer, member: Teacher) -> str | None:
     if trainer.args.fp16:
         return "outputs are stored in fp32 or bf16, and training is in fp16"
     if member.own_tokens is not None:
@@ -112,7 +112,7 @@ class _Rows:
     member: Teacher
 
     @classmethod
-    def of(cls, trainer: AsksTeachers, member: Teacher) -> _Rows:
+    def of(cls, trainer: RunningTrainer, member: Teacher) -> _Rows:
         rows, collate = trainer.readable(trainer.train_dataset)
         return cls(rows, collate, member)
 
@@ -140,7 +140,7 @@ class _Rows:
         return digest.hexdigest(), {"main": lengths, "decoder": np.array(decoder or main)}
 
 
-def _question(trainer: AsksTeachers, member: Teacher, wanted: Ask, mode: str) -> StoringQuestion:
+def _question(trainer: RunningTrainer, member: Teacher, wanted: Ask, mode: str) -> StoringQuestion:
     rows = _Rows.of(trainer, member)
     precision = "bf16" if trainer.args.bf16 else "fp32"
     inputs, lengths = rows.looked_through()

@@ -8,13 +8,27 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, Self, cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.data import Dataset
-from transformers import PreTrainedModel, TrainingArguments
-from transformers.trainer_utils import has_length
+from transformers import (
+    PreTrainedModel,
+    PrinterCallback,
+    ProgressCallback,
+    TrainerState,
+    TrainingArguments,
+    set_seed,
+)
+from transformers.trainer_utils import (
+    HubStrategy,
+    TrainOutput,
+    enable_full_determinism,
+    has_length,
+)
 
 from limbeck.students.execution import give_attention, warn_of_emulated_bf16
 from limbeck.support.errors import LimbeckError
@@ -37,25 +51,34 @@ from limbeck.training.callbacks import (
     stop_if_not_finite,
     users_callbacks,
 )
-from limbeck.training.config import DistillationConfig, MethodSettings
+from limbeck.training.config import BESIDE, OWN_SETTINGS, DistillationConfig, MethodSettings
 from limbeck.training.distiller import Distiller
 from limbeck.training.feeding import numbered
 from limbeck.training.method import kind_of, learns_whom_to_sample, teaching, with_first_stage
 from limbeck.training.objectives import (
     check_terms,
+    check_trainable,
     foreign_optimizer,
     objectives_for,
     pair_problems,
     terms_of,
     warn_of_lost_segments,
 )
-from limbeck.training.optimizer import unseen_maps
-from limbeck.training.parts import TrainsParts
+from limbeck.training.optimizer import Optimises, unseen_maps
+from limbeck.training.parts import Course, FinishedPart, MethodPlan, TrainerParts, best_of
 from limbeck.training.progress import Progress
-from limbeck.training.several_teachers import MethodPlan
+from limbeck.training.resume import Resumes
+from limbeck.training.step import TakesSteps
+from limbeck.training.teacher_cache import answering_once
+from limbeck.training.word_embeddings import WordsInUse, words_of
+
+_TERMS = ("method", "objectives", *BESIDE, "first_stage")
+
+# What a user may take off a trainer, and then wants to see nowhere.
+_SHOWING = (PrinterCallback, ProgressCallback)
 
 
-class DistillationTrainer(TrainsParts):
+class DistillationTrainer(TakesSteps, Optimises, Resumes):
     """A drop-in for `transformers.Trainer` that also takes a teacher and a method.
 
     `train` trains the whole method. What comes before its last stage, or beside it, is trained first by
@@ -89,6 +112,29 @@ class DistillationTrainer(TrainsParts):
     Raises:
         LimbeckError: the method does not fit the models, or a setting would not do what it says.
     """
+
+    plan: MethodPlan
+    own: MethodSettings
+    parts: list[FinishedPart]
+
+    _course: Course | None = None
+    _continued: Course | None = None
+    _run: str | None = None
+    _words: WordsInUse | None = None
+    _at_start: dict[str, Tensor] | None = None
+    _made_optimizer: bool
+    _optimizer_given: Any
+    own_callbacks: set[int]
+    _given: dict[str, Any]
+    """Every keyword argument that the trainer was made with."""
+    _subclass_takes: dict[str, Any]
+    """Those of them that a subclass's `__init__` takes for itself."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Keep what the user gave, before a subclass takes its share."""
+        made = super().__new__(cls)
+        made._given = kwargs
+        return made
 
     def __init__(
         self,
@@ -286,11 +332,194 @@ class DistillationTrainer(TrainsParts):
         sampling = None if self.sampled_team is None else self.sampled_team.sampling
         return sampling if isinstance(sampling, Bandit) else None
 
+    # ---- the training, part by part ----
+
+    @property
+    def embeddings_trained(self) -> int | None:
+        """How many word embeddings were trained, where those of no training row were left out."""
+        return None if self._words is None else len(self._words.used)
+
+    @property
+    def folder(self) -> Path:
+        """Where checkpoints and parts lie: `output_dir`, or a trial's below it."""
+        return Path(str(self._get_output_dir(getattr(self, "_trial", None))))
+
+    def train(
+        self,
+        resume_from_checkpoint: str | bool | None = None,
+        trial: Any = None,
+        ignore_keys_for_eval: list[str] | None = None,
+    ) -> TrainOutput:
+        """Train the whole method, as the Trainer's `train`.
+
+        Args:
+            resume_from_checkpoint: as for the Trainer; of a method of several parts True finds the
+                part in which a training was stopped, and a checkpoint may be a part's.
+            trial: of a search for hyperparameters.
+            ignore_keys_for_eval: as for the Trainer.
+        """
+        self.plan.refuse_labels_alone(self.kind)
+        checkpoint: Any = resume_from_checkpoint or None
+        self.parts, self._at_start = [], None
+        if self.plan.staged:
+            folder = Path(str(self.args.output_dir))
+            if self._continued is not None:
+                self._course = self._continued.inside(checkpoint)
+            elif checkpoint is not None:
+                self._course, checkpoint = Course.resume(folder, checkpoint)
+            else:
+                keep = self.args.should_save and self.args.save_strategy != "no"
+                self._course = Course.begin(folder, write=keep)
+            checkpoint = None if checkpoint is None else str(checkpoint)
+        with self.progress.parts.part("training"):
+            return super().train(checkpoint, trial, ignore_keys_for_eval)
+
+    def _inner_training_loop(self, *args: Any, **kwargs: Any) -> TrainOutput:
+        """As the Trainer's, after everything that comes before it; unused words take no part."""
+        check_trainable(self.student)
+        if kwargs.get("resume_from_checkpoint") is None:
+            self.progress.restart()
+        course, self._course = self._course, None
+        if course is not None:  # once, also where a batch is too large and another one is tried
+            parts = TrainerParts(self, self.plan, course)
+            if self.plan.best_of:
+                return self._best_of(parts)
+            self.parts = parts.before()
+            # What comes next draws alike, whether the parts were trained just now or earlier.
+            (enable_full_determinism if self.args.full_determinism else set_seed)(self.args.seed)
+            self._run = course.identity
+            if kwargs.get("resume_from_checkpoint") is None:
+                self.begin_counting()  # the teachers have worked for the parts as well
+        if self.args.auto_find_batch_size:
+            self._start_over()
+        self.teacher = answering_once(self, self.own.cache_teacher_outputs)
+        if self.own.skip_unused_embeddings:
+            self._words = words_of(self, self.student, self._words)
+        with self._words.engaged() if self._words is not None else nullcontext():
+            return super()._inner_training_loop(*args, **kwargs)
+
+    def _start_over(self) -> None:
+        """Where a batch was too large, a smaller one starts from the same weights."""
+        if self._at_start is None:
+            state = self.distiller.state_dict()
+            self._at_start = {name: value.cpu().clone() for name, value in state.items()}
+            return
+        self.distiller.load_state_dict(self._at_start)
+        if self._made_optimizer:
+            self.optimizer = self.lr_scheduler = None
+
+    def _best_of(self, parts: TrainerParts) -> TrainOutput:
+        place, self.parts = best_of(self.plan.recipe, parts)
+        best = self.parts[place]
+        self.student.load_state_dict(best.student.state_dict())
+        self.progress.epochs = list(best.epochs)
+        self.state = TrainerState(log_history=list(best.log_history))
+        last = best.epochs[-1]
+        self.state.global_step = self.state.max_steps = last["step"]
+        self.state.epoch = best.log_history[-1]["epoch"]
+        self.is_in_train = False
+        ends = [0, *(entry["step"] for entry in best.epochs)]
+        losses = [
+            entry["train"]["loss"] * (end - start)
+            for entry, start, end in zip(best.epochs, ends, ends[1:], strict=False)
+        ]
+        return TrainOutput(last["step"], sum(losses) / last["step"], best.metrics)
+
+    def for_part(
+        self,
+        student: PreTrainedModel,
+        teacher: Any,
+        args: TrainingArguments,
+        course: Course | None,
+        **changes: Any,
+    ) -> DistillationTrainer:
+        """A trainer of a part: all that the user gave this one, but for the `changes`, settings of the
+        method among them.
+
+        Keyword arguments that a subclass takes for itself are given to it again; a subclass whose `__init__`
+        takes others by position has to make its own.
+        """
+        settings: dict[str, Any] = {
+            "train_dataset": self.train_dataset,
+            "eval_dataset": self.eval_dataset,
+            "data_collator": self.data_collator,
+            "processing_class": self.processing_class,
+            "compute_metrics": self.compute_metrics,
+            "preprocess_logits_for_metrics": self.preprocess_logits_for_metrics,
+            "optimizer_cls_and_kwargs": self._optimizer_given,
+            "callbacks": users_callbacks(self),
+        }
+        method: dict[str, Any] = {
+            name: changes.pop(name)
+            for name in OWN_SETTINGS
+            if name in changes and name != "first_stage"
+        }
+        # Its terms take the place of the whole method's.
+        method = dict.fromkeys(_TERMS) | {"optimisation": self.optimisation} | method
+        config = DistillationConfig.like(args, **method)
+        make: Any = type(self)
+        part: DistillationTrainer = make(
+            student, teacher, config, **(self._subclass_takes | settings | changes)
+        )
+        part._continued = course
+        part._run = None if course is None else course.identity
+        shown = {type(callback) for callback in self.callback_handler.callbacks}
+        for callback in list(part.callback_handler.callbacks):
+            unwanted = type(callback) not in shown and type(callback) in _SHOWING
+            if unwanted and id(callback) in part.own_callbacks:
+                part.remove_callback(callback)
+        return part
+
+    def start_or_continue(self, checkpoint: Path | None) -> None:
+        """Train from the beginning, or from a checkpoint, to the end and the best epoch's weights.
+
+        A checkpoint of a run's last step is not trained on: only its best epoch is loaded, or, where
+        no epoch is scored, the checkpoint itself.
+        """
+        if checkpoint is None or not checkpoints.is_last(checkpoint):
+            self.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+            if self.args.save_strategy == "best":  # whose checkpoints are none of the last step
+                self._save_checkpoint(self.model, None)
+            return
+        self.state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
+        self._load_from_checkpoint(str(checkpoint))
+        if self.args.load_best_model_at_end:
+            best = checkpoint.with_name(f"checkpoint-{self.state.best_global_step}")
+            checkpoints.load_weights(best, self.distiller)
+
     # ---- checkpoints and the shipped student ----
+
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        """Write the student, and its tokenizer or image processor, by `save_pretrained`.
+
+        Inside a checkpoint: the whole wrapper and the progress.
+        """
+        # The Trainer calls it without a folder too, for what it is going to push.
+        if _internal_call and output_dir is not None:
+            self.save_checkpoint(str(output_dir))
+            return
+        self._write_student(str(output_dir or self.args.output_dir))
+        if self.args.push_to_hub and not _internal_call:
+            revision = getattr(self.args, "hub_revision", None)
+            self.push_to_hub(commit_message="Model save", revision=revision)
+
+    def _write_student(self, folder: str) -> None:
+        if not self.args.should_save:
+            return
+        self.student.save_pretrained(folder)
+        processor: Any = self.processing_class or getattr(self.data_collator, "tokenizer", None)
+        if processor is not None:
+            processor.save_pretrained(folder)
+
+    def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
+        # The Trainer would copy a model out of the checkpoint, which holds the wrapper.
+        if self.args.hub_strategy != HubStrategy.END:
+            self._write_student(str(self.args.output_dir))
+        super()._push_from_checkpoint(checkpoint_folder)
 
     def save_checkpoint(self, folder: str) -> None:
         """The whole wrapper and the progress."""
-        stop_if_not_finite(self, weights=True)
+        stop_if_not_finite(self.progress, self.state.global_step, self.distiller)
         state = self.progress.state() | {"finished": self.control.should_training_stop}
         state |= {"run": self._run, "passes": self.passes(), "terms": terms_of(self.plan.last)}
         if self.args.should_save:

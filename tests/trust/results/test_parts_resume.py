@@ -177,7 +177,7 @@ def test_there_has_to_be_something_to_go_on_from(tmp_path):
 
 def test_parts_that_are_gone_are_said(tmp_path):
     build(tmp_path, "takd").train()
-    (tmp_path / "out" / "assistants" / "02-teacher-1" / "finished" / "result.json").unlink()
+    (tmp_path / "out" / "assistants" / "02-teacher-1" / "checkpoint-4" / "checksums.json").unlink()
     with pytest.raises(LimbeckError, match=r"02-teacher-1 does not hold what was trained"):
         build(tmp_path, "takd").train(resume_from_checkpoint=str(tmp_path / "out" / "checkpoint-2"))
 
@@ -190,3 +190,15 @@ def test_training_again_begins_anew(tmp_path):
     assert trainer.progress.examples(12) == first == 16
     assert len(trainer.progress.epochs) == 2
     assert [part.name for part in trainer.parts] == ["first_stage"]
+
+
+def test_a_part_is_found_where_only_the_best_scores_are_kept(tmp_path, unbroken):
+    """Its last step had no better score, so that no checkpoint would be of it."""
+    best = {"save_strategy": "best", "eval_strategy": "steps", "eval_steps": 1}
+    best |= {"metric_for_best_model": "loss", "greater_is_better": True}
+    first = build(tmp_path, "takd", **best)
+    first.train()
+    again = build(tmp_path, "takd", **best)
+    again.train(resume_from_checkpoint=True)
+    for name, value in first.student.state_dict().items():
+        assert torch.equal(again.student.state_dict()[name], value), name
