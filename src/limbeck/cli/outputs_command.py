@@ -272,7 +272,7 @@ def _facts(one: Any) -> dict[str, str]:
         or "",
         "columns": "\n".join(
             f"{column.name} {'×'.join(map(str, column.shape)) or 'one'} {column.dtype}"
-            for column in manifest.layout.columns
+            for column in manifest.columns
         ),
         "size": f"{human_size(manifest.bytes)} in {shards:,} shard{'s' * (shards != 1)}",
         "cost": ", ".join(f"{name} {count:,.6g}" for name, count in manifest.costs.items()),

@@ -97,7 +97,7 @@ def build(
     )
     facts = {
         "settings": {"precision": precision, "holds": wanted.names()},
-        "columns": tuple(layout.written()),
+        "columns": layout.columns,
         "costs": {"seconds": time.perf_counter() - began},
         "passes": tuple(teacher.passes.state()),
         "tokens": kept,

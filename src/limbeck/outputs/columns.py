@@ -214,28 +214,6 @@ class OutputLayout:
             columns += _columns_of(trace.partial, "decoder" if "decoder" in trace.masks else "main")
         return cls(tuple(columns))
 
-    @classmethod
-    def read(cls, columns: list[dict[str, Any]]) -> OutputLayout:
-        """From what `written` gave."""
-        return cls(
-            tuple(
-                OutputColumn(
-                    column["name"],
-                    tuple(column["shape"]),
-                    column["dtype"],
-                    None if column["seen"] is None else ActivationKey(*column["seen"]),
-                )
-                for column in columns
-            )
-        )
-
-    def written(self) -> list[dict[str, Any]]:
-        """As JSON can keep it."""
-        return [
-            {"name": c.name, "shape": list(c.shape), "dtype": c.dtype, "seen": c.seen and [*c.seen]}
-            for c in self.columns
-        ]
-
     def features(self, *, row_ids: bool) -> Features:
         """The schema of a mapped table; with `row_ids` its rows can be told elsewhere too."""
         rows = {ROW: Value("int64")} if row_ids else {}

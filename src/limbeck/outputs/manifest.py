@@ -160,7 +160,7 @@ class StoreManifest(ShardsManifest):
     Attributes:
         kind: the task type.
         classes: names in id order; () where the answer is a number or a token.
-        columns: as `OutputLayout.written` has them; () until the first shard is written.
+        columns: of outputs; () until the first shard is written.
         keyed: `row` where rows are found by `limbeck.data.row_ids`, `index` by their place in training.
         row_ids: whether, of those, the column `row` says which rows they are elsewhere too.
         text: whether the rows' texts are stored too.
@@ -175,7 +175,7 @@ class StoreManifest(ShardsManifest):
     classes: tuple[str, ...]
     teacher: TeacherIdentity
     rows: RowsIdentity
-    columns: tuple[dict[str, Any], ...] = ()
+    columns: tuple[OutputColumn, ...] = ()
     keyed: Literal["row", "index"] = "row"
     row_ids: bool = False
     text: bool = False
@@ -186,11 +186,11 @@ class StoreManifest(ShardsManifest):
     @property
     def layout(self) -> OutputLayout:
         """Its columns."""
-        return OutputLayout.read([*self.columns])
+        return OutputLayout(self.columns)
 
     def column(self, name: str) -> OutputColumn | None:
         """The column of that name."""
-        return next((column for column in self.layout.columns if column.name == name), None)
+        return next((column for column in self.columns if column.name == name), None)
 
     @classmethod
     def read(cls, text: bytes, where: str) -> StoreManifest:
@@ -243,7 +243,6 @@ def read_any_manifest(text: bytes, where: str) -> StoreManifest | ExamplesManife
     try:
         manifest = known[content["format"]].model_validate(content)
         if isinstance(manifest, StoreManifest):
-            _ = manifest.layout
             if manifest.teacher.shape is not None:
                 ModelShape.read(manifest.teacher.shape)
             if not has_one_label(manifest.kind):

@@ -12,6 +12,7 @@ import json
 import logging
 import mmap
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -115,7 +116,7 @@ class MappedOutputs:
         with entry.table.open("rb") as file:
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         table = pa.ipc.open_stream(pa.py_buffer(self._map)).read_all()
-        self.columns = {column.name: column for column in entry.outputs.layout.columns}
+        self.columns = {column.name: column for column in entry.outputs.columns}
         self.by_seen = {one.seen: one for one in self.columns.values() if one.seen is not None}
         self.pieces = {
             name: [_StoredPiece(column, part) for part in table.column(name).chunks]
@@ -252,7 +253,7 @@ def training_entry(
         )
     layout = OutputLayout(tuple(own[name] for name in (columns or own)))
     shards = [(shard.name, shard.checksum) for shard in store.manifest.shards]
-    about = [_FORMAT, shards, digest_of_ids(ids), layout.written()]
+    about = [_FORMAT, shards, digest_of_ids(ids), [*map(asdict, layout.columns)]]
     key = hashlib.blake2b(json.dumps(about).encode(), digest_size=16).hexdigest()
     found = cache.find(key)
     if found is not None:
@@ -280,7 +281,7 @@ def _map_rows(
         "keyed": INDEX,
         "row_ids": True,
         "rows": store.manifest.rows.model_copy(update=rows),
-        "columns": tuple(layout.written()),
+        "columns": layout.columns,
         "text": False,
         "labelled": False,
     }

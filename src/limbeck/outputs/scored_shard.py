@@ -293,15 +293,10 @@ def checked(
             f"{labeller.name}: {name} holds a value that is not finite, or beyond the type it is stored in",
             "check the model, and whether it was asked in bf16 where it needs --precision fp32",
         )
-    if name in DECIDING and _decides(labeller.kind):
+    known = TASK_TYPES.get(labeller.kind) if labeller.kind in TASK_TYPES else None
+    if name in DECIDING and known and known.labels_examples and not known.classes_as_text:
         _check_deciding(labeller, name, value)
     return value
-
-
-def _decides(kind: str) -> bool:
-    """Whether rows of a task type are of one class each, or have one number, that outputs come to."""
-    known = TASK_TYPES.get(kind) if kind in TASK_TYPES else None
-    return known is not None and known.labels_examples and not known.classes_as_text
 
 
 def _check_deciding(labeller: Labeller, name: str, value: np.ndarray) -> None:

@@ -105,7 +105,7 @@ class OutputStore:
     @property
     def columns(self) -> tuple[OutputColumn, ...]:
         """What is stored of each row."""
-        return self.manifest.layout.columns
+        return self.manifest.columns
 
     @property
     def own_columns(self) -> tuple[OutputColumn, ...]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from filelock import FileLock, Timeout
 
-from limbeck.outputs.columns import INDEX, ROW, OutputLayout
+from limbeck.outputs.columns import INDEX, ROW, OutputColumn, OutputLayout
 from limbeck.outputs.files import StoreFiles
 from limbeck.outputs.key import digest_of_ids
 from limbeck.outputs.manifest import MANIFEST, MISSING, ShardRecord, StoreManifest
@@ -105,9 +105,9 @@ class StoreWriter:
             LimbeckError: its columns are not those of the shards before it, or it is not there: who wrote it may have
                 had another folder of that name.
         """
-        columns = tuple(layout.written())
+        columns = layout.columns
         before = self.manifest.columns
-        if before and [*before] != [*columns]:
+        if before and before != columns:
             raise LimbeckError(
                 f"{self.files.url}: {shard.name} has the columns {_names(columns)}, the shards before "
                 f"it {_names(before)}",
@@ -252,8 +252,8 @@ def _refused(url: str, name: str, values: tuple[Any, Any]) -> Problem:
     )
 
 
-def _names(columns: tuple[dict[str, Any], ...]) -> str:
-    return ", ".join(f"{c['name']} {c['shape']} {c['dtype']}" for c in columns)
+def _names(columns: tuple[OutputColumn, ...]) -> str:
+    return ", ".join(f"{one.name} {[*one.shape]} {one.dtype}" for one in columns)
 
 
 def remove_store(url: str) -> int:
