@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -85,7 +85,7 @@ def with_teacher_labels(recipe: Recipe, runs: Path, live_teacher: Teacher | None
     first = FirstRows.of(recipe.data)
     if first is None or TEACHER_LABEL in first.columns:
         return recipe
-    problems = _problems(recipe, first)
+    problems = [*_problems(recipe, first)]
     if problems:
         raise LimbeckError(problems)
     folder = runs / TEACHER_LABELS / _digest(recipe)
@@ -110,58 +110,47 @@ def with_teacher_labels(recipe: Recipe, runs: Path, live_teacher: Teacher | None
     return recipe.model_copy(update=settings)
 
 
-def _problems(recipe: Recipe, first: FirstRows) -> list[Problem]:
+def _problems(recipe: Recipe, first: FirstRows) -> Iterator[Problem]:
     """What the file or the settings lack."""
-    problems = []
+    columns = f"columns that are there: {', '.join(first.columns)}"
     if recipe.test is not None:
-        problems.append(
-            Problem(
-                f"test: {recipe.test}, and there is no dev file: dev rows would have a teacher's labels and these not",
-                "name a dev file with labels too: --dev FILE",
-            )
+        yield Problem(
+            f"test: {recipe.test}, and there is no dev file: dev rows would have a teacher's labels and these not",
+            "name a dev file with labels too: --dev FILE",
         )
     if recipe.group_column is not None:
-        problems.append(
-            Problem(
-                "group_column: no effect on rows that the teacher labels",
-                "leave it out, or name dev and test files",
-            )
+        yield Problem(
+            "group_column: no effect on rows that the teacher labels",
+            "leave it out, or name dev and test files",
         )
     wanted, there = _texts_of_teacher(recipe), recipe.text_columns or ()
     if wanted is not None and there and len(there) != wanted:
-        problems.append(
-            Problem(
-                f"text_columns: {', '.join(there)}, and the teacher {recipe.teacher} reads {wanted} of a row",
-                f"name {wanted}: --text-columns …; columns that are there: {', '.join(first.columns)}"
-                if len(first.columns) >= wanted
-                else f"give a file with {wanted} columns of text, or a teacher of {len(there)}",
-            )
+        yield Problem(
+            f"text_columns: {', '.join(there)}, and the teacher {recipe.teacher} reads {wanted} of a row",
+            f"name {wanted}: --text-columns …; {columns}"
+            if len(first.columns) >= wanted
+            else f"give a file with {wanted} columns of text, or a teacher of {len(there)}",
         )
     usual = _USUAL.get(recipe.kind or "", ())
-    names = there or usual
+    names, numbers = there or usual, first.other_values
     missing = [name for name in names if name not in first.columns]
-    numbers = first.other_values
+    if names and not missing and not (usual and len(names) != len(usual)):
+        return
     if not names and not first.words and numbers:
         column, value = next(iter(numbers.items()))
-        problems.append(
-            Problem(
-                f"data: {recipe.data}: no column holds text: column {column!r} holds {value!r}",
-                f'write every text in quotation marks: "{value}"',
-            )
+        yield Problem(
+            f"data: {recipe.data}: no column holds text: column {column!r} holds {value!r}",
+            f'write every text in quotation marks: "{value}"',
         )
-    elif not names or missing or (usual and len(names) != len(usual)):
-        what = "which column holds the text is not clear"
-        if usual:
-            what = f"of kind {recipe.kind} rows need {_NEEDS[str(recipe.kind)]}"
-        elif missing:
-            what = f"it has no column {', '.join(map(repr, missing))}"
-        problems.append(
-            Problem(
-                f"data: {recipe.data}: {what}",
-                f"--text-columns {' '.join(usual) or 'A [B]'}; columns that are there: {', '.join(first.columns)}",
-            )
-        )
-    return problems
+        return
+    what = "which column holds the text is not clear"
+    if usual:
+        what = f"of kind {recipe.kind} rows need {_NEEDS[str(recipe.kind)]}"
+    elif missing:
+        what = f"it has no column {', '.join(map(repr, missing))}"
+    yield Problem(
+        f"data: {recipe.data}: {what}", f"--text-columns {' '.join(usual) or 'A [B]'}; {columns}"
+    )
 
 
 def _texts_of_teacher(recipe: Recipe) -> int | None:
@@ -172,9 +161,8 @@ def _texts_of_teacher(recipe: Recipe) -> int | None:
         return None
     known = Record.load(run).recipe
     task = TASKS.get(str(known.get("task")))
-    return (
-        len(task.text_columns) if task is not None else len(known.get("text_columns") or ()) or None
-    )
+    texts = known.get("text_columns") or () if task is None else task.text_columns
+    return len(texts) or None
 
 
 def _digest(recipe: Recipe) -> str:
