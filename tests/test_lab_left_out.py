@@ -89,6 +89,21 @@ except LimbeckError as error:
     assert fresh_process.printed_by(code) == ""
 
 
+def test_a_team_that_learns_whom_to_sample_says_what_is_missing() -> None:
+    code = """
+from limbeck import LimbeckError
+from limbeck.teachers.sampling import learned
+try:
+    print(learned("adaptive", 3, block=4).probabilities.tolist())
+except LimbeckError as error:
+    print(error.problems[0].message)
+"""
+    missing = "team.by: adaptive is part of limbeck.lab, which is not installed\n"
+    assert printed_without_lab(code) == missing
+    third = "0.3333333333333333"
+    assert fresh_process.printed_by(code) == f"[{third}, {third}, {third}]\n"
+
+
 def test_a_student_is_trained_and_its_page_written(tmp_path) -> None:
     rows = tmp_path / "reviews.csv"
     tiny.write_csv(rows, 60)

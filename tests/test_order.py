@@ -40,7 +40,7 @@ ORDER = [
     {"cli"},
     {"__main__"},
     # The lab stands above all of the core, which finds it through `support.registry`.
-    {"lab.augmentation", "lab.cifar", "lab.cifar_nets", "lab.digits", "lab.pocket"},
+    {"lab.augmentation", "lab.bandit", "lab.cifar", "lab.cifar_nets", "lab.digits", "lab.pocket"},
     {"lab.data_settings", "lab.measures"},
     {"lab.views"},
     {"lab.analysis"},

@@ -11,8 +11,9 @@ import torch
 from safetensors.torch import load_model, save_model
 from scipy.stats import chisquare
 
+from limbeck.lab.bandit import Bandit
 from limbeck.support.errors import LimbeckError
-from limbeck.teachers import Bandit, SamplingProbabilities, draw, shares
+from limbeck.teachers import SamplingProbabilities, draw, shares
 
 
 @pytest.mark.parametrize(

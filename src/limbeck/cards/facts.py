@@ -80,8 +80,7 @@ class StudentFacts:
         """Class names in id order; none of a regression."""
         names = self.config.get("id2label") or {}
         found = [str(names[key]) for key in sorted(names, key=int)]
-        has = self.kind.names_classes
-        return found if has and len(found) > 1 else []
+        return [*self.kind.class_names(found)]
 
     @property
     def prompts(self) -> TextPrompts:
@@ -314,7 +313,7 @@ def usage(student: StudentFacts, name: str, *, local: bool) -> str | None:
     if kind.name == "image":
         extra = "import limbeck.lab.cifar_nets  # makes its architecture known\n"
         return _IMAGE.format(auto=auto, name=name, extra=extra if student.own_architecture else "")
-    if kind.embeds:
+    if kind.name == "embedding":
         sentence, query, passage = student.prompts
         same = sentence == query == passage
         return (_EMBEDDINGS if same else _RETRIEVAL).format(name=name)

@@ -249,10 +249,10 @@ def _taught_by(store: OutputStore, teachers: Sequence[str], data: str | None) ->
 
     kind = get_task_type(store.kind)
     says = {column.name for column in store.columns} & {*DECIDING}
-    if len(teachers) != 1 or not says or not kind.labels_examples:
+    if len(teachers) != 1 or not says or kind.problem_of(False) is None:
         return None
     run = at_home(teachers[0])
-    if data is None or kind.classes_as_text or not (run / RECORD_NAME).is_file():
+    if data is None or not (run / RECORD_NAME).is_file():
         return None
     record = Record.load(run)
     same = at_home(data).resolve() == at_home(record.data).resolve()

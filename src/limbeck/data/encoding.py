@@ -131,8 +131,7 @@ _FEW = 8
 
 def may_wait(kind: TaskType) -> bool:
     """Whether rows of a task type can be encoded batch by batch: a text is one example, the same in every epoch."""
-    alike = kind.constant and not kind.resampled
-    return kind.reads is TEXT_READING and alike and kind.one_example_a_row
+    return kind.encodes_in_turn
 
 
 class LazyRows(torch.utils.data.Dataset, RowFacts):

@@ -196,7 +196,7 @@ class OwnKind(OnDisk):
 
     def reads(self, request: DataRequest) -> bool:
         """What is no class or number."""
-        return super().reads(request) and not request.task_type.labels_examples
+        return super().reads(request) and request.task_type.row_layout == "own"
 
     def read_rows(self, request: DataRequest) -> Loaded:
         """CoNLL columns, SQuAD's JSON, lines of text, or named columns, which come out under the kind's own names.

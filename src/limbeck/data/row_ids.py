@@ -86,7 +86,7 @@ def keys_of(task: Task, rows: Dataset) -> np.ndarray:
 
     What a text-to-text teacher puts out follows from the target too, which its decoder reads (teacher forcing).
     """
-    if not task.kind.classes_as_text:
+    if not task.kind.key_columns:
         return ids_of(task, rows)
     found = [
         row_ids([*(part[name] for name in task.text_columns), targets_of(task, part)])
@@ -186,11 +186,9 @@ def rows_fingerprint(task: Task, rows: Dataset) -> str:
 
 
 def _named(task: Task, label: Any) -> Any:
-    if task.kind.several_classes and isinstance(label, list):
-        names = (name for name, one in zip(task.labels, label, strict=True) if one == 1)
-        return None if any(one != one for one in label) else sorted(names)
-    known = type(label) is int and 0 <= label < len(task.labels)
-    return task.labels[label] if known else label
+    written = task.kind.written_label(task, label)
+    # Of several classes whichever order they are listed in.
+    return sorted(written) if task.kind.problem_type is not None and written else written
 
 
 def _plain(value: Any) -> Any:

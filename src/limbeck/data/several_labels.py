@@ -46,7 +46,7 @@ class OwnSeveralLabels(OnDisk):
 
     def reads(self, request: DataRequest) -> bool:
         """Where a row may be of several classes."""
-        return super().reads(request) and request.task_type.several_classes
+        return super().reads(request) and request.task_type.row_layout == "several labels"
 
     def read_rows(self, request: DataRequest) -> Loaded:
         """A column of lists or of separated names, or a column of 0 and 1 for each class (or the teacher's)."""

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import xxhash
-from datasets import ClassLabel, Dataset, DatasetDict, DatasetInfo, Features, Value
+from datasets import Dataset, DatasetDict, DatasetInfo, Features, Value
 from datasets.table import InMemoryTable
 
 from limbeck.data.table import taken
@@ -113,8 +113,9 @@ def make_split(
     """
     columns: dict[str, Any] = {name: texts[name] for name in task.text_columns}
     features = task.kind.features(task)
+    one_label = task.kind.row_layout == "one label"
     if labels is not None:
-        columns[task.label_column] = _checked(task, labels) if task.kind.has_classes else labels
+        columns[task.label_column] = _checked(task, labels) if one_label else labels
     features = {name: feature for name, feature in features.items() if name in columns}
     rows = len(columns[task.text_columns[0]])
     columns["index"] = np.arange(rows)
@@ -324,8 +325,8 @@ def with_held_out(
     """Train, and dev and test as far as `division` (as `beside` gives it) has a share for them; see `hold_out`."""
     if not division.dev_share and division.test_share == 0:
         return DatasetDict({"train": make_split(task, texts, labels)})
-    stratify = task.kind.labels_examples and not task.regression
-    known = labels if task.kind.labels_examples else range(len(labels))
+    stratify = bool(task.kind.row_classes(task))
+    known = labels if stratify or task.regression else range(len(labels))
     parts = hold_out(known, stratify, seed, division, groups)
     return DatasetDict(
         {
@@ -472,8 +473,7 @@ class Conditions(NamedTuple):
 def divided(rows: Dataset, task: Task) -> tuple[Dataset, Dataset | None]:
     """The labelled rows and the others; None where there are no others, or the task type takes none."""
     column = rows.features.get(task.label_column)
-    readable = isinstance(column, Value | ClassLabel) or task.kind.several_classes
-    if no_unlabelled(task.kind) is not None or not readable:
+    if no_unlabelled(task.kind) is not None or column is None:
         return rows, None
     labelled = labelled_rows(rows.with_format("numpy")[task.label_column][:])
     if labelled.all():

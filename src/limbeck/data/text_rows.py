@@ -35,6 +35,7 @@ from limbeck.support.settings import MAX_ROWS
 from limbeck.tasks import TEXT
 from limbeck.tasks.abstract_type import absent_label, labelled_rows
 from limbeck.tasks.task import TASKS, Task
+from limbeck.tasks.text import TARGET
 
 _PAIR = (QUERY, PASSAGE)
 
@@ -322,10 +323,6 @@ def _with_text(path: Path, columns: Mapping[str, pa.ChunkedArray]) -> TextRows:
 
 
 # ---- rows with the text that a decoder is to write, which stands beside the input texts ----
-
-
-TARGET = "target"
-"""The column of what a decoder is to write."""
 
 
 def read_target_rows(

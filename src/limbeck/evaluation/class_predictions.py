@@ -40,7 +40,7 @@ class ClassPredictions:
 
 def has_class_scores(task: Task) -> bool:
     """Whether rows, or words, of the task have classes that can be counted one by one."""
-    return bool(task.labels) and task.kind.names_classes
+    return bool(task.kind.counted_classes(task))
 
 
 def class_ids(task: Task, values: Sequence[Any]) -> np.ndarray:

@@ -85,7 +85,7 @@ def task_classification(
     if not several:
         found.divergence = _divergence(own, other)
     # Words of a tagger have no row of their own to show.
-    if task.kind.labels_examples:
+    if task.kind.row_classes(task):
         words = [*task.labels, _NONE]
         found.disagreements = _disagreements(
             lambda value: task.kind.named(task, value) if several else words[value],

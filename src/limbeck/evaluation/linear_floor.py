@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,6 @@ from sklearn.multiclass import OneVsRestClassifier
 
 from limbeck.tasks import Results, Task
 from limbeck.tasks.abstract_type import labelled_rows
-from limbeck.tasks.classes import SENTENCE
-from limbeck.tasks.text import label_word
 
 MOST_ROWS = 20_000
 # Together about half a minute of one core: characters of training text, and features that are not zero times classes.
@@ -73,14 +71,7 @@ class LinearFloor:
             task: the run's, with the thresholds that decide.
             rows: with labels.
         """
-        read = replace(task, kind=SENTENCE) if task.kind.classes_as_text else task
-        found = read.kind.results_of_rows(read, self._outputs(rows), rows)
-        if task.kind.classes_as_text:
-            for column in ("prediction", "label"):
-                found.predictions[column] = [
-                    label_word(task, one) for one in found.predictions[column]
-                ]
-        return found
+        return task.kind.results_of_classifier(task, self._outputs(rows), rows)
 
     def _outputs(self, rows: Dataset) -> np.ndarray:
         """Logits (n, C), or numbers (n, 1)."""

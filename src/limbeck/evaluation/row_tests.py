@@ -18,7 +18,6 @@ from limbeck.evaluation.class_predictions import (
     Predictions,
     alike,
     class_ids,
-    has_class_scores,
 )
 from limbeck.records import DifferenceFacts, KeptFacts, McNemarFacts, RowTests
 from limbeck.tasks import Task
@@ -211,7 +210,7 @@ def bootstrap_difference(first: SampledPrimary, second: SampledPrimary) -> Diffe
 
 def _of_classes(task: Task, first: Predictions, second: Predictions) -> McNemarFacts | None:
     # Words of one sentence are not independent of each other, so a tagger has no such test.
-    if not has_class_scores(task) or not task.kind.labels_examples:
+    if not task.kind.row_classes(task):
         return None
     right = class_ids(task, first["label"])
     sides = (class_ids(task, side["prediction"]) for side in (first, second))

@@ -289,10 +289,9 @@ def _prompts(model: PreTrainedModel) -> dict[str, str]:
 
 def _labels(model: PreTrainedModel, rows: EncodedSplit) -> list[str]:
     """What the model's own configuration calls its classes; none of a model that writes their names."""
-    if not rows.task.labels or rows.task.kind.classes_as_text:
-        return []
     names = dict[Any, str](model.config.id2label or {})
-    return [str(names[number]) for number in range(len(names))]
+    ordered = [str(names[number]) for number in range(len(names))]
+    return [*rows.task.kind.class_names(ordered)]
 
 
 # The conversions of an export, one after the other, until one passes the gate.

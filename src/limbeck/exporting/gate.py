@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -89,7 +88,7 @@ def measure(
         if ours is not None and theirs is not None:
             alike.append(ours == theirs)
         if number < len(reference.logits):
-            real = _real(batch, logits, written=rows.task.kind.classes_as_text)
+            real = rows.task.kind.counted_logits(batch, logits)
             differences.append(np.abs(logits - reference.logits[number])[real])
         step(len(logits))
     joined = join(outputs)
@@ -146,7 +145,7 @@ def halves_of(rows: EncodedSplit) -> tuple[np.ndarray, np.ndarray] | None:
     None where a row is several examples or one can be read only beside all others, as in a search.
     """
     kind, loaded = rows.task.kind, rows.rows
-    if not kind.one_example_a_row or kind.embeds or len(loaded) != len(rows.encoded):
+    if not kind.one_example_a_row or len(loaded) != len(rows.encoded):
         return None
     groups = kind.groups_of(rows.task, {name: loaded[name][:] for name in rows.task.text_columns})
     numbers = (
@@ -161,10 +160,12 @@ def _agreement(
     task: Task, alike: Sequence[np.ndarray], torchs: Results, exported: Results
 ) -> float | None:
     """The share of choices that both make; of several classes a row, of rows with all of them alike."""
-    if task.kind.several_classes:
-        pairs = (np.array(one.predictions["prediction"]) for one in (torchs, exported))
-        return float(np.equal(*pairs).all(axis=1).mean())
-    return float(np.concatenate(alike).mean()) if alike else None
+    if alike:
+        return float(np.concatenate(alike).mean())
+    if not task.kind.row_classes(task):
+        return None
+    theirs, ours = (one.predictions["prediction"] for one in (torchs, exported))
+    return float(task.kind.right_rows(ours, theirs).mean())
 
 
 def _parity(differences: list[np.ndarray], reference: TorchReference) -> LogitParity | None:
@@ -182,26 +183,14 @@ def _parity(differences: list[np.ndarray], reference: TorchReference) -> LogitPa
     )
 
 
-def _real(batch: Mapping[str, Tensor], logits: np.ndarray, *, written: bool = False) -> Any:
-    """Index of the logits that count: padding's are nobody's; of written answers, the targets'."""
-    if written:
-        return batch["labels"].numpy() != NO_LABEL
-    mask = batch.get("attention_mask")
-    if logits.ndim < 3 or mask is None or mask.shape != logits.shape[:2]:
-        return slice(None)
-    return mask.numpy().astype(bool)
-
-
 def _choices(logits: np.ndarray, batch: Mapping[str, Tensor], task: Task) -> np.ndarray | None:
     """The likeliest class by row, by labelled token, or of a span its start and end."""
-    if task.kind.several_classes or task.kind.embeds:
-        return None
     if logits.ndim == 2:
-        return None if logits.shape[1] == 1 else logits.argmax(axis=1)
+        return logits.argmax(axis=1) if task.one_class else None
     labels = batch.get("labels")
     if labels is not None and labels.shape == logits.shape[:2]:
         return logits.argmax(axis=-1)[labels.numpy() != NO_LABEL]
-    real = _real(batch, logits)
+    real = task.kind.counted_logits(batch, logits)
     masked = logits.copy()
     masked[~real] = -np.inf
     return masked.argmax(axis=1).reshape(-1)

@@ -12,6 +12,7 @@ register_later(
 )
 register_later("augmentation", "limbeck.lab.augmentation")
 register_later("function", "limbeck.lab.submitting")
+register_later("learned sampling", "limbeck.lab.bandit")
 register_later("named CNN", "limbeck.lab.cifar_nets")
 register_later("toy model", "limbeck.lab.pocket.pocket_models")
 register_later("settings for data", "limbeck.lab.data_settings")

@@ -14,6 +14,7 @@ from limbeck import preflight
 from limbeck.activations import Request, Trace
 from limbeck.data import Collator
 from limbeck.data.row_ids import row_ids
+from limbeck.embedding import SentenceEmbedder
 from limbeck.functional.partial_logits import CHOICES, KeptTokens
 from limbeck.objectives import ModelShape
 from limbeck.outputs import Ask, digest_of_model, digest_of_tokenizer
@@ -139,9 +140,10 @@ class ModelLabeller(_TextModel):
         answers = self._asked.request.logits
         max_length = min(max_length, preflight.positions_of(model) or max_length)
         problems = []
-        if answers and not (kind.constant and kind.reads is TEXT_READING and not kind.embeds):
+        of_texts = kind.problem_of(numbers) is not None and kind.reads is TEXT_READING
+        if answers and not of_texts:
             fix = "label with a model for sequence classification, or ask for hidden states alone"
-            if kind.embeds:
+            if isinstance(model, SentenceEmbedder):
                 fix = (
                     "write its embeddings with limbeck predict MODEL FILE --output embeddings, or ask for hidden "
                     "states alone; a student reads the model itself (--teacher)"

@@ -23,6 +23,7 @@ from limbeck.data.files import open_rows
 from limbeck.data.text_rows import TextRows
 from limbeck.outputs import OutputStore
 from limbeck.outputs.columns import LOGITS
+from limbeck.outputs.manifest import has_one_label
 from limbeck.outputs.shards import DECIDING, LABEL, PROBABILITIES
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.files import written_whole
@@ -76,7 +77,7 @@ def check_labels(
         decides: whether the outputs come to a label.
         outputs: those that are stored.
     """
-    if get_task_type(labeller.kind).several_classes:
+    if not has_one_label(labeller.kind):
         raise LimbeckError(
             f"to: {labeller.name} gives a row any number of classes, and {path} would have one",
             "leave --to out, the store has every class's probability; or limbeck predict, which writes all "

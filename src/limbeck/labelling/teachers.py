@@ -120,7 +120,7 @@ class LabellerSource:
             model,
             read_processor(path, TEXT_READING),
             outputs=self.outputs,
-            classes=known.labels if known is not None and known.kind.has_classes else (),
+            classes=() if known is None else known.kind.class_names(known.labels),
             **shared,
         )
         return labeller.to(device())

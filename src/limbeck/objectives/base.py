@@ -8,6 +8,7 @@ Nothing outside asks which term it is.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from collections.abc import Mapping as Batch
@@ -133,6 +134,21 @@ class Shape:
     rows: int = 0
     classes: tuple[str, ...] = ()
     balanced: Tensor | None = None
+
+    @property
+    def outcomes(self) -> float:
+        """As `TaskType.outcomes` of the student's head."""
+        return self.kind.outcomes(self.student.labels)
+
+    @property
+    def number(self) -> bool:
+        """Whether an example has one number."""
+        return self.kind.is_number(self.student.labels)
+
+    @property
+    def one_label(self) -> bool:
+        """Whether an example has one class or one number, which a head decides."""
+        return self.number or 1 < self.outcomes < math.inf
 
 
 NOTHING = Request()

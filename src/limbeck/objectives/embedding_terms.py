@@ -58,7 +58,7 @@ class OfEmbeddings(Objective):
         maps: Projections | None = None,
     ) -> None:
         super().__init__(settings, shape, setting, maps)
-        if not shape.kind.embeds:
+        if not shape.student.embedding:
             raise LimbeckError(
                 f"{setting}: {settings.compare} compares sentence embeddings, and the models of task type "
                 f"{shape.kind.name} put out something else",
@@ -228,7 +228,7 @@ class OfCandidates(Objective):
                 "read the data as kind=pair-score (of a DistillationTrainer build the student with "
                 "limbeck.build_student(MODEL, kind=limbeck.tasks.PAIR_SCORE)), or use soft_kl",
             )
-        if settings.needs_teacher and shape.kind.embeds and not _gives_scores(shape):
+        if settings.needs_teacher and not _gives_scores(shape):
             raise LimbeckError(
                 f"{setting}: {settings.compare} compares scores of a query's candidates, and the teacher gives neither "
                 f"embeddings nor one score, but {shape.teacher.labels} numbers",

@@ -214,9 +214,8 @@ def example_weights(
             f"unlabelled_weight: task type {shape.kind.name} has no rows without a label beside others: {refused.why}",
             "leave it out",
         )
-    classes = shape.kind.classes_of_examples
-    if asked and (not classes or shape.student.labels < 2):
-        what = "a regression" if classes else f"a task of kind {shape.kind.name}"
+    if asked and (shape.number or not shape.one_label):
+        what = "a regression" if shape.number else f"a task of kind {shape.kind.name}"
         raise LimbeckError(
             f"{', '.join(asked)}: confidence is that in the class of an example, and {what} has none",
             "leave it out",

@@ -150,7 +150,7 @@ class ErrorWeighted(Objective):
 
     def __init__(self, settings: ErrorWeightedSpec, shape: Shape, setting: str) -> None:
         super().__init__(settings, shape, setting)
-        if not shape.kind.classes_of_examples:
+        if not shape.one_label:
             raise LimbeckError(
                 f"{setting}: error_weighted weighs teachers by one label an example, and "
                 f"{shape.kind.name} has none",

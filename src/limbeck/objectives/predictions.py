@@ -104,14 +104,12 @@ class SoftLabel(Objective):
             settings.scale_by_t2,
             settings.regression == "tempered",
         )
-        is_regression = shape.kind.classes_of_examples and shape.student.labels == 1
-        scored = shape.kind.classes_of_examples or shape.kind.over_vocabulary
-        if settings.standardize and (is_regression or not scored):
+        if settings.standardize and not shape.outcomes:
             raise LimbeckError(
                 f"{setting}.standardize: z-scores are taken over classes that exclude each other, and there are none",
                 "leave it out",
             )
-        self.of_labels = is_regression and settings.reads_numbers
+        self.of_labels = shape.number and settings.reads_numbers
         self.kept = settings.kept
         if self.kept is not None:
             _check_tokens(settings, shape, setting)
@@ -147,16 +145,13 @@ class SoftLabel(Objective):
             if self.settings.standardize:
                 logits, targets = F.standardize(logits), F.standardize(targets)
             distance = kind.soft_label(logits, targets, batch, self.rule)
-        over_classes = (
-            self.settings.mean_over == "batch_and_classes" and not kind.means_over_classes
-        )
-        return distance / logits.shape[-1] if over_classes else distance
+        if self.settings.mean_over == "batch_and_classes":
+            return kind.over_classes(distance, logits.shape[-1])
+        return distance
 
     def remarks(self) -> list[Problem]:
         """A warning where z-scores say nothing but who is ahead."""
-        if not self.settings.standardize or self.shape.student.labels != 2:
-            return []
-        if self.shape.kind.over_vocabulary:
+        if not self.settings.standardize or self.shape.outcomes != 2:
             return []
         return [
             Problem(
@@ -169,7 +164,7 @@ class SoftLabel(Objective):
 
 def _check_tokens(settings: SoftSpec, shape: Shape, setting: str) -> None:
     """Raise LimbeckError where there is no vocabulary, or all of it is needed."""
-    if not shape.kind.over_vocabulary:
+    if shape.outcomes != math.inf:
         raise LimbeckError(
             f"{setting}.tokens: {settings.tokens} keeps tokens of a vocabulary, and the logits of task type "
             f"{shape.kind.name} are not over one",
@@ -340,11 +335,10 @@ class FocalLabel(HardLabel):
 
 def _need_weighed_classes(shape: Shape, setting: str, settings: HardSpec) -> None:
     """Raise LimbeckError where there are no classes to weigh, or nothing to be sure of."""
-    is_number = shape.kind.classes_of_examples and shape.student.labels == 1
-    if shape.kind.weighs_classes and not is_number:
+    if shape.kind.weighs(shape.student.labels):
         return
     what = "focal" if settings.focus else "class_weights"
-    found = "a regression" if is_number else f"task type {shape.kind.name}"
+    found = "a regression" if shape.number else f"task type {shape.kind.name}"
     raise LimbeckError(
         f"{setting}: {what} is for classes, and this is {found}",
         f"use compare: hard_label{' without class_weights' if what == 'class_weights' else ''}",
@@ -396,7 +390,8 @@ class OfClasses(Objective):
         self, settings: TermSettings, shape: Shape, setting: str, maps: Projections | None = None
     ) -> None:
         super().__init__(settings, shape, setting, maps)
-        if self.exclusive or not shape.kind.several_classes:
+        several = shape.kind.outcomes(shape.student.labels, exclusive=False)
+        if self.exclusive or not 0 < several < math.inf:
             need_classes(shape, setting, settings.compare)
 
     def remarks(self) -> list[Problem]:
@@ -530,14 +525,13 @@ class PseudoLabel(OfClasses):
 
 def need_classes(shape: Shape, setting: str, what: str) -> None:
     """Raise LimbeckError for a task without classes of whole examples."""
-    if not shape.kind.classes_of_examples:
-        has = "has such as do not" if shape.kind.several_classes else "has none"
+    if not shape.one_label:
         raise LimbeckError(
             f"{setting}: {what} compares classes of whole examples that exclude each other, and task type "
-            f"{shape.kind.name} {has}",
+            f"{shape.kind.name} has none",
             "use soft_cross_entropy or soft_kl",
         )
-    if shape.student.labels == 1:
+    if shape.number:
         raise LimbeckError(
             f"{setting}: {what} compares classes, and a regression has one number",
             "use soft_kl, which is squared error there (method kd)",

@@ -140,8 +140,7 @@ def _manifest(
 ) -> StoreManifest:
     """Whose outputs about which rows; where these have ids, by the identities that a labelled store has."""
     config, kind = teacher.config, task_type_of(teacher.model)
-    named = kind.labels_examples and (config.num_labels or 0) > 1
-    classes = labels_of(config) if named else ()
+    classes = kind.class_names(labels_of(config))
     own = str(getattr(config, "name_or_path", "") or type(teacher.model).__name__)
     whose = TeacherIdentity(name=about.teacher or own, fingerprint={})
     which = RowsIdentity(count=count, fingerprint="")

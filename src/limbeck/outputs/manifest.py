@@ -259,7 +259,7 @@ def has_one_label(kind: str) -> bool:
 
     A type that is not known here, of a plugin that is not loaded, is taken to.
     """
-    return kind not in TASK_TYPES or not TASK_TYPES.get(kind).several_classes
+    return kind not in TASK_TYPES or TASK_TYPES.get(kind).problem_type is None
 
 
 def _content(text: bytes, where: str) -> Any:

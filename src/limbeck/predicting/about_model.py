@@ -55,7 +55,7 @@ class AboutModel:
     @property
     def regression(self) -> bool:
         """Whether it answers with a number."""
-        return self.kind.has_classes and not self.kind.classes_as_text and not self.classes
+        return not self.classes and self.kind.is_number(1)
 
     @property
     def name(self) -> str:
@@ -94,7 +94,7 @@ def _of_export(model: ScoredModel) -> AboutModel:
         model=model,
         kind=kind,
         classes=tuple(manifest.labels),
-        multi_label=kind.several_classes,
+        multi_label=kind.problem_type is not None,
         max_length=manifest.max_length,
         task=TASKS.get(gate.task),
         columns=_columns(gate.text_columns, TASKS.get(gate.task)),
@@ -122,7 +122,7 @@ def _of_checkpoint(model: ScoredModel) -> AboutModel:
         elif task is not None:
             kind = task.kind
         texts = len(task.text_columns) if task is not None else len(own) or None
-    multi_label = kind.several_classes or getattr(config, "problem_type", None) == _MULTI_LABEL
+    multi_label = _MULTI_LABEL in (kind.problem_type, getattr(config, "problem_type", None))
     return AboutModel(
         model=model,
         kind=kind,
@@ -136,15 +136,13 @@ def _of_checkpoint(model: ScoredModel) -> AboutModel:
         texts=texts,
         task_name=None if recipe is None else recipe.task,
         answers=() if record is None else tuple(one.name for one in record.classes),
-        prompt=getattr(config, PROMPT, None) if kind.classes_as_text else None,
+        prompt=getattr(config, PROMPT, None),
     )
 
 
 def _classes(config: PretrainedConfig, kind: TaskType, *, multi_label: bool) -> tuple[str, ...]:
     names = labels_of(config)
-    if kind.classes_as_text or not kind.names_classes:
-        return ()
-    return () if len(names) == 1 and kind.has_classes and not multi_label else names
+    return names if multi_label else kind.class_names(names)
 
 
 def _columns(own: Sequence[str], task: Task | None) -> tuple[tuple[str, ...], ...]:

@@ -13,6 +13,7 @@ from datasets import Dataset
 from limbeck.data import NOTHING_NAMED, RowsAsked
 from limbeck.data.files import form_of
 from limbeck.data.stream import RowStream, named_files
+from limbeck.functional.labels import NO_LABEL
 from limbeck.predicting.job import Predictions, prepare
 from limbeck.predicting.settings import PredictSettings
 from limbeck.scoring.scored_model import ScoredModel
@@ -130,7 +131,7 @@ def write_predictions(
     """
     loaded = ScoredModel.open(model, backend).rows(asked, labeled=False)
     task = loaded.task
-    by_class = bool(task.labels) and task.kind.labels_examples
+    by_class = bool(task.kind.row_classes(task))
     found = predict(
         model,
         _named(task, loaded.rows) if by_class else loaded.rows.remove_columns("index"),
@@ -151,9 +152,6 @@ def _named(task: Task, rows: Dataset) -> Dataset:
         return kept
     names: list[Any] = []
     for label in rows[task.label_column][:]:
-        if task.kind.several_classes:
-            own = [name for name, one in zip(task.labels, label, strict=True) if one == 1]
-            names.append(None if any(one != one for one in label) else own)
-        else:
-            names.append(task.labels[label] if label >= 0 else None)
+        name = task.kind.written_label(task, label)
+        names.append(None if name == NO_LABEL else name)
     return kept.remove_columns(task.label_column).add_column(task.label_column, names)

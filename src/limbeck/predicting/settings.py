@@ -162,7 +162,7 @@ def reader_of(facts: AboutModel, settings: PredictSettings, columns: int) -> Row
     """
     kind = facts.kind
     if settings.asked == {EMBEDDINGS} and kind.reads is TEXT_READING:
-        own = modules_of(facts.model.config) if kind.embeds else None
+        own = modules_of(facts.model.config)
         # A name that is no prompt's is said with all else that is wrong.
         before = "" if own is None else own.text_prompts._asdict().get(settings.prompt, "")
         if before:
@@ -173,7 +173,7 @@ def reader_of(facts: AboutModel, settings: PredictSettings, columns: int) -> Row
         reader = TextReader(facts, kind, columns, settings.max_new_tokens)
     elif kind.name in _READERS:
         reader = _READERS[kind.name](facts, kind, columns)
-    elif kind.labels_examples:
+    elif kind.problem_of(facts.regression) is not None:
         reader = (NumberReader if facts.regression else ClassReader)(facts, kind, columns)
     else:
         raise LimbeckError(

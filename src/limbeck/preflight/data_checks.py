@@ -21,7 +21,6 @@ from limbeck.preflight.score_checks import teacher_record
 from limbeck.support.errors import Problem, problem_list
 from limbeck.tasks import Task
 from limbeck.tasks.abstract_type import no_unlabelled
-from limbeck.tasks.candidates import texts_of_rows
 from limbeck.tasks.modality import tokens_of
 
 # Rows that are tokenised again to find the longest example, once it is known that some are cut.
@@ -231,7 +230,7 @@ _SEVERAL = "multi_label_classification"
 def other_problem(side: str, config: PretrainedConfig, task: Task) -> Iterator[Problem]:
     """Classes that exclude each other on one side, and do not on the other."""
     trained, wanted = getattr(config, "problem_type", None), task.kind.problem_type
-    if trained is None or not task.labels or not task.kind.labels_examples:
+    if trained is None or not task.kind.row_classes(task):
         return
     if (trained == wanted) or (wanted is None and trained != _SEVERAL):
         return
@@ -249,7 +248,7 @@ def other_problem(side: str, config: PretrainedConfig, task: Task) -> Iterator[P
 def unsaid_problem(side: str, config: PretrainedConfig, task: Task) -> Iterator[Problem]:
     """A teacher for rows of any number of classes that does not say whether its own exclude each other."""
     trained = getattr(config, "problem_type", None)
-    if not task.kind.several_classes or trained is not None or config.num_labels == 1:
+    if task.kind.problem_type is None or trained is not None or config.num_labels == 1:
         return
     yield Problem(
         f"{side}: its config.json does not say whether it was trained for one class a row; its outputs are read as "
@@ -332,13 +331,8 @@ def check_unknown_tokens(
 
 def _rows(task: Task, rows: Mapping[str, Any]) -> list[tuple[Hashable, ...]]:
     """By row what is looked for among the training rows: all its texts together, or each by itself."""
-    if not task.kind.embeds:
-        columns = [map(_plain, column) for column in task.kind.texts(task, rows)]
-        return [(texts,) for texts in zip(*columns, strict=True)]
-    found: list[list[str]] = [[] for _ in rows[task.text_columns[0]]]
-    for one in texts_of_rows(task, rows):
-        found[one.place].append(_plain(one.text))
-    return [tuple(texts) for texts in found]
+    found = task.kind.compared_texts(task, rows)
+    return [tuple(tuple(map(_plain, texts)) for texts in row) for row in found]
 
 
 def _plain(text: str) -> str:

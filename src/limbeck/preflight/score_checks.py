@@ -24,7 +24,7 @@ from limbeck.support.errors import LimbeckError, Problem, problem_list
 from limbeck.support.manifest import verified
 from limbeck.support.plain import read_json
 from limbeck.tasks import Processor, Task, as_array, join
-from limbeck.tasks.metrics import plain_metric
+from limbeck.tasks.metrics import CORRELATIONS, plain_metric
 from limbeck.teachers.teacher import Teacher
 
 _SAMPLE = 512
@@ -206,7 +206,7 @@ def check_class_order(
         return order_of_several(
             task, outputs.predictions, outputs.labels, outputs.origin, side, fix
         )
-    if task.regression or not task.kind.classes_of_examples:
+    if not task.one_class:
         return []
     classes, count = len(task.labels), len(outputs.labels)
     table = np.zeros((classes, classes), dtype=np.int64)
@@ -250,9 +250,9 @@ def check_teacher_score(
     baseline, answer = (
         constant_baseline(task, labels) if rows is None else task.kind.baseline_of_rows(task, rows)
     )
-    of_numbers = (task.regression and task.kind.group_column is None) or task.kind.embeds
+    of_numbers = all(plain_metric(name) in CORRELATIONS for name in task.primary.split("+"))
     better = score.value > baseline
-    if plain_metric(task.primary) == "accuracy" and not of_numbers:
+    if plain_metric(task.primary) == "accuracy":
         share = min(baseline / 100, 1.0)
         hits = round(score.value / 100 * len(labels))
         chance = binomtest(hits, len(labels), share, alternative="greater").pvalue

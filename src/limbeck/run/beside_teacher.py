@@ -67,7 +67,8 @@ def beside_teacher(
     found = BesideTeacher(floor=floor_facts(prepared, rows, predictions, taught))
     for split, student in predictions.items():
         teacher = taught.get(split)
-        texts = kept_texts(task, scored.rows[split].raw) if prepared.recipe.keep_texts else None
+        raw = scored.rows[split].raw
+        texts = task.kind.shown_texts(task, raw) if prepared.recipe.keep_texts else None
         classes = task_classification(task, student, teacher, texts)
         if classes is not None:
             found.classification[split] = classes
@@ -83,13 +84,6 @@ def beside_teacher(
         return found
     kept = kept_share(task, predictions[split], taught.get(split), (own, theirs))
     return replace(found, kept=kept)
-
-
-def kept_texts(task: Task, rows: Dataset) -> dict[str, Sequence[Any]] | None:
-    """The text columns of rows; None where an example is no text."""
-    if not task.kind.labels_examples or not task.kind.reads.in_columns:
-        return None
-    return {name: rows[name] for name in task.text_columns}
 
 
 def _teachers(
@@ -234,7 +228,7 @@ def _labels_of_teacher(prepared: Prepared) -> dict[int, Any]:
     task, inputs, train = prepared.task, prepared.last, prepared.splits["train"]
     labels = np.asarray(train.with_format("numpy")[task.label_column][:])
     places = np.flatnonzero(~labelled_rows(labels))
-    if not inputs.members or not len(places) or not task.kind.constant:
+    if not inputs.members or not len(places) or task.kind.problem_of(task.regression) is None:
         return {}
     stored = not any(one.live for one in inputs.members)
     chosen = np.random.default_rng(prepared.recipe.seed).permutation(len(places))
@@ -263,18 +257,11 @@ def _labels_of_teacher(prepared: Prepared) -> dict[int, Any]:
             said.append(np.mean([_plain(task, one) for one in outputs], axis=0))
     except LimbeckError:  # outputs that were not stored, as no term reads them
         return {}
-    return dict(zip(places.tolist(), _as_labels(task, np.concatenate(said)), strict=True))
+    taught = task.kind.labels_of_outputs(task, np.concatenate(said))
+    return dict(zip(places.tolist(), taught, strict=True))
 
 
 def _plain(task: Task, logits: Any) -> np.ndarray:
     """Numbers (B, 1), or probabilities (B, C)."""
     outputs = logits.float().cpu().numpy()
     return outputs if task.regression else task.kind.probabilities(outputs)
-
-
-def _as_labels(task: Task, outputs: np.ndarray) -> list[Any]:
-    if task.regression:
-        return outputs.reshape(-1).tolist()
-    if task.kind.several_classes:
-        return [*(outputs >= 0.5).astype(np.float32)]
-    return outputs.argmax(axis=1).tolist()

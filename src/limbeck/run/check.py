@@ -390,7 +390,7 @@ def confidence_problems(prepared: Prepared) -> Iterator[Problem]:
     bound, task = prepared.recipe.min_confidence, prepared.task
     stored = [one.teacher.outputs for one in prepared.named if one.stored]
     # Of several what counts is the confidence of their mean, or of the one whose step it is.
-    if bound is None or len(stored) != 1 or not task.kind.classes_of_examples or task.regression:
+    if bound is None or len(stored) != 1 or not task.one_class:
         return
     rows = prepared.splits["train"]
     sure = F.top_probability(torch.from_numpy(stored[0].logits(keys_of(task, rows))))

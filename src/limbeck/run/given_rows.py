@@ -84,7 +84,7 @@ def _named_by_columns(kind: Any) -> bool:
     """Whether a task type's rows are of texts and labels in columns with names of their own."""
     if kind in (None, "sentence"):
         return True
-    return kind in TASK_TYPES and TASK_TYPES.get(str(kind)).several_classes
+    return kind in TASK_TYPES and TASK_TYPES.get(str(kind)).problem_type is not None
 
 
 def read_unlabelled_rows(given: Any, task: str | None) -> GivenRows:

@@ -78,7 +78,7 @@ def stored_teachers(recipe: Recipe, task: Task, tokenizer: Processor) -> list[Na
 
 def _idle_order(recipe: Recipe, task: Task) -> list[Problem]:
     """An order of classes for outputs that have none."""
-    if not recipe.output_classes or (task.labels and not task.kind.classes_as_text):
+    if not recipe.output_classes or task.kind.class_names(task.labels):
         return []
     return [
         Problem(
@@ -106,7 +106,7 @@ def open_outputs(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
 
 
 def _of_file(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
-    if task.kind.classes_as_text:
+    if task.kind.key_columns:
         raise LimbeckError(
             f"outputs: {place} is a file, and {task.name} is of kind {task.kind.name}: its teacher has logits over a "
             "vocabulary at every token of a target",
@@ -191,7 +191,7 @@ def outputs_of_store(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
             f"name outputs of type {task.kind.name}",
         )
     limit = int(recipe.cache_limit * _GIB)
-    if task.kind.classes_as_text:
+    if task.kind.key_columns:
         return of_targets(place, store, task, limit)
     names, several = store.outputs_of(member), task.kind.several_classes
     what = next((name for name in quantities(several=several) if name in names), None)
@@ -213,7 +213,7 @@ def outputs_of_store(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
         lambda ids: store.take(ids, [name])[name][:, columns],
         about_store(store) | {"classes": [*classes]} | ({"member": member} if member else {}),
         None if member else StoredParts.layers_of(store, limit),
-        several=several,
+        several=task.kind.several_classes,
     )
 
 

@@ -55,9 +55,9 @@ def names_for_students(teacher: PreTrainedModel | None, task: Task) -> Task:
 
     Whether ids mean the same on both sides is for pre-flight to say.
     """
-    if teacher is None or not task.labels or task.kind.classes_as_text:
+    if teacher is None:
         return task
-    names = labels_of(teacher.config)
-    if len(names) != len(task.labels) or generic_labels(names):
+    names = task.kind.class_names(labels_of(teacher.config))
+    if not names or len(names) != len(task.labels) or generic_labels(names):
         return task
     return replace(task, labels=names)

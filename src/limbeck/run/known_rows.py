@@ -115,7 +115,7 @@ def bound_to(one: Named, rows: EncodedRows) -> Named:
 def order_problems(task: Task, rows: Dataset, named: Sequence[Named]) -> list[Problem]:
     """Outputs that fit the training rows' own labels much better with the classes in another order."""
     stored = [one.teacher.outputs for one in named if one.stored]
-    of_classes = not (task.regression or task.kind.classes_as_text)
+    of_classes = bool(task.kind.class_names(task.labels))
     if not stored or not of_classes or task.kind.stored_as is not task.kind:
         return []
     if task.label_column not in rows.column_names:
@@ -162,7 +162,7 @@ def stored_results(one: Named, task: Task, rows: Dataset) -> Results | None:
     """
     outputs = one.teacher.outputs
     answers = task.kind.stored_as is task.kind or outputs.embedding
-    if task.kind.classes_as_text or not answers or task.label_column not in rows.column_names:
+    if task.kind.key_columns or not answers or task.label_column not in rows.column_names:
         return None
     if not _rows_known(outputs, task, rows).all():
         return None

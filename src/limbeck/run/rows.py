@@ -110,8 +110,9 @@ def load_rows(recipe: Recipe, *, labels_read: bool = True) -> tuple[Task, Datase
 
 def _with_thresholds(task: Task, recipe: Recipe) -> Task:
     """A task of several labels a row with how their thresholds are found."""
-    if task.kind.several_classes:
-        return replace(task, thresholds=recipe.thresholds or "one")
+    tuned = task.kind.tuned(task, recipe.thresholds)
+    if tuned is not None:
+        return tuned
     given = [key for key in ("thresholds", "label_separator") if getattr(recipe, key) is not None]
     if given:
         raise LimbeckError(
@@ -163,11 +164,9 @@ def stage_rows(
     task, rows = load_rows(recipe, labels_read=not stage.supplementary)
     _need(task, reads)
     train = rows["train"]
-    # Masked text is its own label, and a decoder reads the targets.
-    own = task.label_column in task.text_columns or task.kind.classes_as_text
-    if stage.supplementary and not own:
+    if stage.supplementary and not task.kind.keeps_labels(task):
         return task, train.remove_columns(task.label_column)
-    need_labels(task, train, stage.setting.replace(".", ": "))
+    task.kind.need_labels(task, train, stage.setting.replace(".", ": "))
     return task, train if stage.supplementary else divided(train, task)[0]
 
 
@@ -205,7 +204,7 @@ def add_unlabelled(
                 f"unlabelled: task {task.name!r} is of kind {task.kind.name}: {refused.why}",
                 f"{refused.instead}; or leave them out",
             )
-        need_labels(task, splits["train"])
+        task.kind.need_labels(task, splits["train"])
         return splits, UnlabelledRows()
     labelled = labelled_rows(splits["train"].with_format("numpy")[task.label_column][:])
     if recipe.labelled_share is not None:
@@ -256,24 +255,6 @@ def check_left(recipe: Recipe, task: Task, labelled: np.ndarray) -> None:
         raise LimbeckError(
             "missing_outputs: drop leaves no row without a label, which labelled_share needs",
             "label those rows with the teacher too, or leave labelled_share out",
-        )
-
-
-def need_labels(task: Task, rows: Dataset, setting: str = "") -> None:
-    """Raise LimbeckError for training rows without a label of a task whose labels a decoder reads.
-
-    Args:
-        setting: whose rows they are, as `first_stage: `.
-    """
-    refused = no_unlabelled(task.kind)
-    if refused is None or not task.kind.classes_as_text:
-        return
-    missing = int((~labelled_rows(rows.with_format("numpy")[task.label_column][:])).sum())
-    if missing:
-        raise LimbeckError(
-            f"{setting}task {task.name!r}: {missing} of {len(rows)} training rows have no label, and "
-            f"{refused.why}",
-            "label them or take them out",
         )
 
 

@@ -24,7 +24,6 @@ from limbeck.run.run_folder import RunFolder
 from limbeck.support.machine import is_first, wait_for_all
 from limbeck.tasks import MASKED, Task
 from limbeck.tasks.rules import THRESHOLDS
-from limbeck.tasks.text import PROMPT, prompt_of
 from limbeck.training import DistillationTrainer
 from limbeck.training.progress import PassesState
 
@@ -51,8 +50,7 @@ def _write(trainer: DistillationTrainer, folder: RunFolder, prepared: Prepared) 
     # Whoever loads the student cuts texts where its scores were measured; a language model is trained further.
     if isinstance(processor, PreTrainedTokenizerBase) and kind is not MASKED:
         processor.model_max_length = kind.scored_length(prepared.recipe.max_length)
-    if kind.classes_as_text:
-        setattr(trainer.student.config, PROMPT, prompt_of(prepared.task))
+    kind.ship_with(trainer.student.config, prepared.task)
     trainer.save_model(str(folder.unshipped))
 
 
@@ -81,7 +79,7 @@ def predict(
 
 def _warn_of_one_answer(task: Task, split: str, predictions: dict[str, list[Any]]) -> None:
     """Say of a classifier that it answers every row alike: its score, high or not, is its class's share."""
-    if not (task.kind.constant and task.labels):
+    if not task.labels or task.kind.problem_of(task.regression) is None:
         return
     given = {task.kind.named(task, one) for one in predictions.get("prediction", ())}
     if len(given) != 1 or len({task.kind.named(task, one) for one in predictions["label"]}) < 2:

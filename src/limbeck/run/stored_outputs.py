@@ -20,7 +20,6 @@ from limbeck.activations import Request, token_mask
 from limbeck.data import Collator, batches_of
 from limbeck.data.row_facts import facts_of
 from limbeck.data.row_ids import output_keys
-from limbeck.data.text_rows import TARGET
 from limbeck.objectives import Objectives
 from limbeck.outputs import (
     Ask,
@@ -324,7 +323,7 @@ def _are_rows(rows: EncodedRows) -> bool:
     kind = rows.kind
     if not (kind.labels_examples and kind.stored_as is kind and kind.reads.in_columns):
         return False
-    if not kind.classes_as_text:
+    if not kind.key_columns:
         return True
     name = rows.task.label_column
     if name not in rows.raw.column_names:
@@ -337,7 +336,7 @@ def _rows(group: OutputGroup) -> EntryRows:
     keys = output_keys(rows.task, rows.raw)
     ids = np.full(int(keys.examples.max()) + 1, -1, dtype=np.int64)
     ids[keys.examples] = keys.ids
-    written = rows.kind.classes_as_text
+    written = bool(rows.kind.key_columns)
     return EntryRows(
         ids,
         _columns(rows, recipe),
@@ -357,7 +356,7 @@ def _columns(rows: EncodedRows, recipe: Recipe) -> tuple[str, ...]:
     """As a user's own file calls them, or as the task does."""
     named, own = tuple(recipe.text_columns or ()), rows.task.text_columns
     texts = named if len(named) == len(own) else own
-    return (*texts, TARGET) if rows.kind.classes_as_text else texts
+    return (*texts, *rows.kind.key_columns)
 
 
 def _sources(recipe: Recipe) -> tuple[str, ...]:

@@ -105,7 +105,7 @@ def with_teacher_labels(recipe: Recipe, runs: Path, live_teacher: Teacher | None
         settings["test"] = str(folder / "test.parquet")
     if no_unlabelled(kind) is None:
         settings["unlabelled_duplicates"] = "drop"
-    elif not kind.rows_without_labels:
+    elif kind.taught_labels:
         settings["data"] = str(folder / "train.parquet")
     return recipe.model_copy(update=settings)
 
@@ -213,7 +213,7 @@ def _write(recipe: Recipe, folder: Path, live_teacher: Teacher | None) -> None:
     parts = _held_out(recipe, len(texts[columns[0]]), groups)
     teacher = _teacher(recipe, columns, live_teacher)
     rows = {"test": parts.test, "dev": parts.dev}
-    if no_unlabelled(teacher.task.kind) is not None and not teacher.task.kind.rows_without_labels:
+    if teacher.task.kind.taught_labels:
         rows = {"train": parts.train, **rows}
     logger.info("%s predicts the labels of %d rows", recipe.teacher, sum(map(len, rows.values())))
     for split, places in rows.items():
@@ -289,10 +289,9 @@ def _teacher(recipe: Recipe, columns: list[str], live_teacher: Teacher | None) -
         if live_teacher is not None
         else load_model(path, head="required", auto=kind.auto)
     )
-    names = labels_of(model.config) if kind.names_classes else ()
-    number = kind.has_classes and len(names) == 1
+    names = kind.class_names(labels_of(model.config))
     task = Task(
-        str(recipe.task), path, tuple(columns), () if number else names, (), "",
+        str(recipe.task), path, tuple(columns), names, (), "",
         label_column=TEACHER_LABEL, kind=kind,
     )  # fmt: skip
     tokenizer = processor_of(recipe, task, path)

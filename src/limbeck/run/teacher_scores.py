@@ -26,7 +26,6 @@ from limbeck.run.prepared import Prepared
 from limbeck.run.rows import add_unlabelled, load_rows
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import Processor, Task
-from limbeck.tasks.rules import USUAL, thresholds_of
 
 log = logging.getLogger(__name__)
 
@@ -132,8 +131,8 @@ def scores_of(
         missing.remove(TEST)
     if missing:
         model, tokenizer = load()
-        if TEST in splits and task.dev_splits[0] not in missing and task.kind.several_classes:
-            task = replace(task, thresholds=thresholds_of(model.config) or USUAL)
+        if TEST in splits and task.dev_splits[0] not in missing:
+            task = task.kind.decided_by(task, model.config)
     for split in missing:
         raw, length = scored.rows[split].raw, prepared.recipe.max_length
         answers = ask_teacher(task, model, tokenizer, raw, length, rows=len(raw))

@@ -74,7 +74,7 @@ def bound(
                 progress=progress,
             )
             rows = replace(rows, encoded=encoded)
-        if inputs is None and own_tokens and kind.constant and not kind.resampled:
+        if inputs is None and own_tokens and kind.repeats:
             theirs, _ = encode(rows.raw, rows.task, one.tokenizer, length, progress=progress)
             words = OwnTokens(theirs, Collator(one.tokenizer, kind=kind))
         found.append(replace(one, teacher=one.teacher.reading(inputs, words)))

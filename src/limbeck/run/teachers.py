@@ -99,7 +99,7 @@ def load_teacher(path: str, task: Task) -> PreTrainedModel:
     """
     return load_model(
         path,
-        regression=task.regression and task.kind.constant,
+        regression=task.one_number,
         head="required",
         auto=task.kind.of_teacher(read_config(path)).auto,
     )

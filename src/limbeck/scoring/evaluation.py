@@ -18,7 +18,6 @@ from limbeck.evaluation.classification import task_classification
 from limbeck.evaluation.row_tests import row_tests
 from limbeck.recipe import Recipe
 from limbeck.records import ClassificationScores, Numbers, Record, RowTests, finite
-from limbeck.run.beside_teacher import kept_texts
 from limbeck.run.report import refresh
 from limbeck.run.run_folder import kept_predictions
 from limbeck.scoring.scored_model import LoadedSplit, Scored, ScoredModel
@@ -136,7 +135,7 @@ def _beside(scored: Scored, name: str, teacher: str | None, *, texts: bool) -> E
     if teacher is not None:
         given = replace(loaded, own_classes=False, translated_from=None)
         taught = ScoredModel.open(teacher).score(given, side="teacher").results.predictions
-    shown = kept_texts(task, loaded.rows) if texts else None
+    shown = task.kind.shown_texts(task, loaded.rows) if texts else None
     return Evaluation(
         name,
         dict(scored.results.scores),

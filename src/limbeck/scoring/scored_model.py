@@ -56,7 +56,6 @@ from limbeck.tasks import (
     task_type_of,
 )
 from limbeck.tasks.metrics import TEACHER_LABEL
-from limbeck.tasks.rules import USUAL, thresholds_of
 
 logger = logging.getLogger(__name__)
 
@@ -547,9 +546,7 @@ def decided_by(task: Task, config: PretrainedConfig) -> Task:
         LimbeckError: thresholds that are none.
     """
     task = replace(task, kind=task.kind.of_model(config))
-    if not task.kind.several_classes:
-        return task
-    return replace(task, thresholds=thresholds_of(config) or USUAL)
+    return task.kind.decided_by(task, config)
 
 
 def class_names(task: Task, config: PretrainedConfig, *, side: str) -> list[Problem]:

@@ -86,7 +86,7 @@ def look_at_team(
     first = max(team.values(), key=lambda one: one.recipe is not None)
     loaded = replace(first.rows(asked), own_classes=False, translated_from=None)
     kind = loaded.task.kind
-    if not kind.constant or kind.several_classes or kind.embeds:
+    if not (loaded.task.one_class or loaded.task.one_number):
         raise LimbeckError(
             f"team: task {loaded.task.name!r} is of kind {kind.name}; members are compared by "
             "one class or number a text",

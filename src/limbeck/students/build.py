@@ -16,6 +16,7 @@ from typing import Any
 from transformers import PretrainedConfig, PreTrainedModel
 
 from limbeck.activations.compat import builder_of
+from limbeck.embedding import SentenceEmbedder
 from limbeck.students.configuration import (
     labels_agree,
     layer_count,
@@ -98,7 +99,7 @@ def build_student(
         shape = with_settings(shape, config, fresh=source is None)
     # With a vocabulary for labels there is nothing to name.
     if labelled is not None:
-        shape = with_labels(shape, *labelled, classes=kind.constant, problem_type=kind.problem_type)
+        shape = with_labels(shape, *labelled, problem_type=kind.problem_of(labelled[1]))
     shape = _marked(shape, kind if named else kind_of_config(base))
     target = fresh_model(shape, seed=seed, auto=auto, attn_implementation=attn_implementation)
     if source is None:
@@ -113,7 +114,7 @@ def build_student(
         )
         picked = {}
     copy_head = has_head and (labelled is None or labels_agree(base, *labelled))
-    if kind.embeds:  # a linear map of another width is a new one
+    if isinstance(target, SentenceEmbedder):  # a linear map of another width is a new one
         copy_head = copy_head and heads_alike(source, target)
     return transplant(source, target, picked, copy_head=copy_head)
 
@@ -178,7 +179,7 @@ def _start(
 def _labels_of_head(kind: TaskType, task: Labelled) -> tuple[tuple[str, ...], bool] | None:
     """Names of the head's outputs, and whether it is a single number; None for a vocabulary."""
     names = kind.head_labels(task)
-    return None if names is None else (names, kind.constant and task.regression)
+    return None if names is None else (names, task.regression and kind.is_number(len(names)))
 
 
 def _picked(base: PretrainedConfig, layers: Layers, pick: str) -> dict[str, list[int]]:

@@ -84,21 +84,19 @@ def with_labels(
     labels: Sequence[str],
     regression: bool,
     *,
-    classes: bool = True,
     problem_type: str | None = None,
 ) -> PretrainedConfig:
     """A copy with the task's labels: one output for regression, else one per class name.
 
-    Without `classes` the outputs are not the classes of a whole text, but a token's. `problem_type`: what the
-    head is trained for, where it is neither one class nor a number. Thresholds of other labels are left out.
+    `problem_type`: what the head is trained for, None where its outputs are a token's. Thresholds of other labels are
+    left out.
     """
     names = ["LABEL_0"] if regression else list(labels)
     data = config.to_dict()
     data.pop("num_labels", None)
     data["id2label"] = dict(enumerate(names))
     data["label2id"] = {name: number for number, name in enumerate(names)}
-    whole = "regression" if regression else "single_label_classification"
-    data["problem_type"] = problem_type or (whole if classes else None)
+    data["problem_type"] = problem_type
     data.pop(THRESHOLDS, None)
     labelled = _rebuild(config, data)
     # transformers saves only what differs from its base defaults, two unnamed labels among them,

@@ -122,7 +122,9 @@ def load_model(
     )
     if labels is None and not regression:
         return source
-    config = with_labels(source.config, labels or (), regression)
+    config = with_labels(
+        source.config, labels or (), regression, problem_type=SENTENCE.problem_of(regression)
+    )
     if has_head and labels_agree(source.config, labels or (), regression):
         source.config.id2label, source.config.label2id = config.id2label, config.label2id
         source.config.problem_type = config.problem_type

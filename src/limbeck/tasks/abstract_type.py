@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from datasets import Dataset
@@ -145,8 +145,6 @@ class TaskType(ScoredOutputs):
     """Whether each row is of any number of classes, each by itself."""
     problem_type: ClassVar[str | None] = None
     """What transformers calls what the head is trained for, where the head's class alone does not say it."""
-    means_over_classes: ClassVar[bool] = False
-    """Whether hard and soft label are means over classes already."""
     constant: ClassVar[bool] = False
     """Whether a model's outputs for an example are the same in every epoch, with one row of logits."""
     reads: ClassVar[Reading] = TEXT_READING
@@ -157,6 +155,10 @@ class TaskType(ScoredOutputs):
     """Whether logits are one vector (B, d) for each example, whose numbers are no classes."""
     one_example_a_row: ClassVar[bool] = True
     """Whether each row is one example, whatever it holds."""
+    row_layout: ClassVar[Literal["one label", "several labels", "own"]] = "own"
+    """What a label is in loaded rows and users' files: a class id or number, one for each class, or another thing."""
+    key_columns: ClassVar[tuple[str, ...]] = ()
+    """Columns beside the texts that stored outputs of a row are found by."""
     needed_texts: ClassVar[int | None] = None
     """How many of the first text columns every row has to fill; None: all."""
     becomes: ClassVar[Mapping[str, str | None]] = MappingProxyType({})
@@ -173,10 +175,130 @@ class TaskType(ScoredOutputs):
     scoring_columns: ClassVar[tuple[str, ...]] = ()
     """Columns of an encoded split that only `results` reads: they never reach a batch."""
 
+    # ---- what a head puts out, and what its classes are ----
+
+    def outcomes(self, outputs: int, *, exclusive: bool = True) -> float:
+        """How many outcomes the logits of a head with so many outputs are over: an example's classes, `inf` for a
+        vocabulary, 0 for none.
+
+        Args:
+            outputs: of the head.
+            exclusive: only outcomes that exclude each other are counted; else also classes of which several may hold.
+        """
+        return 0
+
+    def is_number(self, outputs: int) -> bool:
+        """Whether a head with so many outputs gives one number for an example."""
+        return False
+
+    def weighs(self, outputs: int) -> bool:
+        """Whether the labels' loss of such a head can count its classes by weights."""
+        return self.weighs_classes and not self.is_number(outputs)
+
+    def class_names(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Of the names of a head's outputs those of classes; () where it decides among none."""
+        return ()
+
+    def problem_of(self, regression: bool) -> str | None:
+        """What transformers calls what a head of whole examples is trained for; None where it is of something else."""
+        return self.problem_type
+
+    def over_classes(self, loss: Tensor, classes: int) -> Tensor:
+        """A soft label of so many classes as a mean over them."""
+        return loss / classes
+
+    def counted_classes(self, task: Labelled) -> tuple[str, ...]:
+        """The classes by which predictions, of rows or of words, are counted one by one."""
+        return task.labels if self.names_classes else ()
+
+    def row_classes(self, task: Labelled) -> tuple[str, ...]:
+        """The classes that the label of a whole row names, one or several; () for numbers, tags and answers."""
+        return task.labels if self.labels_examples else ()
+
+    def shown_texts(self, task: TaskLike, rows: Dataset) -> dict[str, Sequence[Any]] | None:
+        """The text columns of loaded rows, to stand beside predictions; None where no label is of a whole text."""
+        if not self.labels_examples or not self.reads.in_columns:
+            return None
+        return {name: rows[name][:] for name in task.text_columns}
+
+    def compared_texts(
+        self, task: TaskLike, rows: Mapping[str, Sequence[Any]]
+    ) -> list[list[tuple[str, ...]]]:
+        """By row what is looked for among other rows: all its texts together, or each by itself."""
+        return [[texts] for texts in zip(*self.texts(task, rows), strict=True)]
+
+    def written_label(self, task: Labelled, label: Any) -> Any:
+        """A loaded label as a file of one's own has it: a class's name, several of them, a number; None for none."""
+        known = type(label) is int and 0 <= label < len(task.labels)
+        return task.labels[label] if known else label
+
+    def labels_of_outputs(
+        self, task: Labelled, outputs: np.ndarray, thresholds: Sequence[float] | None = None
+    ) -> list[Any]:
+        """Labels, as a label column has them, of a head's numbers (n, 1) or its classes' probabilities (n, C).
+
+        Args:
+            task: with the classes.
+            outputs: of whole examples.
+            thresholds: where several classes may hold, from which probability on each does; ½ if left out.
+        """
+        if task.regression:
+            return outputs.reshape(-1).tolist()
+        return outputs.argmax(axis=1).tolist()
+
+    def right_rows(self, given: Sequence[Any], right: Sequence[Any]) -> np.ndarray:
+        """Which of the rows' predictions are right, (n,) of bool."""
+        return np.asarray(given) == np.asarray(right)
+
+    def counted_logits(self, batch: Batch, logits: np.ndarray) -> Any:
+        """Index of the logits of a batch that count: padding's are nobody's."""
+        mask = batch.get("attention_mask")
+        if logits.ndim < 3 or mask is None or mask.shape != logits.shape[:2]:
+            return slice(None)
+        return mask.numpy().astype(bool)
+
+    def tuned(self, task: Any, thresholds: Any) -> Any:
+        """The task with thresholds to be tuned or given; None where no outputs are decided by any."""
+        return None
+
+    def keeps_labels(self, task: TaskLike) -> bool:
+        """Whether rows that teach without labels are read with them all the same."""
+        return task.label_column in task.text_columns
+
+    def need_labels(self, task: Any, rows: Dataset, setting: str = "") -> None:
+        """Raise LimbeckError for training rows without a label where every example needs one to be read.
+
+        Args:
+            task: whose rows they are.
+            rows: loaded ones.
+            setting: whose rows they are, as `first_stage: `.
+        """
+
+    def decided_by(self, task: Any, config: PretrainedConfig) -> Any:
+        """The task with what a model's configuration says of how its outputs become classes."""
+        return task
+
+    def ship_with(self, config: PretrainedConfig, task: TaskLike) -> None:
+        """Write into a student's configuration what a reader of it has to know of its training."""
+
     @property
-    def classes_of_examples(self) -> bool:
-        """Whether logits are one row (B, C) for each example, over its classes (or one number)."""
-        return self.has_classes and not self.classes_as_text
+    def repeats(self) -> bool:
+        """Whether an example is read and answered alike in every epoch."""
+        return self.constant and not self.resampled
+
+    @property
+    def taught_labels(self) -> bool:
+        """Whether training rows that have none get a teacher's labels: they cannot stay without, as others may."""
+        return no_unlabelled(self) is not None and not self.rows_without_labels
+
+    @property
+    def encodes_in_turn(self) -> bool:
+        """Whether rows may be encoded batch by batch: each is one text, and the same in every epoch."""
+        return self.repeats and self.reads is TEXT_READING and self.one_example_a_row
+
+    def results_of_classifier(self, task: Any, outputs: np.ndarray, rows: Dataset) -> Results:
+        """As `results_of_rows`, of a plain classifier's logits (n, C), or numbers (n, 1), in the models' place."""
+        return self.results_of_rows(task, outputs, rows)
 
     @property
     def has_label_loss(self) -> bool:
@@ -342,13 +464,10 @@ class TaskType(ScoredOutputs):
         another rule than the plain one.
         """
 
-    def balanced_weights(self, labels: Labels, classes: int) -> Tensor:
-        """Weights (C,) by which all classes count alike, by the encoded label column of the training rows.
-
-        Raises:
-            LimbeckError: the type weighs no classes.
-        """
-        raise LimbeckError(f"task type {self.name} weighs no classes", "leave class_weights out")
+    def balanced_weights(self, labels: Labels, classes: int) -> Tensor | None:
+        """Weights (C,) by which all classes count alike, by the encoded label column of the training rows; None where
+        classes have no weights."""
+        return None
 
     @abstractmethod
     def soft_label(self, student: Tensor, teacher: Tensor, batch: Batch, rule: SoftRule) -> Tensor:

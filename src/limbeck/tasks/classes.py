@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from datasets import ClassLabel, Dataset, List, Value
 from scipy.special import expit
 from sklearn.metrics import accuracy_score, average_precision_score, f1_score
 from torch import Tensor
-from transformers import AutoModelForSequenceClassification, PreTrainedModel
+from transformers import AutoModelForSequenceClassification, PretrainedConfig, PreTrainedModel
 
 from limbeck import functional as F
 from limbeck.support.errors import LimbeckError
@@ -33,6 +34,7 @@ from limbeck.tasks.rules import (
     EXAMPLE_WEIGHTS,
     MOST_PROBABILITIES,
     PLAIN,
+    USUAL,
     Batch,
     HardRule,
     Kept,
@@ -47,6 +49,7 @@ from limbeck.tasks.rules import (
     decided,
     need_labels,
     need_rows,
+    thresholds_of,
     truncated,
 )
 
@@ -55,8 +58,25 @@ class Classes(TaskType):
     """Classification, or regression where the head has one output."""
 
     has_classes = True
+    row_layout = "one label"
     constant = True
     weighs_classes = True
+
+    def outcomes(self, outputs: int, *, exclusive: bool = True) -> float:
+        """The classes."""
+        return outputs if outputs > 1 else 0
+
+    def is_number(self, outputs: int) -> bool:
+        """Of one output."""
+        return outputs == 1
+
+    def class_names(self, names: Sequence[str]) -> tuple[str, ...]:
+        """All, unless the one output is a number."""
+        return tuple(names) if len(names) > 1 else ()
+
+    def problem_of(self, regression: bool) -> str | None:
+        """One class, or a number."""
+        return "regression" if regression else "single_label_classification"
 
     def head_labels(self, task: Labelled) -> tuple[str, ...]:
         """The classes, or one unnamed output."""
@@ -260,9 +280,47 @@ class MultiLabel(TaskType):
     whole_text = True
     problem_type = "multi_label_classification"
     several_classes = True
+    row_layout = "several labels"
     constant = True
     weighs_classes = True
-    means_over_classes = True
+
+    def outcomes(self, outputs: int, *, exclusive: bool = True) -> float:
+        """The classes, which do not exclude each other."""
+        return 0 if exclusive else outputs
+
+    def class_names(self, names: Sequence[str]) -> tuple[str, ...]:
+        """All."""
+        return tuple(names)
+
+    def over_classes(self, loss: Tensor, classes: int) -> Tensor:
+        """It is one already."""
+        return loss
+
+    def written_label(self, task: Labelled, label: Any) -> Any:
+        """The names of a row's classes in id order; None for a row without a label."""
+        if any(one != one for one in label):
+            return None
+        return [name for name, one in zip(task.labels, label, strict=True) if one == 1]
+
+    def labels_of_outputs(
+        self, task: Labelled, outputs: np.ndarray, thresholds: Sequence[float] | None = None
+    ) -> list[Any]:
+        """0 or 1 for each class, by its own threshold."""
+        return [
+            *(outputs >= np.array(USUAL if thresholds is None else thresholds)).astype(np.float32)
+        ]
+
+    def right_rows(self, given: Sequence[Any], right: Sequence[Any]) -> np.ndarray:
+        """All classes of a row have to be."""
+        return (np.asarray(given) == np.asarray(right)).all(axis=1)
+
+    def tuned(self, task: Any, thresholds: Any) -> Any:
+        """By one for all classes, if nobody says otherwise."""
+        return replace(task, thresholds=thresholds or "one")
+
+    def decided_by(self, task: Any, config: PretrainedConfig) -> Any:
+        """With the model's thresholds, ½ where it has none."""
+        return replace(task, thresholds=thresholds_of(config) or USUAL)
 
     # ---- rows ----
 

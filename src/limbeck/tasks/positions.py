@@ -60,6 +60,10 @@ from limbeck.tasks.rules import (
 class LabelledPositions(TaskType):
     """A class, or a word of the vocabulary, at every position whose label is not −100."""
 
+    def outcomes(self, outputs: int, *, exclusive: bool = True) -> float:
+        """Words of a vocabulary; tags are of no whole example."""
+        return math.inf if self.over_vocabulary else 0
+
     def hard_label(self, logits: Tensor, batch: Batch, rule: HardRule = PLAIN) -> Tensor:
         """Cross-entropy of logits (B, N, C) over each example's labelled positions."""
         need_labels(batch, self.label_names)
@@ -155,6 +159,10 @@ class Tokens(LabelledPositions):
     heads = TOKEN_CLASSIFIERS
     scoring_columns = (_WORDS,)
     weighs_classes = True
+
+    def class_names(self, names: Sequence[str]) -> tuple[str, ...]:
+        """The tags."""
+        return tuple(names)
 
     def features(self, task: TaskLike) -> dict[str, Any]:
         """A list of words, and as many tag ids."""

@@ -207,6 +207,15 @@ class Embedding(TaskType):
         """Texts as a model reads them."""
         return [self.prompts.before(one.kind) + one.text for one in found]
 
+    def compared_texts(
+        self, task: TaskLike, rows: Mapping[str, Sequence[Any]]
+    ) -> list[list[tuple[str, ...]]]:
+        """Each text by itself."""
+        found: list[list[tuple[str, ...]]] = [[] for _ in rows[task.text_columns[0]]]
+        for one in texts_of_rows(task, rows):
+            found[one.place].append((one.text,))
+        return found
+
     def check_rows(self, task: TaskLike, rows: Dataset) -> list[str]:
         """Pairs with a similarity and one text."""
         scored = ~np.isnan(np.asarray(rows.with_format("numpy")[task.label_column][:]))

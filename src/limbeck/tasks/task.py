@@ -8,14 +8,17 @@ classification task without classes; tasks whose answer is another thing say so 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.plain import read_text, read_yaml
 from limbeck.tasks.abstract_type import TaskType, get_task_type
-from limbeck.tasks.cifar_names import CIFAR10, CIFAR100
 from limbeck.tasks.classes import SENTENCE
 from limbeck.tasks.image import IMAGE
 from limbeck.tasks.metrics import METRICS, RANKED_METRICS, mean_of
@@ -93,6 +96,16 @@ class Task:
         return len(self.labels) or 1
 
     @property
+    def one_class(self) -> bool:
+        """Whether each row is of one of several classes, which a head decides."""
+        return 1 < self.kind.outcomes(self.outputs) < math.inf
+
+    @property
+    def one_number(self) -> bool:
+        """Whether each row has one number, which a head gives."""
+        return self.kind.is_number(self.outputs)
+
+    @property
     def scored_splits(self) -> tuple[str, ...]:
         """The splits that a run is scored on where they are there: those that select, then test, which does not."""
         return (*self.dev_splits, "test")
@@ -161,96 +174,10 @@ def judged_by_teacher(task: Task) -> Task:
     return replace(task, metrics=metrics, primary=metrics[0], said=None)
 
 
-_MEAN = "accuracy+f1"
-_ENTAILMENT = ("entailment", "not_entailment")
+# The tasks that are known by name, from `datasets.yaml`.
 
 
-# CoNLL-2003's entities in the order of its copy on the Hub.
-ENTITY_TAGS = (
-    "O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC", "B-MISC", "I-MISC",
-)  # fmt: skip
-
-
-def _glue(name: str, *text_columns: str) -> HubSource:
-    return HubSource("nyu-mll/glue", name, text_columns)
-
-
-def _all_tasks() -> Iterable[Task]:
-    one, two = ("sentence",), ("sentence1", "sentence2")
-    accuracy, both = ("accuracy",), ("accuracy", "f1")
-    paraphrase = (*both, "weighted_f1")
-    yield Task(
-        "cola", "CoLA", one, ("unacceptable", "acceptable"), ("matthews",), "matthews",
-        hub=_glue("cola", *one),
-    )  # fmt: skip
-    yield Task(
-        "sst2", "SST-2", one, ("negative", "positive"), accuracy, "accuracy",
-        out_of_domain="imdb", hub=_glue("sst2", *one),
-    )  # fmt: skip
-    yield Task(
-        "mrpc", "MRPC", two, ("not_equivalent", "equivalent"), paraphrase, _MEAN,
-        hub=_glue("mrpc", *two),
-    )  # fmt: skip
-    yield Task(
-        "stsb", "STS-B", two, (), ("pearson", "spearman"), "pearson+spearman",
-        hub=_glue("stsb", *two), bounds=(0.0, 5.0),
-    )  # fmt: skip
-    yield Task(
-        "qqp", "QQP", ("question1", "question2"), ("not_duplicate", "duplicate"), paraphrase, _MEAN,
-        out_of_domain="paws", hub=_glue("qqp", "question1", "question2"),
-    )  # fmt: skip
-    yield Task(
-        "mnli", "MNLI", ("premise", "hypothesis"), ("entailment", "neutral", "contradiction"),
-        accuracy, "accuracy", dev_splits=("dev", "dev_mismatched"), out_of_domain="scitail",
-        hub=_glue("mnli", "premise", "hypothesis"),
-    )  # fmt: skip
-    yield Task(
-        "qnli", "QNLI", ("question", "sentence"), _ENTAILMENT, accuracy, "accuracy",
-        hub=_glue("qnli", "question", "sentence"),
-    )  # fmt: skip
-    yield Task("rte", "RTE", two, _ENTAILMENT, accuracy, "accuracy", hub=_glue("rte", *two))
-    yield Task(
-        "wnli", "WNLI", two, ("not_entailment", "entailment"), accuracy, "accuracy",
-        hub=_glue("wnli", *two),
-    )  # fmt: skip
-    # The Hub's `tsv_format` lost 499 training rows to a reader that took quotes for quotes;
-    # `snli_format` has them all.
-    yield Task(
-        "scitail", "SciTail", ("premise", "hypothesis"), ("entails", "neutral"),
-        accuracy, "accuracy", test_is_labelled=True,
-        hub=HubSource("allenai/scitail", "snli_format", two, "gold_label"),
-    )  # fmt: skip
-    # The Hub calls these classes "0" and "1"; the names are the ones of the PAWS release.
-    yield Task(
-        "paws", "PAWS", two, ("different_meaning", "paraphrase"), both, "accuracy",
-        test_is_labelled=True,
-        hub=HubSource("google-research-datasets/paws", "labeled_final", two),
-    )  # fmt: skip
-    yield Task(
-        "imdb", "IMDb", ("text",), ("neg", "pos"), accuracy, "accuracy", test_is_labelled=True,
-        hub=HubSource("stanfordnlp/imdb", "plain_text", ("text",)),
-    )  # fmt: skip
-
-
-def _beyond_glue() -> Iterable[Task]:
-    # CoNLL-2003. The repository holds a script that fetches the corpus, which the datasets library
-    # no longer runs; the Hub's own conversion to Parquet lies on a branch.
-    yield Task(
-        "ner", "NER", ("tokens",), ENTITY_TAGS, ("f1", "precision", "recall", "accuracy"), "f1",
-        label_column="tags", kind=TOKENS,
-        hub=HubSource(
-            "eriktks/conll2003", "conll2003", ("tokens",), "ner_tags", "refs/convert/parquet"
-        ),
-    )  # fmt: skip
-    yield Task(
-        "squad", "SQuAD", ("question", "context"), (), ("exact_match", "f1"), "f1",
-        label_column="answers", kind=SPANS,
-        hub=HubSource("rajpurkar/squad", "plain_text", ("question", "context"), "answers"),
-    )  # fmt: skip
-    yield Task(
-        "mlm", "MLM", ("text",), (), ("accuracy", "perplexity"), "accuracy",
-        label_column="text", kind=MASKED,
-    )  # fmt: skip
+_TYPES = {one.name: one for one in (SENTENCE, IMAGE, MASKED, SPANS, TOKENS)}
 
 
 def image_metrics(classes: int) -> tuple[str, ...]:
@@ -258,29 +185,28 @@ def image_metrics(classes: int) -> tuple[str, ...]:
     return ("accuracy", "top5") if classes > 5 else ("accuracy",)
 
 
-def _images() -> Iterable[Task]:
-    # Means and deviations of the training images.
-    yield Task(
-        "cifar100", "CIFAR-100", ("image",), CIFAR100, image_metrics(100), "accuracy", kind=IMAGE,
-        hub=HubSource("uoft-cs/cifar100", "cifar100", ("img",), "fine_label"), dev_is_test=True,
-        image_traits=ImageTraits(
-            32, Normalisation((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)), flip=True
-        ),
-    )  # fmt: skip
-    yield Task(
-        "cifar10", "CIFAR-10", ("image",), CIFAR10, image_metrics(10), "accuracy", kind=IMAGE,
-        hub=HubSource("uoft-cs/cifar10", "plain_text", ("img",)), dev_is_test=True,
-        image_traits=ImageTraits(
-            32, Normalisation((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)), flip=True
-        ),
-    )  # fmt: skip
-    yield Task(
-        "digits", "Digits", ("image",), tuple("0123456789"), image_metrics(10), "accuracy",
-        kind=IMAGE, image_traits=ImageTraits(8),
-    )  # fmt: skip
+def _known(name: str, said: dict[str, Any]) -> Task:
+    """One entry of the file: keys of a task, lists as tuples."""
+    given = _tuples(said)
+    images, hub = given.pop("images", None), given.pop("hub", None)
+    if images is not None:
+        pixels = {key: images[key] for key in ("mean", "std") if key in images}
+        flip = images.get("flip", False)
+        given["image_traits"] = ImageTraits(images["side"], Normalisation(**pixels), flip)
+    if hub is not None:
+        given["hub"] = HubSource(**{"text_columns": given["text_columns"], **hub})
+    return Task(name, **{**given, "kind": _TYPES[given.get("kind", SENTENCE.name)]})
 
 
-TASKS: dict[str, Task] = {task.name: task for task in (*_all_tasks(), *_beyond_glue(), *_images())}
+def _tuples(said: dict[str, Any]) -> dict[str, Any]:
+    plain = {key: tuple(one) if isinstance(one, list) else one for key, one in said.items()}
+    return {key: _tuples(one) if isinstance(one, dict) else one for key, one in plain.items()}
+
+
+_FILE = Path(__file__).with_name("datasets.yaml")
+TASKS: dict[str, Task] = {
+    name: _known(name, said) for name, said in read_yaml(read_text(_FILE), _FILE.name).items()
+}
 
 # MNLI's three classes fold into SciTail's two; the other pairs differ in their names alone.
 _PROJECTIONS: dict[tuple[str, str], dict[str, str]] = {

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from transformers import (
 from limbeck.activations.compat import TEXT_TO_TEXT
 from limbeck.functional.labels import NO_LABEL
 from limbeck.support.errors import LimbeckError
-from limbeck.tasks.abstract_type import TASK_TYPES, task_type
+from limbeck.tasks.abstract_type import TASK_TYPES, labelled_rows, no_unlabelled, task_type
 from limbeck.tasks.classes import SENTENCE, constant_class
 from limbeck.tasks.metrics import SampledScore, matthews, mean_of
 from limbeck.tasks.modality import encode_cut
@@ -42,6 +43,10 @@ _NO_NUMBER = -1.0
 _NO_CLASS = -1
 
 
+TARGET = "target"
+"""The column of stored outputs and of labelled rows that holds what a decoder is to write."""
+
+
 @task_type("text")
 class Text(LabelledPositions):
     """Classification and regression by generated label words."""
@@ -51,6 +56,8 @@ class Text(LabelledPositions):
     heads = TEXT_TO_TEXT
     classes_as_text = True
     has_classes = True
+    row_layout = "one label"
+    key_columns = (TARGET,)
     over_vocabulary = True
     prompt: str | None = None
     """What a model was trained to read, with {0}, {1}, … for a row's texts, where its configuration says so."""
@@ -59,6 +66,36 @@ class Text(LabelledPositions):
         """With the prompt of its training, whatever task the rows are called by."""
         found = copy(self)
         found.prompt = getattr(config, PROMPT, None)
+        return found
+
+    def counted_logits(self, batch: Batch, logits: np.ndarray) -> Any:
+        """The targets'."""
+        return batch["labels"].numpy() != NO_LABEL
+
+    def keeps_labels(self, task: TaskLike) -> bool:
+        """The decoder reads the targets."""
+        return True
+
+    def need_labels(self, task: Any, rows: Dataset, setting: str = "") -> None:
+        """The decoder reads one of each row."""
+        labels = rows.with_format("numpy")[task.label_column][:]
+        missing = int((~labelled_rows(labels)).sum())
+        refused = no_unlabelled(self)
+        if missing and refused is not None:
+            raise LimbeckError(
+                f"{setting}task {task.name!r}: {missing} of {len(rows)} training rows have no label, and {refused.why}",
+                "label them or take them out",
+            )
+
+    def ship_with(self, config: PretrainedConfig, task: TaskLike) -> None:
+        """The prompt of its training."""
+        setattr(config, PROMPT, prompt_of(task))
+
+    def results_of_classifier(self, task: Any, outputs: np.ndarray, rows: Dataset) -> Results:
+        """In words, as the type's own models answer."""
+        found = SENTENCE.results_of_rows(replace(task, kind=SENTENCE), outputs, rows)
+        for column in ("prediction", "label"):
+            found.predictions[column] = [label_word(task, one) for one in found.predictions[column]]
         return found
 
     def features(self, task: TaskLike) -> dict[str, Any]:

@@ -4,7 +4,7 @@ Training asks a team at each step
 which of its members to run.
 """
 
-from limbeck.teachers.sampling import Bandit, SamplingProbabilities, draw, shares
+from limbeck.teachers.sampling import LearnedProbabilities, SamplingProbabilities, draw, shares
 from limbeck.teachers.team import (
     Answering,
     EnsembleTeam,
@@ -29,10 +29,10 @@ __all__ = [
     "RANKINGS",
     "USES",
     "Answering",
-    "Bandit",
     "ChainSpec",
     "EnsembleSpec",
     "EnsembleTeam",
+    "LearnedProbabilities",
     "SampledSpec",
     "SampledTeam",
     "SamplingProbabilities",

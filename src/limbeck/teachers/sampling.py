@@ -1,6 +1,6 @@
 """How likely each of several teachers is, fixed or learned, and who is sampled in a step. Part of `limbeck.teachers`.
 
-A draw is a function of the run's seed and the step alone (and of what a bandit has learned by then,
+A draw is a function of the run's seed and the step alone (and of what has been learned by then,
 which checkpoints carry), so that a resumed run, and every process of a multi-process one, draws the
 same teachers.
 """
@@ -8,14 +8,17 @@ same teachers.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from limbeck.functional import rank_distribution
-from limbeck.support.machine import ReadOnce
+from limbeck.support.errors import LimbeckError
+from limbeck.support.registry import Registry
 from limbeck.support.step_state import StepState
 
 # Keeps these draws apart from those of mappings and of MixUp.
@@ -59,85 +62,48 @@ class SamplingProbabilities:
         return draw(self.probabilities, seed, step)
 
 
-# A sampling distribution learned during training (limbeck's own: SKDBERT's future work). The teachers are the arms of
-# an adversarial bandit (Exp3, Auer et al. 2002) whose reward is progress: how far the student's loss on rows held out
-# of the training split fell while a teacher was at work. Rewards shrink as training converges, so each is placed
-# between the quantiles of those before it (Graves et al. 2017, "Automated Curriculum Learning", §2.3).
+class LearnedProbabilities(nn.Module, ABC):
+    """A π that is learned during training, in buffers, so that a checkpoint carries it.
 
-
-# Rewards that are remembered to scale the next one by, and the quantiles it is placed between.
-_REMEMBERED = 100
-_LOW, _HIGH = 0.2, 0.8
-
-
-class Bandit(nn.Module):
-    """π = (1 − ε)·softmax(w) + ε/n; after a block w_i ← w_i + η·r/π_i, for its teacher i.
-
-    All state lies in buffers, so a checkpoint carries it.
-
-    Args:
-        teachers: how many there are, n.
-        block: optimisation steps for which a sampled teacher stays.
-        explore: ε.
-        rate: η.
+    Its class is built of the number of teachers and, by name, of the settings that a recipe's `team` has for it.
     """
 
-    weights: Tensor
-    rewards: Tensor
-    seen: Tensor
-    before: Tensor
-
-    def __init__(
-        self, teachers: int, *, block: int = 10, explore: float = 0.2, rate: float = 0.1
-    ) -> None:
-        super().__init__()
-        self.block, self.explore, self.rate = block, explore, rate
-        self.register_buffer("weights", torch.zeros(teachers, dtype=torch.float64))
-        self.register_buffer("rewards", torch.zeros(_REMEMBERED, dtype=torch.float64))
-        self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
-        self.register_buffer("before", torch.full((), math.nan, dtype=torch.float64))
-        self._read = ReadOnce()
-
-    def reset(self) -> None:
-        """Forget everything: a new student begins."""
-        for state in (self.weights, self.rewards, self.seen):
-            state.zero_()
-        self.before.fill_(math.nan)
-
     @property
+    @abstractmethod
     def probabilities(self) -> np.ndarray:
         """π as it is now."""
-        learned = self._read(self.weights).softmax(0).numpy()
-        return (1 - self.explore) * learned + self.explore / len(learned)
 
+    @abstractmethod
     def pick(self, seed: int, step: int) -> int:
-        """The teacher of the block that a step is in; asked about the current block only."""
-        return draw(self.probabilities, seed, step // self.block * self.block)
+        """The teacher of a step."""
 
-    def ends_block(self, step: int) -> bool:
-        """Whether so many steps make whole blocks."""
-        return step % self.block == 0
+    @abstractmethod
+    def reset(self) -> None:
+        """Forget everything: a new student begins."""
 
-    def begin(self, loss: float) -> None:
-        """The loss on the held-out rows before the first step."""
-        if math.isnan(self.before.item()):
-            self.before.fill_(loss)
+    @abstractmethod
+    def callback(self, trainer: Any, rows: Any) -> Any:
+        """A callback of the Trainer's that teaches it, by rows that are not trained on.
 
-    def learn(self, teacher: int, loss: float) -> None:
-        """A block has ended, and the loss on the held-out rows is now this."""
-        drop = self.before.item() - loss
-        self.before.fill_(loss)
-        reward = self._scaled(drop)
-        self.rewards[self.seen % _REMEMBERED] = drop
-        self.seen += 1
-        self.weights[teacher] += self.rate * reward / float(self.probabilities[teacher])
+        Raises:
+            LimbeckError: no rows.
+        """
 
-    def _scaled(self, drop: float) -> float:
-        """Between −1 and 1: where the drop lies among those before it; 0 for the first."""
-        known = self.rewards[: min(int(self.seen), _REMEMBERED)]
-        if not len(known):
-            return 0.0
-        low, high = torch.quantile(known, torch.tensor([_LOW, _HIGH], dtype=known.dtype)).tolist()
-        if high - low < 1e-12:
-            return float(np.sign(drop - low))
-        return float(np.clip(2 * (drop - low) / (high - low) - 1, -1, 1))
+
+LEARNED: Registry[type[LearnedProbabilities]] = Registry("learned sampling")
+"""By the value of `team.by`."""
+
+
+def learned(by: str, teachers: int, **settings: float) -> LearnedProbabilities:
+    """The π of a name, nothing learned yet.
+
+    Raises:
+        LimbeckError: nothing installed has it.
+    """
+    if by not in LEARNED:
+        raise LimbeckError(
+            f"team.by: {by} is part of limbeck.lab, which is not installed",
+            "install the whole of limbeck, or set team.by=uniform",
+        )
+    found: Any = LEARNED.get(by)
+    return found(teachers, **settings)

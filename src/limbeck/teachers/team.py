@@ -20,7 +20,7 @@ from limbeck.input_transforms.input_transform import StepInputs
 from limbeck.objectives.base import ModelShape
 from limbeck.support.errors import LimbeckError
 from limbeck.support.step_state import StepState
-from limbeck.teachers.sampling import Bandit, SamplingProbabilities, shares
+from limbeck.teachers.sampling import LearnedProbabilities, SamplingProbabilities, learned, shares
 from limbeck.teachers.teacher import Teacher
 from limbeck.teachers.team_spec import ChainSpec, EnsembleSpec, SampledSpec, TeamSpec
 
@@ -104,7 +104,7 @@ class SampledTeam(Team):
         self,
         members: Sequence[Teacher],
         names: Sequence[str],
-        sampling: SamplingProbabilities | Bandit,
+        sampling: SamplingProbabilities | LearnedProbabilities,
     ) -> None:
         super().__init__(members, names)
         self.sampling = sampling
@@ -222,7 +222,7 @@ def form(spec: TeamSpec, members: Sequence[Teacher], names: Sequence[str]) -> Te
         case SampledSpec(by="adaptive"):
             given = {key: getattr(spec, key) for key in ("block", "explore", "rate")}
             known = {key: value for key, value in given.items() if value is not None}
-            return SampledTeam(members, names, Bandit(len(members), **known))
+            return SampledTeam(members, names, learned("adaptive", len(members), **known))
         case SampledSpec():
             return SampledTeam(
                 members, names, SamplingProbabilities(_at_first(spec.by, len(members)))

@@ -1,23 +1,15 @@
-"""Shows a bandit what each teacher's steps were worth. Part of `limbeck.training`."""
+"""Rows held out of training to see progress on, where whom to sample is learned. Part of `limbeck.training`."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-import torch
-from accelerate.utils import broadcast
-from torch import Tensor
 from torch.utils.data import Subset
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from limbeck.data import batches_of
 from limbeck.data.row_facts import facts_of
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks.abstract_type import labelled_rows
-from limbeck.teachers import Bandit
-from limbeck.training.running_trainer import RunningTrainer
-from limbeck.training.step_weights import examples_in
 
 HELD_OUT = 128
 """Training rows held out where nobody says how many."""
@@ -48,61 +40,3 @@ def _labelled(rows: Any, known: int) -> np.ndarray:
     """Places of the rows that progress can be seen on: of a table those with a label for the whole example."""
     labels = facts_of(rows).labels
     return np.arange(known) if labels is None else np.flatnonzero(labelled_rows(labels))
-
-
-class LearnWhomToSample(TrainerCallback):
-    """After each block of steps: the labels' loss on held-out rows, and what it says of the teacher.
-
-    The state is the bandit's own. Evaluation draws no random numbers, so training goes on as it
-    would have without.
-
-    Raises:
-        LimbeckError: no rows.
-    """
-
-    def __init__(self, trainer: RunningTrainer, bandit: Bandit, rows: Any) -> None:
-        if rows is None:
-            raise LimbeckError(
-                "a team that learns whom to sample needs rows to see its progress on",
-                "pass holdout=: some rows that are not trained on",
-            )
-        self.trainer = trainer
-        self.bandit = bandit
-        self.rows = rows
-        self._batches: list[dict[str, Tensor]] | None = None
-
-    def on_step_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        """Before the very first step: where the student starts."""
-        if state.global_step == 0:
-            self.bandit.begin(self._loss())
-
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        """At the end of a block the teacher is judged."""
-        if self.bandit.ends_block(state.global_step):
-            teacher = self.trainer.step_state_at(state.global_step - 1).teacher
-            self.bandit.learn(teacher, self._loss())
-
-    @torch.no_grad()
-    def _loss(self) -> float:
-        trainer, distiller = self.trainer, self.trainer.distiller
-        was_training = distiller.training
-        distiller.eval()
-        total = torch.zeros((), dtype=torch.float32, device=trainer.args.device)
-        for batch in self._prepared():
-            with trainer.accelerator.autocast():
-                loss = distiller(**batch)["loss"]
-            total += loss.float() * examples_in(batch)
-        distiller.train(was_training)
-        # Every process computes it; rounding may differ, and then the draws would.
-        return float(broadcast(total).item()) / len(self.rows)
-
-    def _prepared(self) -> list[dict[str, Tensor]]:
-        if self._batches is None:
-            trainer, size = self.trainer, self.trainer.args.per_device_eval_batch_size
-            rows, collate = trainer.readable(self.rows)
-            self._batches = list(batches_of(rows, collate, size, trainer.args.device))
-        return self._batches

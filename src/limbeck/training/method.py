@@ -22,10 +22,10 @@ from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.words import short_names
 from limbeck.tasks import TaskType, task_type_of
 from limbeck.teachers import (
-    Bandit,
     ChainSpec,
     EnsembleSpec,
     EnsembleTeam,
+    LearnedProbabilities,
     SampledSpec,
     SampledTeam,
     Team,
@@ -352,7 +352,11 @@ def _check_formed(recipe: Recipe, team: Team) -> None:
             )
         )
     learns = isinstance(spec, SampledSpec) and spec.by == "adaptive"
-    if isinstance(team, SampledTeam) and learns and not isinstance(team.sampling, Bandit):
+    if (
+        isinstance(team, SampledTeam)
+        and learns
+        and not isinstance(team.sampling, LearnedProbabilities)
+    ):
         problems.append(
             Problem(
                 f"teacher: {recipe.method} learns whom to sample, and this team's probabilities are fixed",

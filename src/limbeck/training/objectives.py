@@ -64,7 +64,7 @@ def _balanced(
     specs: dict[str, TermSpec], student: PreTrainedModel, kind: TaskType, examples: Any
 ) -> Tensor | None:
     """The weights by which all classes count alike; None where no term asks, or nobody knows the rows."""
-    if not kind.weighs_classes or not any(spec.counts_classes for spec in specs.values()):
+    if not any(spec.counts_classes for spec in specs.values()):
         return None
     labels = None if examples is None else facts_of(examples).label_column
     return None if labels is None else kind.balanced_weights(labels, student.config.num_labels or 0)

@@ -33,10 +33,10 @@ from transformers.trainer_utils import (
 from limbeck.students.execution import give_attention, warn_of_emulated_bf16
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import task_type_of
-from limbeck.teachers import Bandit, Team, members_of
+from limbeck.teachers import LearnedProbabilities, Team, members_of
 from limbeck.teachers.teacher import Teacher
 from limbeck.training import checkpoints
-from limbeck.training.adaptive import LearnWhomToSample, hold_out
+from limbeck.training.adaptive import hold_out
 from limbeck.training.arguments import (
     keyword_problems,
     label_problems,
@@ -263,7 +263,7 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
         for own in (EarlierEntries(self), EpochEntries(self)):
             self._add_own(own)
         if self.bandit is not None:
-            self._add_own(LearnWhomToSample(self, self.bandit, holdout))
+            self._add_own(self.bandit.callback(self, holdout))
 
     def _ready_teacher(self) -> None:
         if self.teacher is None:
@@ -327,10 +327,10 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
         return sorted(read.union(*(member.columns for member in members_of(self.teacher))))
 
     @property
-    def bandit(self) -> Bandit | None:
+    def bandit(self) -> LearnedProbabilities | None:
         """What learns whom to draw, if anything does."""
         sampling = None if self.sampled_team is None else self.sampled_team.sampling
-        return sampling if isinstance(sampling, Bandit) else None
+        return sampling if isinstance(sampling, LearnedProbabilities) else None
 
     # ---- the training, part by part ----
 

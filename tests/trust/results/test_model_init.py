@@ -8,8 +8,9 @@ import torch
 from transformers import trainer as stock
 
 import tiny_runs as tiny
+from limbeck.lab.bandit import Bandit
 from limbeck.recipe import Recipe
-from limbeck.teachers import Bandit, SampledTeam
+from limbeck.teachers import SampledTeam
 from limbeck.teachers.teacher import Teacher
 from limbeck.training import DistillationTrainer
 

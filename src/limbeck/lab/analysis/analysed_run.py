@@ -219,23 +219,13 @@ class AnalysedRun:
             yield batch
             progressed(min(place * _BATCH, total), total)
 
-    @property
-    def has_classes(self) -> bool:
-        """Whether each row is of one class, which a head decides."""
-        return bool(self.task.labels) and self.task.kind.classes_of_examples
-
-    @property
-    def has_numbers(self) -> bool:
-        """Whether each row has one number, which a head predicts."""
-        return self.task.regression and self.task.kind.classes_of_examples
-
     def labels(self, rows: Dataset) -> np.ndarray:
         """Class ids of rows.
 
         Raises:
             LimbeckError: the task has no classes, or some rows no label.
         """
-        if not self.has_classes:
+        if not self.task.one_class:
             raise LimbeckError(
                 f"run {self.folder.path}: the rows of {self.task.name} are not of one class each",
                 "this analysis counts classes; choose another one, or a classifier's run",
@@ -295,10 +285,7 @@ class AnalysedRun:
 
     def texts(self, rows: Dataset) -> Mapping[str, Any] | None:
         """The text columns, where the run's recipe keeps texts."""
-        kind = self.task.kind
-        if not (self.recipe.keep_texts and kind.has_classes and kind.reads.in_columns):
-            return None
-        return {name: rows[name][:] for name in self.task.text_columns}
+        return self.task.kind.shown_texts(self.task, rows) if self.recipe.keep_texts else None
 
 
 def _moved(model: PreTrainedModel) -> PreTrainedModel:

@@ -69,7 +69,8 @@ def _probing(run: AnalysedRun, settings: ProbingSettings, watch: Watch) -> dict[
     labels = _labels(run, train), _labels(run, scored)
     if len(np.unique(labels[0])) < 2:
         raise LimbeckError(
-            f"probing: the first {len(train)} training rows are all of one {'number' if run.has_numbers else 'class'}",
+            f"probing: the first {len(train)} training rows are all of one "
+            f"{'number' if run.task.one_number else 'class'}",
             "take more of them, train_rows=…",
         )
     found = {}
@@ -90,7 +91,7 @@ def _probing(run: AnalysedRun, settings: ProbingSettings, watch: Watch) -> dict[
             labels[0],
             states[-1],
             labels[1],
-            numbers=run.has_numbers,
+            numbers=run.task.one_number,
             strength=settings.strength,
             progressed=watch(f"probes of the {side.name}'s layers"),
         )
@@ -100,7 +101,7 @@ def _probing(run: AnalysedRun, settings: ProbingSettings, watch: Watch) -> dict[
 
 def _labels(run: AnalysedRun, rows: Dataset) -> np.ndarray:
     """Class ids, or numbers."""
-    if not run.has_numbers:
+    if not run.task.one_number:
         return run.labels(rows)
     return np.asarray(rows[run.task.label_column][:], dtype=np.float64)
 
@@ -130,7 +131,7 @@ def _pca(run: AnalysedRun, settings: PcaSettings, watch: Watch) -> dict[str, Sta
         pooled_states(side.model, [layer], run.batches(side, rows, watch), settings.pool)[0].numpy()
         for side, layer in zip(sides, layers, strict=True)
     )
-    classes = run.has_classes
+    classes = run.task.one_class
     found = state_points(
         student,
         teacher,

@@ -59,7 +59,7 @@ def load_augmenter(recipe: Recipe, task: Task, rows: Dataset) -> Augmenter:
         )
     types = [getattr(rows.features[column], "dtype", None) for column in task.text_columns]
     text = all(dtype in ("string", "large_string") for dtype in types)
-    if not (task.kind.labels_examples and text):
+    if not (text and (task.regression or task.kind.row_classes(task))):
         raise LimbeckError(
             f"augment: task {task.name!r} is of kind {task.kind.name}, and only texts with one "
             "class or number each keep their label when words change",

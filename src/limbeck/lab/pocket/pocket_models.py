@@ -16,6 +16,7 @@ from limbeck.lab.pocket.pocket_teacher import PocketSettings, teacher_config
 from limbeck.lab.pocket.vocabulary import MAX_LENGTH, tokenizer
 from limbeck.students.shapes import TOY_MODELS, ToyModels
 from limbeck.tasks.task import TASKS, Task
+from limbeck.tasks.text import TEXT
 
 _PAD, _UNKNOWN, _END = SPECIAL_TOKENS = ("<pad>", "<unk>", "</s>")
 
@@ -26,7 +27,7 @@ TEXT_STUDENT = PocketSettings(epochs=2, lr=1e-3, batch_size=16)
 
 def tokenizer_of(task: Task) -> PreTrainedTokenizerFast:
     """A fresh tokenizer that knows every word the task's model reads or writes."""
-    return text_tokenizer() if task.kind.classes_as_text else tokenizer()
+    return text_tokenizer() if task.kind is TEXT else tokenizer()
 
 
 def config_of(
@@ -37,7 +38,7 @@ def config_of(
     An encoder-decoder's `layers` are its encoder's. Feed-forward layers stay as wide as they are
     in proportion.
     """
-    if task.kind.classes_as_text:
+    if task.kind is TEXT:
         changes = {"num_layers": layers, "d_model": width, "num_heads": heads}
         if width is not None and heads is not None:
             changes |= {"d_ff": 2 * width, "d_kv": width // heads}
@@ -58,7 +59,7 @@ def text_vocabulary() -> dict[str, int]:
     written = {
         *TASKS,
         *(f"{column}:" for task in TASKS.values() for column in task.text_columns),
-        *(label for task in TASKS.values() if task.kind.has_classes for label in task.labels),
+        *(label for task in TASKS.values() for label in task.kind.row_classes(task)),
         *(f"{fifth / 5:.1f}" for fifth in range(26)),
     }
     words = sorted(written | set(WORDS))
