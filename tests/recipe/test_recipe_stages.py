@@ -145,12 +145,12 @@ def test_joint_merges_the_terms_under_the_top_levels_settings():
 
 def test_joint_needs_a_first_stage_and_names_that_differ():
     (message,) = problems_of(joint=True, first_stage=None)
-    assert message.startswith("joint: kd-soft has no first_stage to join")
+    assert message.startswith("joint: has an effect only with first_stage")
     clash = {"joint": True, "first_stage.objectives.soft": {"compare": "soft_kl"}}
     (message,) = problems_of(**clash)
     assert message.startswith("joint: both stages have a term named 'soft'")
     (message,) = problems_of(joint=True, **{"first_stage.train_rows": 5})
-    assert "first_stage.train_rows would have no effect" in message
+    assert "first_stage.train_rows: has an effect only with joint=false" in message
 
 
 # ---- supplementary tasks ----
@@ -201,12 +201,18 @@ def test_a_teacher_of_its_own():
         ({"objectives.hidden.mapping.knd": 1}, "unknown key in first_stage.objectives.hidden.mapp"),
         ({"corpus": {"size": 5, "sze": 1}}, "unknown key in first_stage.corpus: 'sze'"),
         ({"corpus": {"size": 0}}, "first_stage.corpus.size: "),
-        ({"corpus": {"size": 5}, "task": "rte"}, "first_stage.corpus: it gives the rows"),
+        (
+            {"corpus": {"size": 5}, "task": "rte"},
+            "first_stage.task: has an effect only with rows of a task, not a corpus",
+        ),
         (
             {"corpus": {"size": 5, "max_tokens": 400}},
             "first_stage.corpus.max_tokens: 400 tokens are more than max_length 128",
         ),
-        ({"text_columns": ["a"]}, "first_stage.text_columns, label_column: "),
+        (
+            {"text_columns": ["a"]},
+            "first_stage.text_columns: has an effect only with first_stage.data",
+        ),
         (
             {"corpus": {"size": 5}, "objectives.hard": {"compare": "hard_label"}},
             "first_stage.objectives.hard: it reads labels, and this stage has none: it trains on a",
@@ -267,7 +273,7 @@ def test_a_decoder_learns_the_labels_of_another_tasks_rows():
 
 def test_a_key_without_effect_is_refused():
     (message,) = problems_of(stratified=True)
-    assert message.startswith("stratified: all training rows are used")
+    assert message.startswith("stratified: has an effect only with train_rows")
     assert load(stratified=True, train_rows=5).stratified
 
 

@@ -385,10 +385,7 @@ def test_what_is_wrong_is_said_together(finished, copied, tmp_path) -> None:
         measure("probing", [tmp_path], layers=3, rows=0)
     said = str(caught.value)
     assert "unknown setting of analysis probing: 'layers'" in said
-    assert (
-        "rows: Input should be greater than 0 (got 0)\n    fix: above 0 and at most 1000000000"
-        in said
-    )
+    assert "rows: Input should be greater than 0 (got 0)\n    fix: give another value" in said
     assert "is no run folder" in said
     with pytest.raises(LimbeckError, match="no term of rail-kd-l has an attention mapping"):
         measure("layer-attention", [finished.path])

@@ -313,7 +313,7 @@ def wrong_labels(path: Path) -> Path:
         ({"method": "takd", "names": ("one", "two")}, "takes their models"),
         ({"student.init": "teacher"}, "stored outputs have no layers"),
         ({"mixup.alpha": 1}, "cannot serve|stored"),
-        ({"teacher_dropout": True}, "stored outputs have none"),
+        ({"teacher_dropout": True}, "teacher_dropout: has an effect only with a model"),
         (
             {"augment.replace_by": "nearest", "augment.embeddings": "words.txt"},
             "^augment, outputs: .* no augmented examples.*\n.*give the teacher",
@@ -366,7 +366,7 @@ def test_outputs_that_do_not_exist_are_not_called_a_store(from_outputs, tmp_path
 
 
 def test_settings_of_outputs_without_outputs_are_refused(recipe):
-    with pytest.raises(LimbeckError, match="missing_outputs: read with outputs only"):
+    with pytest.raises(LimbeckError, match="missing_outputs: has an effect only with outputs"):
         recipe("kd-soft", missing_outputs="drop")
 
 

@@ -94,11 +94,14 @@ def test_a_gradient_norm_of_zero_clips_nothing(tmp_path):
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({"momentum": 0.9}, "momentum: adamw has none"),
-        ({"nesterov": True}, "nesterov: adamw has none"),
-        ({"optimizer": "sgd", "nesterov": True, "momentum": 0}, "nesterov: momentum is 0"),
-        ({"lr_milestones": [0.5]}, "lr_milestones: the rate follows lr_schedule linear"),
-        ({"lr_decay": 0.5}, "lr_decay: the rate follows lr_schedule linear"),
+        ({"momentum": 0.9}, "momentum: has an effect only with optimizer=sgd"),
+        ({"nesterov": True}, "nesterov: has an effect only with optimizer=sgd and momentum"),
+        (
+            {"optimizer": "sgd", "nesterov": True, "momentum": 0},
+            "nesterov: has an effect only with optimizer=sgd and momentum",
+        ),
+        ({"lr_milestones": [0.5]}, "lr_milestones: has an effect only with lr_schedule=step"),
+        ({"lr_decay": 0.5}, "lr_decay: has an effect only with lr_schedule=step"),
         (SGD | {"lr_milestones": [3, 2], "epochs": 9}, "one after the other"),
         (SGD | {"lr_milestones": []}, "one after the other"),
         (SGD | {"lr_milestones": [-1]}, "one after the other"),

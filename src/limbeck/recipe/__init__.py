@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from limbeck.recipe.catalog import available, find
+    from limbeck.recipe.checks import departures
     from limbeck.recipe.groups import FirstStage, ImageSpec, StudentSpec
-    from limbeck.recipe.paper_departures import departures
     from limbeck.recipe.recipe import Recipe, Stage
 
 __all__ = [
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 _HOMES = {"available": "limbeck.recipe.catalog", "find": "limbeck.recipe.catalog"}
-_HOMES |= {"departures": "limbeck.recipe.paper_departures"}
+_HOMES |= {"departures": "limbeck.recipe.checks"}
 
 
 def __getattr__(name: str) -> Any:

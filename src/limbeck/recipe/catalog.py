@@ -110,4 +110,5 @@ def read(method: str) -> dict[str, Any]:
 @cache
 def _parsed(method: str) -> dict[str, Any]:
     # A study's plan reads one recipe hundreds of times.
-    return read_yaml(find(method).text, f"recipe {method}")
+    raw: dict[str, Any] = read_yaml(find(method).text, f"recipe {method}")
+    return raw

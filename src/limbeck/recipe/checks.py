@@ -1,72 +1,238 @@
-"""Keys of a recipe's stages that contradict each other. Part of `limbeck.recipe`."""
+"""Settings of a recipe that contradict each other, or would have no effect. Part of `limbeck.recipe`."""
 
 from __future__ import annotations
 
-from limbeck.data import CorpusSpec
+from collections.abc import Iterator
+
 from limbeck.input_transforms import InputTransform, chosen
 from limbeck.objectives import TermSpec
 from limbeck.recipe.fields import RecipeFields
 from limbeck.recipe.groups import FirstStage
+from limbeck.recipe.paper_settings import flat, stated_of
 from limbeck.recipe.stages import is_supplement
-from limbeck.support.errors import Problem
+from limbeck.students import names_cnn, starts_random
+from limbeck.support.errors import Problem, problem_list
 from limbeck.tasks.abstract_type import TASK_TYPES
+from limbeck.teachers import ChainSpec, EnsembleSpec
 
 _ROWS = ("task", "data", "text_columns", "label_column", "train_rows", "corpus", "teacher")
+_START = "student.init"
+_SEVERAL = "take a method of several (skd-uniform, wkd-uniform, mt-bert)"
 
 
-def stage_problems(recipe: RecipeFields) -> list[Problem]:
-    """Keys of the stages and of the data that contradict each other."""
-    problems = _mixup_problems(recipe) + _width_problems(recipe)
-    if recipe.stratified and not _draws_rows(recipe):
-        problems.append(
-            Problem("stratified: all training rows are used", "set train_rows, or leave it out")
-        )
+@problem_list
+def recipe_problems(recipe: RecipeFields) -> Iterator[Problem]:
+    """Find what is wrong with settings together that are right one by one."""
+    yield from _without_effect(recipe)
+    yield from _milestones(recipe)
+    yield from _teachers(recipe)
+    yield from _stage(recipe, "", recipe)
+    if recipe.first_stage is not None:
+        yield from _stage(recipe.first_stage, "first_stage.", recipe)
+        yield from _first_stage(recipe.first_stage, recipe)
+
+
+def _without_effect(recipe: RecipeFields) -> Iterator[Problem]:
+    """Settings that are read only where another one has some value."""
     first = recipe.first_stage
-    if recipe.keep_first_stage and (first is None or recipe.joint):
-        one = f"{recipe.method} has none" if first is None else "joined stages are one"
-        problems.append(
-            Problem(
-                f"keep_first_stage: there is no first stage to keep a student of, {one}",
-                f"leave keep_first_stage out, or {'add a first_stage' if first is None else 'joint'}",
-            )
-        )
-    if first is None:
+    sgd, momentum = recipe.optimizer == "sgd", recipe.momentum
+    stepped = "step" in (recipe.lr_schedule, first and first.lr_schedule)
+    sampled = recipe.train_rows or (first is not None and first.train_rows)
+    idle = {
+        "momentum": (not sgd and momentum is not None, "optimizer=sgd"),
+        "nesterov": (recipe.nesterov and not (sgd and momentum != 0), "optimizer=sgd and momentum"),
+        "adam_epsilon": (sgd and recipe.adam_epsilon is not None, "optimizer=adamw"),
+        "lr_milestones": (not stepped and recipe.lr_milestones is not None, "lr_schedule=step"),
+        "lr_decay": (not stepped and recipe.lr_decay is not None, "lr_schedule=step"),
+        "stratified": (recipe.stratified and not sampled, "train_rows"),
+        "joint": (recipe.joint and first is None, "first_stage"),
+        "keep_first_stage": (
+            recipe.keep_first_stage and (first is None or recipe.joint),
+            "a first_stage that is not joint",
+        ),
+        "missing_outputs": (not recipe.outputs and recipe.missing_outputs != "error", "outputs"),
+        "output_classes": (not recipe.outputs and recipe.output_classes, "outputs"),
+        "teacher_dropout": (recipe.outputs and recipe.teacher_dropout, "a model in place of outputs"),
+    }  # fmt: skip
+    if first is not None:
+        needs: dict[str, str] = {}
+        if first.corpus is not None:
+            needs |= dict.fromkeys(("task", "data", "train_rows"), "rows of a task, not a corpus")
+        if first.data is None:
+            needs |= dict.fromkeys(("text_columns", "label_column"), "first_stage.data")
         if recipe.joint:
-            problems.append(
-                Problem(
-                    f"joint: {recipe.method} has no first_stage to join",
-                    "leave joint out, or take a method of two stages",
-                )
+            needs |= dict.fromkeys(_ROWS, "joint=false")
+        for key, needed in needs.items():
+            idle[f"first_stage.{key}"] = (getattr(first, key) is not None, needed)
+    for key, (given, needed) in idle.items():
+        if given:
+            yield Problem(
+                f"{key}: has an effect only with {needed}", f"add that, or leave {key} out"
             )
-        return problems
+
+
+def _milestones(recipe: RecipeFields) -> Iterator[Problem]:
+    """Epochs after which the rate falls, and that are never reached."""
+    given = recipe.lr_milestones
+    if given is None:
+        return
+    shares = "write shares of the run, say [5/8, 3/4, 7/8]"
+    epochs = [milestone for milestone in given if milestone >= 1]
+    if not given or given[0] <= 0 or list(given) != sorted(set(given)):
+        yield Problem(
+            f"lr_milestones: {given} are not epochs (or shares) one after the other",
+            "write them in order, say [150, 180, 210]",
+        )
+    elif epochs and (recipe.max_steps is not None or recipe.epochs is None):
+        decides = "max_steps decides" if recipe.max_steps is not None else "the rows decide"
+        yield Problem(f"lr_milestones: epochs are given, and {decides} how long the run is", shares)
+    elif epochs and recipe.epochs is not None and epochs[-1] >= recipe.epochs:
+        yield Problem(
+            f"lr_milestones: {epochs[-1]:g} is never reached in {recipe.epochs:g} epochs",
+            f"lower it, raise epochs, or {shares}",
+        )
+
+
+def _teachers(recipe: RecipeFields) -> Iterator[Problem]:
+    """Who teaches: one teacher, several, or stored outputs."""
+    team, outputs = recipe.team, recipe.outputs or []
+    key = "outputs" if outputs else "teachers"
+    several = outputs or recipe.teachers or []
+    if outputs and recipe.teachers:
+        yield Problem(
+            "teachers, outputs: both say who teaches",
+            "label with the models first (`limbeck label`) and give all as outputs, or leave one out",
+        )
+    if team is None and (recipe.teachers or len(outputs) > 1):
+        yield Problem(
+            f"{key}: {len(several)} are given, and {recipe.method} learns from one",
+            f"say how they teach (team.use=sample or ensemble), {_SEVERAL}, or give one: "
+            f"{'--outputs STORE' if outputs else '--teacher FOLDER'}",
+        )
+    if outputs and isinstance(team, ChainSpec):
+        yield Problem(
+            f"outputs: {recipe.method} distils teachers one into another, which takes their models",
+            f"give them as teachers, or {_SEVERAL}",
+        )
+    if outputs and recipe.teacher is not None and not recipe.student.from_teacher:
+        yield Problem(
+            "teacher, outputs: the outputs teach, and the student starts from student.init, so that nobody reads "
+            "the teacher",
+            "leave one of them out; or start from the teacher's layers: leave student.init out (--student)",
+        )
+    if team is None:
+        return
+    for path in sorted({path for path in several if several.count(path) > 1}):
+        yield Problem(f"{key}: {path} is named twice", "name it once; team.by gives it more weight")
+    by = None if isinstance(team, ChainSpec) else team.by
+    if isinstance(by, list) and several and len(by) != len(several):
+        yield Problem(
+            f"team.by: {len(by)} numbers for {len(several)} teachers",
+            "give one number a teacher, in the order of teachers",
+        )
+    for name, term in recipe.objectives.items():
+        if isinstance(team, EnsembleSpec) and term.needs_layers and term.needs_teacher:
+            yield Problem(
+                f"objectives.{name}: {term.compare} looks at a teacher's layers, and teachers that are averaged have "
+                "none in common",
+                "take it out, or sample one teacher for each step: team.use=sample",
+            )
+
+
+def _stage(
+    stage: RecipeFields | FirstStage, prefix: str, recipe: RecipeFields
+) -> Iterator[Problem]:
+    """What is done to a stage's inputs, and whether its terms can read them."""
+    if isinstance(stage.pad_to, int) and stage.pad_to < recipe.max_length:
+        yield Problem(
+            f"{prefix}pad_to: {stage.pad_to} is less than max_length {recipe.max_length}, the longest row",
+            "raise it, lower max_length, or write pad_to: max_length",
+        )
+    transforms = _transforms(stage)
+    if recipe.joint and recipe.first_stage is not None:
+        transforms = _transforms(recipe.first_stage) | _transforms(recipe)
+    if len(transforms) > 1:
+        yield Problem(
+            f"{prefix}mixup, {prefix}input_transform: inputs are transformed in one way",
+            "leave one of them out",
+        )
+    mixes = any(transform.mixes for transform in transforms.values())
+    for name, term in stage.objectives.items():
+        if not mixes and term.needs_mixed:
+            yield Problem(
+                f"{prefix}objectives.{name}: {term.needs_mixed}, and nothing is mixed",
+                f"add {prefix}mixup.alpha=1, or take the term out",
+            )
+        elif mixes and term.reads_labels and not term.mixes_labels:
+            yield Problem(
+                f"{prefix}objectives.{name}: {term.compare} reads an example's one label, and mixed input has that "
+                "of two",
+                "take the term out, or leave mixup out",
+            )
+
+
+def _transforms(stage: RecipeFields | FirstStage) -> dict[str, InputTransform]:
+    """The transforms that are given, by their keys."""
+    own = {
+        "mixup": chosen(stage.mixup, None),
+        "input_transform": chosen(None, stage.input_transform),
+    }
+    return {key: transform for key, transform in own.items() if transform is not None}
+
+
+def _first_stage(first: FirstStage, recipe: RecipeFields) -> Iterator[Problem]:
+    """Terms of a first stage that its rows have nothing for."""
     if not first.objectives:
-        problems.append(
-            Problem("first_stage.objectives: none are given", "add one, or set first_stage=null")
-        )
+        yield Problem("first_stage.objectives: none are given", "add one, or set first_stage=null")
     if recipe.joint:
-        return problems + _joint_problems(first, recipe)
-    if first.corpus is not None:
-        problems += _corpus_problems(first, first.corpus, recipe)
-    if (first.text_columns or first.label_column) and first.data is None:
-        problems.append(
-            Problem(
-                "first_stage.text_columns, label_column: they name columns of first_stage.data, "
-                "and none is given",
-                "add first_stage.data, or leave them out",
+        for name in [name for name in first.objectives if name in recipe.objectives]:
+            yield Problem(
+                f"joint: both stages have a term named {name!r}",
+                "name one of them otherwise, or take it out of one stage",
             )
+        return
+    unlabelled = label_terms(first.objectives) if is_supplement(first) else []
+    for name in [] if has_targets(recipe) else unlabelled:
+        rows = "a corpus" if first.corpus else "the text of another task"
+        yield Problem(
+            f"first_stage.objectives.{name}: it reads labels, and this stage has none: it trains on {rows}",
+            f"take it out: first_stage.objectives.{name}=null",
         )
-    if is_supplement(first) and not has_targets(recipe):
-        problems += [
-            Problem(
-                f"first_stage.objectives.{name}: it reads labels, and this stage has none: it "
-                f"trains on {'a corpus' if first.corpus else 'the text of another task'}",
-                f"take it out: first_stage.objectives.{name}=null",
+    if first.corpus is None:
+        return
+    for key in ("min_tokens", "max_tokens"):
+        tokens = getattr(first.corpus, key)
+        if tokens is not None and tokens > recipe.max_length:
+            yield Problem(
+                f"first_stage.corpus.{key}: {tokens} tokens are more than max_length {recipe.max_length}, to which "
+                "rows are cut",
+                f"raise max_length, or lower {key}",
             )
-            for name in label_terms(first.objectives)
-        ]
-    if _writes(recipe) and first.corpus is not None:
-        problems += _decoder_problems(first)
-    return problems
+    taught = any(term.needs_teacher for term in first.objectives.values())
+    if recipe.outputs and taught and (first.teacher or recipe.teacher) is None:
+        yield Problem(
+            "first_stage.corpus, outputs: the pairs are made of the corpus when the run starts, so no stored outputs "
+            "are of them",
+            "give this stage a teacher of its own: first_stage.teacher=DIR; or leave first_stage out: first_stage=null",
+        )
+    for name, term in first.objectives.items() if _writes(recipe) else ():
+        setting = f"first_stage.objectives.{name}"
+        if term.reads_decoder or (term.reads_logits and not term.reads_labels):
+            other = f"compare the encoder: {setting}.stack=encoder"
+            yield Problem(
+                f"{setting}: it looks at the decoder, which reads the targets of this stage's rows, and a corpus has "
+                "none",
+                f"{other if term.reads_decoder else f'take it out: {setting}=null'}; or train on a task's rows",
+            )
+
+
+def label_terms(terms: dict[str, TermSpec], *, numbers: bool = False) -> list[str]:
+    """Names of the terms that look at the label of an example; `numbers`: labels are numbers."""
+    return [
+        name
+        for name, term in terms.items()
+        if term.reads_labels or (numbers and term.reads_numbers)
+    ]
 
 
 def has_targets(recipe: RecipeFields) -> bool:
@@ -79,144 +245,18 @@ def _writes(recipe: RecipeFields) -> bool:
     return recipe.kind in TASK_TYPES and TASK_TYPES.get(str(recipe.kind)).classes_as_text
 
 
-def _decoder_problems(first: FirstStage) -> list[Problem]:
-    """Terms of a corpus's stage that look at a decoder: its input is made of targets."""
-    problems = []
-    for name, term in first.objectives.items():
-        setting = f"first_stage.objectives.{name}"
-        if term.reads_decoder:
-            fix = f"compare the encoder: {setting}.stack=encoder; or train on a task's rows"
-        elif term.reads_logits and not term.reads_labels:
-            fix = f"take it out: {setting}=null; or train on a task's rows"
-        else:
-            continue
-        problems.append(
-            Problem(
-                f"{setting}: it looks at the decoder, which reads the targets of this stage's "
-                "rows, and a corpus has none",
-                fix,
-            )
-        )
-    return problems
+def departures(recipe: RecipeFields) -> list[str]:
+    """Dotted keys that the recipe's settings state and the recipe has otherwise.
 
-
-def _mixup_problems(recipe: RecipeFields) -> list[Problem]:
-    """Terms that need mixed inputs where nothing is mixed, and terms that mixing makes senseless."""
-    first = recipe.first_stage
-    parts = [("", recipe.objectives, _given(recipe))]
-    if first is not None:
-        joined = _given(first) | _given(recipe)
-        parts = [
-            ("", recipe.objectives, joined if recipe.joint else _given(recipe)),
-            ("first_stage.", first.objectives, joined if recipe.joint else _given(first)),
-        ]
-    problems = []
-    for prefix, terms, given in parts:
-        if len(given) > 1:
-            problems.append(
-                Problem(
-                    f"{prefix}mixup, {prefix}input_transform: inputs are transformed in one way",
-                    "leave one of them out",
-                )
-            )
-        mixes = any(transform.mixes for transform in given.values())
-        for name, term in terms.items():
-            if not mixes and term.needs_mixed:
-                problems.append(
-                    Problem(
-                        f"{prefix}objectives.{name}: {term.needs_mixed}, and nothing is mixed",
-                        f"add {prefix}mixup.alpha=1, or take the term out",
-                    )
-                )
-            elif mixes and term.reads_labels and not term.mixes_labels:
-                problems.append(
-                    Problem(
-                        f"{prefix}objectives.{name}: {term.compare} reads an example's one label, and "
-                        "mixed input has that of two",
-                        "take the term out, or leave mixup out",
-                    )
-                )
-    return problems
-
-
-def _given(stage: RecipeFields | FirstStage) -> dict[str, InputTransform]:
-    """The transforms that are said, by their keys."""
-    alone = {
-        "mixup": chosen(stage.mixup, None),
-        "input_transform": chosen(None, stage.input_transform),
-    }
-    return {key: transform for key, transform in alone.items() if transform is not None}
-
-
-def _width_problems(recipe: RecipeFields) -> list[Problem]:
-    """Rows that would not fit into the width they are padded to."""
-    given = {"": recipe.pad_to}
-    if recipe.first_stage is not None:
-        given["first_stage."] = recipe.first_stage.pad_to
-    return [
-        Problem(
-            f"{prefix}pad_to: {width} is less than max_length {recipe.max_length}, the longest row",
-            "raise it, lower max_length, or write pad_to: max_length",
-        )
-        for prefix, width in given.items()
-        if isinstance(width, int) and width < recipe.max_length
-    ]
-
-
-def _draws_rows(recipe: RecipeFields) -> bool:
-    first = recipe.first_stage
-    return recipe.train_rows is not None or (first is not None and first.train_rows is not None)
-
-
-def label_terms(terms: dict[str, TermSpec], *, numbers: bool = False) -> list[str]:
-    """Names of the terms that look at the label of an example; `numbers`: labels are numbers."""
-    return [
-        name
-        for name, term in terms.items()
-        if term.reads_labels or (numbers and term.reads_numbers)
-    ]
-
-
-def _joint_problems(first: FirstStage, recipe: RecipeFields) -> list[Problem]:
-    problems = [
-        Problem(
-            f"joint: both stages have a term named {name!r}",
-            "name one of them otherwise, or take it out of one stage",
-        )
-        for name in first.objectives
-        if name in recipe.objectives
-    ]
-    idle = [key for key in _ROWS if getattr(first, key) is not None]
-    if idle:
-        problems.append(
-            Problem(
-                f"joint: one stage has one set of rows and one teacher, so "
-                f"{', '.join(f'first_stage.{key}' for key in idle)} would have no effect",
-                "leave joint out, or these keys",
-            )
-        )
-    return problems
-
-
-def _corpus_problems(first: FirstStage, corpus: CorpusSpec, recipe: RecipeFields) -> list[Problem]:
-    problems = []
-    idle = [key for key in ("task", "data", "train_rows") if getattr(first, key) is not None]
-    if idle:
-        problems.append(
-            Problem(
-                f"first_stage.corpus: it gives the rows, so "
-                f"{', '.join(f'first_stage.{key}' for key in idle)} would have no effect",
-                "leave one of them out; first_stage.corpus.size is the number of rows",
-            )
-        )
-    for key in ("min_tokens", "max_tokens"):
-        tokens = getattr(corpus, key)
-        if tokens is not None and tokens > recipe.max_length:
-            problems.append(
-                Problem(
-                    f"first_stage.corpus.{key}: {tokens} tokens are more than max_length "
-                    f"{recipe.max_length}, to which rows are cut",
-                    f"raise max_length, or lower {key}",
-                )
-            )
-    return problems
+    Empty for quick settings, and for methods that do not ship: nothing is stated for them here.
+    """
+    stated = stated_of(recipe.method).get(recipe.settings)
+    net = names_cnn(recipe.student.init)
+    if stated is None or (net and stated.nets is None):
+        return []
+    own = dict(flat(recipe.model_dump(mode="json")))
+    wanted = dict(flat(stated.settings(recipe.task, net=net)))
+    found = [key for key, value in wanted.items() if key != _START and own.get(key) != value]
+    # Any checkpoint may stand for a paper's; a teacher's layers or random weights do not.
+    other = recipe.student.from_teacher or starts_random(recipe.student.init)
+    return [_START, *found] if _START in wanted and other else found

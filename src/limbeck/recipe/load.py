@@ -5,7 +5,10 @@ Part of `limbeck.recipe`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from copy import deepcopy
+from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +16,6 @@ from limbeck.data.files import form_of
 from limbeck.data.own import is_own, own_name
 from limbeck.objectives import plain_terms
 from limbeck.recipe import catalog
-from limbeck.recipe.data_settings import settings_for, toy_of
-from limbeck.recipe.kind_terms import put_terms_of_kind
 from limbeck.recipe.paper_settings import QUICK, stated_in
 from limbeck.recipe.quick import USUAL
 from limbeck.recipe.teacher_text import what_teacher_says
@@ -23,7 +24,8 @@ from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.files import at_home
 from limbeck.support.given import PREFIX
 from limbeck.support.plain import check_plain, read_text, read_yaml
-from limbeck.support.registry import load_plugins
+from limbeck.support.registry import Registry, load_plugins
+from limbeck.tasks import TASK_TYPES
 
 
 def read_raw(path_or_name: str | Path | None, overrides: dict[str, Any]) -> dict[str, Any]:
@@ -39,20 +41,29 @@ def read_raw(path_or_name: str | Path | None, overrides: dict[str, Any]) -> dict
     """
     own = {} if path_or_name is None else _read_file(path_or_name)
     given = {key: check_plain(value, key) for key, value in plain_terms(overrides).items()}
-    _refuse_hidden(given)
     _find_plugins(own, given, path_or_name or Path())
     own |= what_teacher_says({**own, **given})
     base = _base(str(given.pop("method", None) or own.get("method", "")), own, given)
     raw = _laid_over(base, own, given)
-    if of_other_size(raw):
-        base = with_toy_start(without_papers_rates(base), raw)
+    brought = _brought_by_data(raw)
+    if named_net(raw) or (brought is not None and brought.toy is not None):
+        base = _without_papers_rates(base)
+        if brought is not None and brought.toy and base.get("student") == {"init": "pretrained"}:
+            base |= {"student": {"init": brought.toy}}
     raw = _laid_over(merge(base, _stated(raw, own)), own, given)
     raw.pop("stated", None)
     raw["method"] = base["method"]
     raw = {key: value for key, value in raw.items() if value is not None}
-    fill_from_data(raw)
-    fill_images(raw)
-    fill_papers(raw)
+    if brought is not None:
+        raw = {**brought.settings(raw), **raw}
+    if named_net(raw):
+        stepped = {} if "lr_schedule" in raw else {"lr_schedule": "step", "warmup": 0.0}
+        raw = {**_NET_SETTINGS, **stepped, **raw}
+    if raw.get("settings", QUICK) != QUICK:
+        # What a paper leaves open follows no rows, and its students have their first layers.
+        raw = {**USUAL._asdict(), **raw}
+        if isinstance(raw.get("student"), dict):
+            raw["student"].setdefault("pick", "first")
     raw.setdefault("objectives", {})
     _name_own_task(raw)
     _drop_removed_terms(raw)
@@ -111,19 +122,6 @@ def _is_written_out(own: dict[str, Any]) -> bool:
     return all(key in own for key in ("settings", *PAPER_SETTINGS, "max_length", "select_by"))
 
 
-def _refuse_hidden(given: dict[str, Any]) -> None:
-    """Settings that a later one replaces whole: `student.layers` before `student`."""
-    keys = list(given)
-    hidden = [
-        Problem(f"{key} has no effect: {parent} follows and replaces it", f"give {parent} first")
-        for place, key in enumerate(keys)
-        for parent in keys[place + 1 :]
-        if key.startswith(f"{parent}.")
-    ]
-    if hidden:
-        raise LimbeckError(hidden)
-
-
 def _drop_removed_terms(stage: Any) -> None:
     """Leave out the terms that were set to null."""
     terms = stage.get("objectives") if isinstance(stage, dict) else None
@@ -143,10 +141,16 @@ def _name_own_task(raw: dict[str, Any]) -> None:
 
 
 def _laid_over(base: dict[str, Any], own: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """The file on top of what it inherits, and single values on top of both."""
+    """The file on top of what it inherits, and single values on top of both: those of a group after the group."""
     raw = merge(base, own)
-    for key, value in given.items():
-        _set(raw, key, deepcopy(value))
+    for key in sorted(given, key=lambda key: key.count(".")):
+        *parents, last = key.split(".")
+        place = raw
+        for parent in parents:
+            if not isinstance(place.get(parent), dict):
+                place[parent] = {}
+            place = place[parent]
+        place[last] = deepcopy(given[key])
     return raw
 
 
@@ -201,48 +205,27 @@ def merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _set(raw: dict[str, Any], key: str, value: Any) -> None:
-    *parents, last = key.split(".")
-    place = raw
-    for parent in parents:
-        if not isinstance(place.get(parent), dict):
-            place[parent] = {}
-        place = place[parent]
-    place[last] = value
+# Training settings that data and students bring, under whatever the user sets.
 
 
-# Training settings that data and students bring, under whatever the user sets. Pocket data and
-# named CNNs have settings known to work; a paper's epochs and rates are left out where the models
-# are of another size.
+@dataclass(frozen=True)
+class DataSettings:
+    """What is known to work on the data of one source.
+
+    Attributes:
+        settings: from a recipe that is not checked yet to values for what it leaves open.
+        toy: for data that no pretrained weights exist for, the `student.init` of random weights. The epochs and rates
+            of papers are not right for such models.
+    """
+
+    settings: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+    toy: str | None = None
 
 
-def fill_from_data(raw: dict[str, Any]) -> None:
-    """Some data bring settings known to work on them; whatever the user sets wins."""
-    known = settings_for(raw.get("data"))
-    if known is not None:
-        for key, value in known.settings(raw).items():
-            raw.setdefault(key, value)
+DATA_SETTINGS: Registry[DataSettings] = Registry("settings for data")
+"""By the name of the source."""
 
-
-def fill_images(raw: dict[str, Any]) -> None:
-    """Named CNNs bring the settings they are published with; whatever else is set wins."""
-    if named_net(raw):
-        stepped = {} if "lr_schedule" in raw else {"lr_schedule": "step", "warmup": 0.0}
-        for key, value in (_NET_SETTINGS | stepped).items():
-            raw.setdefault(key, value)
-
-
-def fill_papers(raw: dict[str, Any]) -> None:
-    """What a paper's settings leave open follows no rows, and its students have their first layers."""
-    if raw.get("settings", QUICK) == QUICK:
-        return
-    for key, value in USUAL._asdict().items():
-        raw.setdefault(key, value)
-    if isinstance(raw.get("student"), dict):
-        raw["student"].setdefault("pick", "first")
-
-
-# SKDBERT's Appendix B, after CRD.
+# Settings that named CNNs are published with: SKDBERT's Appendix B, after CRD.
 _NET_SETTINGS: dict[str, Any] = {
     "optimizer": "sgd",
     "lr": 0.05,
@@ -251,41 +234,114 @@ _NET_SETTINGS: dict[str, Any] = {
     "epochs": 240,
     "max_grad_norm": 0.0,
 }
+PAPER_SETTINGS = ("epochs", "lr", "batch_size", "optimizer", "max_grad_norm")
+"""What is right for models of a paper's size alone; the optimizer and its clipping go with the rate."""
 
 
-def of_other_size(raw: dict[str, Any]) -> bool:
-    """Whether the models are none that the papers' epochs and rates are right for.
+def _brought_by_data(raw: Mapping[str, Any]) -> DataSettings | None:
+    """What a source brings; None for most, which bring nothing."""
+    data = raw.get("data")
+    known = isinstance(data, str) and data in tuple(DATA_SETTINGS)
+    return DATA_SETTINGS.get(str(data)) if known else None
 
-    A pocket model is a hundredth of their width, and a named CNN reads images and learns by SGD.
-    """
-    return toy_of(raw.get("data")) is not None or named_net(raw)
 
-
-def named_net(raw: dict[str, Any]) -> bool:
+def named_net(raw: Mapping[str, Any]) -> bool:
     """Whether the student is a CNN named by its shape."""
     student = raw.get("student")
-    init = student.get("init") if isinstance(student, dict) else None
-    return names_cnn(init)
+    return names_cnn(student.get("init") if isinstance(student, dict) else None)
 
 
-def without_papers_rates(base: dict[str, Any]) -> dict[str, Any]:
-    """A shipped recipe without the paper's epochs, rates, batch sizes and optimiser, in both stages."""
+def _without_papers_rates(base: dict[str, Any]) -> dict[str, Any]:
+    """A shipped recipe without the paper's epochs, rates, batch sizes and optimizer, in both stages.
+
+    A pocket model is a hundredth of the papers' width, and a named CNN reads images and learns by SGD.
+    """
     kept = {key: value for key, value in base.items() if key not in PAPER_SETTINGS}
-    if isinstance(kept.get("first_stage"), dict):
-        first = kept["first_stage"].items()
-        kept["first_stage"] = {key: value for key, value in first if key not in PAPER_SETTINGS}
-    if isinstance(kept.get("team"), dict):  # students that rank are trained as the run's is
-        kept["team"] = {k: v for k, v in kept["team"].items() if k != "student_epochs"}
+    # Students that rank teachers are trained as the run's is.
+    for group, left_out in (("first_stage", PAPER_SETTINGS), ("team", ("student_epochs",))):
+        if isinstance(kept.get(group), dict):
+            kept[group] = {k: value for k, value in kept[group].items() if k not in left_out}
     return kept
 
 
-def with_toy_start(base: dict[str, Any], raw: dict[str, Any]) -> dict[str, Any]:
-    """A shipped recipe that starts from pretrained weights: from a random toy where the data have none."""
-    toy = toy_of(raw.get("data"))
-    if toy is None or base.get("student") != {"init": "pretrained"}:
-        return base
-    return base | {"student": {"init": toy}}
+# What the terms of a method are for models of another kind: a soft label of embeddings is their squared error. A task
+# type says which of its terms mean another one (`TaskType.becomes`), so that every method for classifiers is one for
+# that type too, and recipes and records name what is trained.
+
+# What a term keeps of its settings when it becomes another.
+_KEPT = ("weight",)
 
 
-# The optimiser and its clipping go with the rate.
-PAPER_SETTINGS = ("epochs", "lr", "batch_size", "optimizer", "max_grad_norm")
+def put_terms_of_kind(raw: dict[str, Any], given: Mapping[str, Any]) -> None:
+    """Put the task type's own terms in the places of those that mean something else there.
+
+    Args:
+        raw: a merged recipe, not checked yet; changed in place.
+        given: what the user set by key, of which nothing may get lost.
+
+    Raises:
+        LimbeckError: settings of a term that is no longer there.
+    """
+    kind = raw.get("kind")
+    if not isinstance(kind, str) or kind not in TASK_TYPES:
+        return
+    becomes = TASK_TYPES.get(kind).becomes
+    problems = []
+    for prefix, stage in (("", raw), ("first_stage.", raw.get("first_stage"))):
+        if not isinstance(stage, dict) or not isinstance(stage.get("objectives"), dict):
+            continue
+        terms: dict[str, Any] = stage["objectives"]
+        kept = dict(terms)
+        for name, term in terms.items():
+            compare = str(term.get("compare")) if isinstance(term, dict) else ""
+            if compare not in becomes:
+                continue
+            now = becomes[compare]
+            problems += _lost(f"{prefix}objectives.{name}", compare, now, kind, given)
+            kept[name] = {"compare": now} | {key: term[key] for key in _KEPT if key in term}
+            if now is None:
+                del kept[name]
+        if kept == terms:
+            continue
+        stage["objectives"] = kept
+        if not prefix:  # the formula is of the loss that the run ends with
+            raw["formula"] = "L = " + " + ".join(
+                _in_formula(term) for term in kept.values() if isinstance(term, dict)
+            )
+            if raw.get("summary"):
+                raw["summary"] = f"as of kind {kind}, of: {raw['summary']}"
+        if not kept:
+            problems.append(
+                Problem(
+                    f"{prefix}objectives: method {raw.get('method')} learns from labels alone, and kind {kind} has "
+                    "none",
+                    "take a method that learns from a teacher: limbeck methods",
+                )
+            )
+    if problems:
+        raise LimbeckError(problems)
+
+
+def _in_formula(term: Mapping[str, Any]) -> str:
+    """A term behind its weight."""
+    weight = term.get("weight", 1)
+    if isinstance(weight, float):
+        weight = Fraction(weight).limit_denominator(100)
+    factor = weight if isinstance(weight, str | int | Fraction) else "λ(t)"
+    return str(term.get("compare")) if factor == 1 else f"{factor} {term.get('compare')}"
+
+
+def _lost(
+    key: str, compare: str, now: str | None, kind: str, given: Mapping[str, Any]
+) -> list[Problem]:
+    """Settings of a term that the user named and that would have no effect."""
+    becomes = f"becomes {now}" if now is not None else "is left out, as there are no labels"
+    allowed = {f"{key}.{name}" for name in _KEPT} if now is not None else set()
+    return [
+        Problem(
+            f"{setting}: of kind {kind} the term {compare} {becomes}, and the setting would have no effect",
+            "leave it out, or give the term's `compare` yourself",
+        )
+        for setting in given
+        if setting.startswith(f"{key}.") and setting not in allowed
+    ]

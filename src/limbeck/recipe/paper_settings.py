@@ -137,7 +137,10 @@ def _paper(name: str) -> dict[str, Any]:
     names = sorted(file.name.removesuffix(".yaml") for file in folder.iterdir())
     if name not in names:
         raise LimbeckError(unknown("paper", name, names))
-    return read_yaml((folder / f"{name}.yaml").read_text(encoding="utf-8"), f"paper {name}")
+    raw: dict[str, Any] = read_yaml(
+        (folder / f"{name}.yaml").read_text(encoding="utf-8"), f"paper {name}"
+    )
+    return raw
 
 
 def _over(below: Mapping[str, Any], above: Mapping[str, Any], *, deleting: bool) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from limbeck.recipe.augment_spec import AugmentSpec
 from limbeck.recipe.fields import RecipeFields
 from limbeck.recipe.groups import FirstStage, ImageSpec, StudentSpec
 from limbeck.recipe.load import as_divided_then, read_raw
-from limbeck.recipe.optimizer_settings import OptimisationKeys
+from limbeck.recipe.quick import USUAL
 from limbeck.recipe.stages import LOSS_KEYS, StageOf, stages_of
 from limbeck.recipe.validation import check
 from limbeck.students.execution import Attention, Precision
@@ -23,10 +23,13 @@ from limbeck.support.plain import write_yaml
 from limbeck.tasks import TASKS
 from limbeck.teachers import TeamSpec
 
+# SKDBERT's Appendix B, after CRD: epochs 150, 180 and 210 of 240.
+_MILESTONES = (5 / 8, 3 / 4, 7 / 8)
+
 __all__ = ["FirstStage", "ImageSpec", "Recipe", "Stage", "StudentSpec"]
 
 
-class Recipe(OptimisationKeys):
+class Recipe(RecipeFields):
     """A checked recipe. `Recipe.load("rail-kd-l", teacher="runs/t", task="mrpc")`."""
 
     @classmethod
@@ -38,7 +41,9 @@ class Recipe(OptimisationKeys):
         Raises:
             LimbeckError: every mistake in it, together.
         """
-        return check(read_raw(path_or_name, overrides), cls, known_tasks=tuple(TASKS))
+        raw = read_raw(path_or_name, overrides)
+        recipe: Recipe = check(raw, cls, known_tasks=tuple(TASKS))
+        return recipe
 
     @classmethod
     def recorded(cls, raw: dict[str, Any], run: str) -> Recipe:
@@ -123,6 +128,41 @@ class Recipe(OptimisationKeys):
         also = ["tensorboard"] if self.tensorboard else []
         return list(dict.fromkeys([*self.report_to, *also]))
 
+    @property
+    def passes(self) -> float:
+        """Passes over the training rows, as far as they are known before these are read."""
+        return USUAL.epochs if self.epochs is None else self.epochs
+
+    def passes_over(self, rows: int) -> float:
+        """How often a stage sees its rows, with fractions where it stops after so many steps."""
+        if self.max_steps is None:
+            return self.passes
+        return self.max_steps * self.batch_size * self.accumulation / rows
+
+    @property
+    def epsilon(self) -> float:
+        """AdamW's epsilon."""
+        return 1e-8 if self.adam_epsilon is None else self.adam_epsilon
+
+    @property
+    def sgd_momentum(self) -> float:
+        """SGD's momentum."""
+        return 0.9 if self.momentum is None else self.momentum
+
+    @property
+    def milestones(self) -> tuple[float, ...]:
+        """Shares of the steps after which the rate falls; none for a rate without steps."""
+        if self.lr_schedule != "step":
+            return ()
+        if self.lr_milestones is None:
+            return _MILESTONES
+        return tuple(m if m < 1 else m / self.passes for m in self.lr_milestones)
+
+    @property
+    def decay(self) -> float:
+        """What the rate is multiplied by at each milestone."""
+        return 0.1 if self.lr_decay is None else self.lr_decay
+
     def stages(self) -> list[StageOf[Recipe]]:
         """What is trained after what: one stage, or two."""
         return stages_of(self)
@@ -148,5 +188,5 @@ _TYPES = {
     "TransformSpec": TransformSpec,
     "WeightingSpec": WeightingSpec,
 }
-for _group in (FirstStage, RecipeFields, OptimisationKeys, Recipe):
+for _group in (FirstStage, RecipeFields, Recipe):
     _group.model_rebuild(_types_namespace=_TYPES)

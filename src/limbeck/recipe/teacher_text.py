@@ -61,8 +61,15 @@ def what_teacher_says(raw: dict[str, Any]) -> dict[str, Any]:
     named = bool(raw.get("method") or raw.get("objectives")) or any(
         key.startswith("objectives") for key in raw
     )
-    config, unread = _config(teacher)
-    first = None if task in TASKS else _of_one_file(raw.get("data"))
+    config, unread = None, None
+    try:
+        config = read_config(teacher)
+    except LimbeckError as error:
+        unread = error
+    data, first = raw.get("data"), None
+    one_file = isinstance(data, str) and (is_reference(data) or form_of(at_home(data)))
+    if one_file and task not in TASKS:
+        first = FirstRows.of(str(data))
     kind = _kind(raw, config, first)
     alone = first is not None and not _is_labelled(raw, kind, config, first)
     found: dict[str, Any] = {}
@@ -71,8 +78,13 @@ def what_teacher_says(raw: dict[str, Any]) -> dict[str, Any]:
     clear = first is not None and alone and "/" in teacher and bool(usual_texts(first.words))
     if clear and unread is not None:
         raise unread
-    if alone and raw.get("text_columns") is None:
-        _need_names(str(raw["data"]), first)
+    if first is not None and alone and raw.get("text_columns") is None and not first.plain:
+        long = [name for name in first.columns if len(name.split()) >= _WORDS_OF_A_TEXT]
+        if long:
+            raise LimbeckError(
+                f"data: the first line of {data} is read as names of columns, and {long[0]!r:.60} looks like a text",
+                "write a first line with names, such as text; or, if that is its name, add --text-columns",
+            )
     if alone and config is not None:
         if raw.get("dev") is None and not raw.get("label_column"):
             found["label_column"] = TEACHER_LABEL
@@ -82,32 +94,6 @@ def what_teacher_says(raw: dict[str, Any]) -> dict[str, Any]:
     if not named:
         found["method"] = usual_method(kind, labelled=not alone)
     return {key: value for key, value in found.items() if raw.get(key) is None}
-
-
-def _config(teacher: str) -> tuple[PretrainedConfig | None, LimbeckError | None]:
-    """The teacher's configuration, or why it cannot be read."""
-    try:
-        return read_config(teacher), None
-    except LimbeckError as error:
-        return None, error
-
-
-def _need_names(data: str, first: FirstRows | None) -> None:
-    """Raise LimbeckError for a table whose first line is a text and no name of a column."""
-    named = [] if first is None or first.plain else [*first.columns]
-    text = next((name for name in named if len(name.split()) >= _WORDS_OF_A_TEXT), None)
-    if text is not None:
-        raise LimbeckError(
-            f"data: the first line of {data} is read as names of columns, and {text!r:.60} looks like a text",
-            "write a first line with names, such as text; or, if that is its name, add --text-columns",
-        )
-
-
-def _of_one_file(data: Any) -> FirstRows | None:
-    """The first rows of a single file of the user's own."""
-    if not isinstance(data, str) or not (is_reference(data) or form_of(at_home(data))):
-        return None
-    return FirstRows.of(data)
 
 
 def _kind(
