@@ -13,6 +13,7 @@ from limbeck.data.text_rows import read_text_rows
 from limbeck.labelling.fill import LabelWork, _rounded, measure
 from limbeck.outputs import StoreFiles, open_store
 from limbeck.outputs.scored_shard import ShardContent
+from limbeck.support.errors import LimbeckError
 from limbeck.teachers.labeller import RowsMissingError, TeamLabeller
 
 _EACH = 0.02
@@ -68,7 +69,7 @@ def test_rows_that_fail_take_time_and_money_too(rows):
 
 
 def test_a_labeller_whose_rows_all_fail_ends_it(rows):
-    with pytest.raises(RowsMissingError):
+    with pytest.raises(LimbeckError, match=r"not one of 20 rows .* has outputs: filtered"):
         measured(Keeps(*rows.read_text().splitlines()), rows)
 
 

@@ -101,13 +101,11 @@ def test_a_store_whose_last_shard_alone_fails_is_finished(rows, tmp_path):
     assert store.manifest.complete and len(store) == 10
 
 
-def test_measured_rows_that_fail_are_followed_by_others(rows, tmp_path):
-    """Of rows of one length the first is measured first, and a batch is one row."""
+def test_a_few_measured_rows_that_fail_end_nothing(rows, tmp_path):
+    """A batch is one row here, and more of them are measured."""
     labeller = Fails(*LINES[:3])
     store = limbeck.label(labeller, rows, out=tmp_path / "a", **DROP)
-    assert labeller.seen[:4] == LINES[:4] and len(store) == 9
-    with pytest.raises(RowsMissingError):
-        limbeck.label(Fails(LINES[0]), rows, out=tmp_path / "b", shard_rows=2)
+    assert len(store) == 9 and {*labeller.seen[: len(LINES)]} == {*LINES}
 
 
 def test_each_member_of_a_team_may_lack_other_rows(rows, tmp_path):
@@ -170,7 +168,7 @@ def test_rows_that_were_left_out_are_none_that_are_left(rows, tmp_path, capsys):
 
     class Stops(Fails):
         def score(self, asked):
-            if len(self.seen) >= 9:
+            if len(self.seen) >= 36:  # all rows are measured first
                 raise KeyboardInterrupt
             return super().score(asked)
 

@@ -10,13 +10,12 @@ import pytest
 
 from faulty_proxy import dropped, faulty_proxy, fine, halved, slow, status
 from limbeck.labelling.language_models import (
-    EndpointLabeller,
     EndpointSettings,
     Prompt,
     bind_prompt,
     endpoint_client,
 )
-from limbeck.labelling.language_models.endpoint_client import Pace
+from limbeck.labelling.language_models.endpoint_labeller import EndpointLabeller
 from limbeck.labelling.language_models.endpoint_settings import LabellingStoppedError
 from limbeck.support.errors import LimbeckError
 from limbeck.teachers.labeller import RowsMissingError
@@ -337,15 +336,13 @@ def test_a_server_that_lists_few_tokens(proxy) -> None:
 
     proxy.always = few
     with labeller(proxy.url) as made:
-        assert (made.mode, made.form.top) == ("logprobs", 5)
+        assert (made.mode, made.fingerprint()["top_logprobs"]) == ("logprobs", 5)
 
 
 def test_a_server_that_takes_one_plain_question_at_a_time(proxy) -> None:
     proxy.always = without("n", "response_format", "seed", "max_tokens")
     with labeller(proxy.url, mode="votes", votes=3) as made:
-        form = made.form
-        assert not (form.many or form.structured or form.seeded)
-        assert form.limit == "max_completion_tokens"
+        assert made.refused == {"n", "response_format", "seed", "max_tokens"}
         count = len(proxy.bodies)
         # Without a seed nobody knows what an untaught model writes: seldom, but sometimes, a class.
         with suppress(RowsMissingError):
@@ -421,20 +418,6 @@ def test_requests_keep_their_distance(proxy) -> None:
         made.score(ROWS)
     times = sorted(proxy.times)
     assert times[-1] - times[0] >= (len(times) - 1) * 0.1 - 0.05
-
-
-def test_pace_by_hand() -> None:
-    now = [0.0]
-    pace = Pace(60, clock=lambda: now[0])
-    assert [pace.book() for _ in range(3)] == [0, 1, 2]
-    now[0] = 2.5  # three are gone until second 3
-    assert pace.book() == pytest.approx(0.5)
-    now[0] = 100.0
-    assert pace.book() == 0
-    pace.pause(30)
-    assert pace.book() == 30
-    endless = Pace(None)
-    assert [endless.book() for _ in range(3)] == [0, 0, 0]
 
 
 def test_the_cost_limit_stops_below_it_and_can_be_raised(proxy, tmp_path) -> None:

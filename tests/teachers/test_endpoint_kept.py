@@ -8,13 +8,13 @@ import pytest
 
 from faulty_proxy import faulty_proxy, status
 from limbeck.labelling.language_models import (
-    EndpointLabeller,
     EndpointSettings,
     Prompt,
     bind_prompt,
     endpoint_client,
 )
 from limbeck.labelling.language_models.answers import AnswerJournal
+from limbeck.labelling.language_models.endpoint_labeller import EndpointLabeller
 from limbeck.labelling.language_models.endpoint_settings import LabellingStoppedError
 from limbeck.support.errors import LimbeckError
 from limbeck.teachers.labeller import RowsMissingError

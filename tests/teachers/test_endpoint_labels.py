@@ -11,12 +11,12 @@ from torch.testing import assert_close
 
 from faulty_proxy import faulty_proxy
 from limbeck.labelling.language_models import (
-    EndpointLabeller,
     EndpointSettings,
     Prompt,
     bind_prompt,
 )
 from limbeck.labelling.language_models.answers import AnswerJournal
+from limbeck.labelling.language_models.endpoint_labeller import EndpointLabeller
 from limbeck.labelling.language_models.prompt import CONTENT_FREE
 from limbeck.support.errors import LimbeckError
 from limbeck.teachers.labeller import Labeller, RowsMissingError

@@ -93,17 +93,23 @@ def test_a_pause_is_kept_also_if_the_request_is_not_repeated() -> None:
     assert server.times[1] - server.times[0] >= 0.4
 
 
-def test_a_pause_by_hand() -> None:
-    now = [0.0]
-    pace = Pace(60, clock=lambda: now[0])
-    assert [pace.book(), pace.book()] == [0, 1]
-    pace.pause(5)
-    pace.pause(3)  # which ends earlier
-    assert [pace.book(), pace.book()] == [5, 6]
-    now[0] = 4.9
-    assert pace.paused
-    now[0] = 5.0
-    assert not pace.paused
+def test_a_longer_pause_stays_and_moments_are_apart_behind_it() -> None:
+    pace, began = Pace(1200), time.monotonic()  # one in 0.05 s
+    pace.pause(0.3)
+    pace.pause(0.1)  # which ends earlier
+    times = []
+    for _ in range(3):
+        pace.wait()
+        times.append(time.monotonic() - began)
+    assert 0.3 <= times[0] < 0.45
+    assert times[1] - times[0] >= 0.04 and times[2] - times[0] >= 0.09
+
+
+def test_without_a_limit_nobody_waits() -> None:
+    pace, began = Pace(None), time.monotonic()
+    for _ in range(1000):
+        pace.wait()
+    assert time.monotonic() - began < 0.5
 
 
 # ---- how much ----

@@ -17,12 +17,12 @@ from torch.nn.functional import cross_entropy
 
 from limbeck.labelling.language_models import (
     CausalLabeller,
-    EndpointLabeller,
     EndpointSettings,
     Prompt,
     bind_prompt,
     endpoint_client,
 )
+from limbeck.labelling.language_models.endpoint_labeller import EndpointLabeller
 from limbeck.support.errors import LimbeckError
 from limbeck.teachers.labeller import RowsMissingError
 from tiny_language_models import byte_tokenizer, language_model
@@ -116,7 +116,7 @@ def test_votes_of_a_taught_model_are_its_likeliest_answers(served) -> None:
     url, name, model = served
     settings = EndpointSettings(url=url, model=name, votes=3, concurrency=2)
     with EndpointLabeller(settings, BOUND) as made:
-        assert made.mode == "votes" and not made.form.many
+        assert made.mode == "votes" and "n" in made.refused
         votes = made.score(ROWS)
     local = CausalLabeller(model, byte_tokenizer(chat=True), BOUND).score(ROWS)
     wanted = np.array([0, 1] * 3)

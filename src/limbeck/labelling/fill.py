@@ -14,8 +14,6 @@ from importlib import metadata
 from typing import Protocol
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -323,10 +321,8 @@ def _none_has_outputs(rows: str, reasons: Iterable[str]) -> LimbeckError:
 
 # The first call of a model also warms it up.
 _WARM_SECONDS = 2.0
-# Rows whose lengths are looked at for the mean; of millions their texts would be copied.
-_SAMPLE = 16_384
-# Where rows without outputs are left out: after so many of which none has any, the teacher is taken to give none.
-_TRIED_ROWS = 256
+# Rows that are labelled at least; where not one of them has outputs, the teacher is taken to give none.
+_TRIED_ROWS = 16
 # Of a row's id: few classes, and where rows of many lengths end, take some bits when they are compressed.
 _ID = 8
 
@@ -341,60 +337,40 @@ class LabelEstimate:
 
 
 def measure(work: LabelWork) -> LabelEstimate:
-    """Label one batch of rows of about the mean length, and throw the outputs away.
+    """Label some rows, drawn evenly from all, and throw the outputs away.
 
-    The mean is that of a sample drawn evenly from all rows. Rows without outputs are said when all rows are labelled;
-    where they are left out, a batch of nothing else is followed by another.
+    Rows without outputs are said when all rows are labelled.
 
     Raises:
         LimbeckError: what is wrong with the labeller's outputs, or that no row has any.
     """
     labeller, content = work.labeller, work.content
     outputs, size = content.outputs, content.batch_size
-    reasons: list[str] = []
-    for texts in _mean_batches(work):
-        before, began = costs_of(labeller), time.perf_counter()
-        try:
-            answered = score_answered(labeller, texts, outputs, size)
-        except RowsMissingError as error:
-            if not content.drop_missing:
-                raise
-            reasons += error.reasons.values()
-            continue
-        count = rows_in(texts)
-        seconds = (time.perf_counter() - began) / count
-        spent = {name: now - before.get(name, 0.0) for name, now in costs_of(labeller).items()}
-        left = texts_at(texts, [at for at in range(count) if at not in answered.reasons])
-        # Whoever counts what it spends keeps its answers: asked again it would only look fast.
-        if seconds * count < _WARM_SECONDS and not spent:
-            began = time.perf_counter()
-            score_rows(labeller, left, outputs, size)
-            seconds = (time.perf_counter() - began) / rows_in(left)
-        values = [part for value in answered.values.values() for part in _arrays(value)]
-        stored = sum(part.nbytes for part in values)
-        if content.text_names:
-            stored += sum(len(text.encode()) for column in left.values() for text in column)
-        costs = {name: total / count for name, total in spent.items()}
-        return LabelEstimate(stored / rows_in(left) + _ID, seconds, costs)
-    raise _none_has_outputs(f"{len(reasons):,} rows that were tried", reasons)
-
-
-def _arrays(value: np.ndarray) -> Iterable[np.ndarray]:
-    """Of tokens, each row's own array."""
-    return value if value.dtype == object else [value]
-
-
-def _mean_batches(work: LabelWork) -> Iterator[dict[str, list[str]]]:
-    """The texts of some batches by column, those nearest to the mean length first."""
-    size = work.content.batch_size
-    count = min(len(work), max(_SAMPLE, size))
+    count = min(len(work), max(size, _TRIED_ROWS))
     places = work.rows.first[np.arange(count) * len(work) // count]
-    sample = {name: taken(column, places) for name, column in work.rows.columns.items()}
-    lengths = np.sum([pc.utf8_length(column).to_numpy() for column in sample.values()], axis=0)
-    near = np.argsort(np.abs(lengths - lengths.mean()), kind="stable")
-    for start in range(0, min(count, max(_TRIED_ROWS, size)), size):
-        batch = pa.array(near[start : start + size])
-        yield {name: column.take(batch).to_pylist() for name, column in sample.items()}
+    texts = {name: taken(column, places).to_pylist() for name, column in work.rows.columns.items()}
+    before, began = costs_of(labeller), time.perf_counter()
+    try:
+        answered = score_answered(labeller, texts, outputs, size)
+    except RowsMissingError as error:
+        tried = f"{count:,} rows that were tried"
+        raise _none_has_outputs(tried, error.reasons.values()) from None
+    seconds = (time.perf_counter() - began) / count
+    costs = {name: (now - before.get(name, 0)) / count for name, now in costs_of(labeller).items()}
+    left = texts_at(texts, [at for at in range(count) if at not in answered.reasons])
+    # Whoever counts what it spends keeps its answers: asked again it would only look fast.
+    if seconds * count < _WARM_SECONDS and not costs:
+        began = time.perf_counter()
+        score_rows(labeller, left, outputs, size)
+        seconds = (time.perf_counter() - began) / rows_in(left)
+    stored = sum(
+        part.nbytes
+        for value in answered.values.values()
+        for part in (value if value.dtype == object else [value])
+    )
+    if content.text_names:
+        stored += sum(len(text.encode()) for column in left.values() for text in column)
+    return LabelEstimate(stored / rows_in(left) + _ID, seconds, costs)
 
 
 def _say(

@@ -40,7 +40,7 @@ from limbeck.tasks import TASKS, TEXT, TEXT_READING, Task, kind_of_config
 from limbeck.teachers.labeller import Labeller, TeamLabeller
 
 if TYPE_CHECKING:
-    from limbeck.labelling.language_models import EndpointLabeller
+    from limbeck.labelling.language_models.endpoint_labeller import EndpointLabeller
 
 _MAX_LENGTH = Recipe.model_fields["max_length"].default
 PRECISIONS = ("fp32", "bf16")
@@ -199,8 +199,13 @@ def endpoint_labeller(settings: EndpointSettings, bound: BoundPrompt) -> Endpoin
     Raises:
         LimbeckError: the package of its client is not installed, or as `EndpointLabeller`.
     """
-    from limbeck.labelling.language_models import EndpointLabeller
-
+    try:
+        from limbeck.labelling.language_models.endpoint_labeller import EndpointLabeller
+    except ModuleNotFoundError as error:
+        raise LimbeckError(
+            f"labels from an endpoint need the package {error.name}, which is not installed",
+            "pip install 'limbeck[endpoint]'",
+        ) from error
     return EndpointLabeller(settings, bound, journals=default_store().folder / JOURNALS)
 
 

@@ -8,7 +8,7 @@ import math
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -182,39 +182,25 @@ class Pace:
 
     Args:
         per_minute: None for no limit.
-        clock: seconds, from any beginning.
     """
 
-    def __init__(
-        self, per_minute: float | None, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self.each = 60 / per_minute if per_minute else 0.0
-        self.clock = clock
+    def __init__(self, per_minute: float | None) -> None:
+        self._each = 60 / per_minute if per_minute else 0.0
         self._free = self._paused_until = 0.0
         self._lock = threading.Lock()
 
-    @property
-    def paused(self) -> bool:
-        """Whether nobody may begin now, not even who has booked this moment."""
-        return self.clock() < self._paused_until
-
-    def book(self) -> float:
-        """Take the next free moment; returns the seconds until then."""
-        with self._lock:
-            now = self.clock()
-            begin = max(now, self._free, self._paused_until)
-            self._free = begin + self.each
-            return begin - now
-
     def wait(self) -> None:
-        """Sleep until a moment that is free; where a pause was asked for meanwhile, until another."""
-        time.sleep(self.book())
-        while self.paused:
-            time.sleep(self.book())
+        """Sleep until the next free moment; where a pause was asked for meanwhile, until another."""
+        begin = -1.0
+        while begin < self._paused_until:
+            with self._lock:
+                begin = max(time.monotonic(), self._free, self._paused_until)
+                self._free = begin + self._each
+            time.sleep(max(0.0, begin - time.monotonic()))
 
     def pause(self, seconds: float) -> None:
         """Nobody begins before so many seconds are over."""
-        self._paused_until = max(self._paused_until, self.clock() + seconds)
+        self._paused_until = max(self._paused_until, time.monotonic() + seconds)
 
 
 # What can go wrong: what a repetition may fix, what concerns one row, and what ends the work.
@@ -299,26 +285,23 @@ def explained(
             f"endpoint {settings.url} does not answer as OpenAI's protocol says: {said}",
             "most URLs end in /v1; check --endpoint",
         )
+    variable = settings.api_key_env or KEY_VARIABLE
+    key = f"put a key that may use model {settings.model!r} into {variable}, or name another with --api-key-env"
     there = f"; it serves {', '.join(models[:8])}" if models else ""
-    if isinstance(error, openai.AuthenticationError | openai.PermissionDeniedError):
-        variable = settings.api_key_env or KEY_VARIABLE
-        fix = (
-            f"put a key that may use model {settings.model!r} into {variable}, or name another variable with "
-            "--api-key-env"
-        )
-    elif _no_credit(error):
+    # Of two that fit the first.
+    fixes: dict[type, str] = {
+        openai.AuthenticationError: key,
+        openai.PermissionDeniedError: key,
+        openai.NotFoundError: f"check the URL (most end in /v1) and --model {settings.model}{there}",
+        openai.APITimeoutError: "give it longer with --timeout; or check the URL and that the server runs",
+        openai.APIConnectionError: "check the URL and that the server runs; then run the same command again",
+        openai.RateLimitError: "the server takes no more requests now: run the same command again later",
+        openai.InternalServerError: "look at the server's log, or run the same command again later",
+    }
+    fix = next((fix for kind, fix in fixes.items() if isinstance(error, kind)), None)
+    if _no_credit(error):
         fix = "the account has no credit left: add some, and run the same command again"
-    elif isinstance(error, openai.NotFoundError):
-        fix = f"check the URL (most end in /v1) and --model {settings.model}{there}"
-    elif isinstance(error, openai.APITimeoutError):
-        fix = "give it longer with --timeout; or check the URL and that the server runs"
-    elif isinstance(error, openai.APIConnectionError):
-        fix = "check the URL and that the server runs; then run the same command again"
-    elif isinstance(error, openai.RateLimitError):
-        fix = "the server takes no more requests now: run the same command again later"
-    elif isinstance(error, openai.APIStatusError) and may_succeed_later(error):
+    if isinstance(error, openai.InternalServerError):
         said = f"the server failed: {said}"
-        fix = "look at the server's log, or run the same command again later"
-    else:
-        fix = f"check --model {settings.model} and the prompt{there}"
+    fix = fix or f"check --model {settings.model} and the prompt{there}"
     return LimbeckError(f"endpoint {settings.url}: {said}", fix)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -57,54 +56,6 @@ _FEW_TOKENS = 5
 _AT_FIRST = 2
 
 
-@dataclass(frozen=True)
-class RequestForm:
-    """What a request may hold, so that this server understands it.
-
-    Attributes:
-        mode: see `EndpointSettings`.
-        chat: messages, or plain text.
-        top: the most likely tokens asked for.
-        many: several answers in one request.
-        structured: a JSON schema for the answer.
-        seeded: a seed.
-        limit: what the length of an answer is called.
-    """
-
-    mode: Literal["logprobs", "votes"]
-    chat: bool
-    top: int
-    many: bool
-    structured: bool
-    seeded: bool = True
-    limit: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-
-    def simpler(self, message: str, *, may_vote: bool) -> RequestForm | None:
-        """Without what a server's message refuses, or without the next thing that servers may lack; None at the end."""
-        ways = dict(self._ways(may_vote))
-        # The longest first: `logprobs` is in `top_logprobs` too.
-        for name in sorted(ways, key=len, reverse=True):
-            if name in message:
-                return ways[name]
-        return next(iter(ways.values()), None)
-
-    def _ways(self, may_vote: bool) -> Iterator[tuple[str, RequestForm]]:
-        """What can be left out, by the parameter that a server would name."""
-        votes = self.mode == "votes"
-        if not votes and self.top > _FEW_TOKENS:
-            yield "top_logprobs", replace(self, top=_FEW_TOKENS)
-        if not votes and may_vote:
-            yield "logprobs", replace(self, mode="votes")
-        if votes and self.many:
-            yield "n", replace(self, many=False)
-        if votes and self.structured:
-            yield "response_format", replace(self, structured=False)
-        if votes and self.seeded:
-            yield "seed", replace(self, seeded=False)
-        if self.chat and self.limit == "max_tokens":
-            yield "max_tokens", replace(self, limit="max_completion_tokens")
-
-
 class EndpointLabeller(AbstractContextManager):
     """Asks a server about each row; made, it has been asked once, and its key, model and form of request are right.
 
@@ -119,7 +70,8 @@ class EndpointLabeller(AbstractContextManager):
             counts towards `max_cost` whichever rows they are about; None: in memory.
 
     Attributes:
-        form: what requests look like.
+        mode: `logprobs` or `votes`, as the server allowed.
+        refused: parameters that the server does not take, or not as they are asked for.
         prior: log-probabilities of the classes for inputs without content, (C,), or None.
 
     Raises:
@@ -137,9 +89,9 @@ class EndpointLabeller(AbstractContextManager):
         self.name = f"{settings.model} at {urlsplit(settings.url).netloc}"
         self.batch_size = _DEPTH * settings.concurrency
         self.client = EndpointClient(settings)
-        chat = bound.prompt.chat is not False
-        mode: Literal["logprobs", "votes"] = "votes" if settings.mode == "votes" else "logprobs"
-        self.form = RequestForm(mode, chat, settings.top_logprobs, settings.votes > 1, chat)
+        self.mode = "votes" if settings.mode == "votes" else "logprobs"
+        self.refused: set[str] = set()
+        self._chat = bound.prompt.chat is not False
         self.prior: np.ndarray | None = None
         self._read = AnswerReader(bound)
         # Whose answers they are, whatever the mode and its settings.
@@ -169,11 +121,6 @@ class EndpointLabeller(AbstractContextManager):
             raise
 
     @property
-    def mode(self) -> str:
-        """`logprobs` or `votes`, as the server allowed."""
-        return self.form.mode
-
-    @property
     def outputs(self) -> tuple[str, ...]:
         """What `score` returns."""
         if self.mode == "votes":
@@ -182,20 +129,23 @@ class EndpointLabeller(AbstractContextManager):
 
     def fingerprint(self) -> dict[str, Any]:
         """The endpoint, the model's name and all that is asked; not the model itself, which nobody tells."""
-        form, settings = self.form, self.settings
+        settings = self.settings
         about: dict[str, Any] = {
             "endpoint": settings.url,
             "model": settings.model,
             "prompt": prompt_digest(self.bound.prompt),
             "examples": self._examples(),
-            "mode": form.mode,
-            "chat": form.chat,
+            "mode": self.mode,
+            "chat": self._chat,
         }
-        if form.mode == "logprobs":
-            return about | {"top_logprobs": form.top}
-        sampled = {"votes": settings.votes, "temperature": settings.temperature}
-        seed = settings.seed if form.seeded else None
-        return about | sampled | {"structured": form.structured, "seed": seed}
+        if self.mode == "logprobs":
+            return about | {"top_logprobs": self._top}
+        return about | {
+            "votes": settings.votes,
+            "temperature": settings.temperature,
+            "structured": self._chat and "response_format" not in self.refused,
+            "seed": None if "seed" in self.refused else settings.seed,
+        }
 
     def score(self, rows: Sequence[Row]) -> dict[str, np.ndarray]:
         """Its outputs for some rows, float32.
@@ -267,7 +217,7 @@ class EndpointLabeller(AbstractContextManager):
     def _requests(self, row: Row) -> dict[str, int]:
         """The requests about a row by the keys of their answers, each with its seed."""
         said, seed = self.bound.messages(row), self.settings.seed
-        if self.mode == "logprobs" or self.form.many:
+        if self.mode == "logprobs" or self._many:
             return {key_of(said): seed}
         return {key_of(said, one): one for one in range(seed, seed + self.settings.votes)}
 
@@ -380,20 +330,39 @@ class EndpointLabeller(AbstractContextManager):
         return choices
 
     def _request(self, row: Row, seed: int) -> dict[str, Any]:
-        form, settings, bound = self.form, self.settings, self.bound
-        said: dict[str, Any] = (
-            {"messages": bound.messages(row)} if form.chat else {"prompt": bound.whole(row)}
+        settings, bound = self.settings, self.bound
+        request: dict[str, Any] = (
+            {"messages": bound.messages(row)} if self._chat else {"prompt": bound.whole(row)}
         )
-        if form.mode == "logprobs":
-            listed = {"logprobs": True, "top_logprobs": form.top} if form.chat else {"logprobs": form.top}  # fmt: skip
+        if self.mode == "logprobs":
             # At temperature 1 a server that tempers what it lists gives the model's own.
-            return {**said, "temperature": 1.0, form.limit: 1, **listed}
-        # A byte may be a token.
-        longest = max(len(answer.encode()) for answer in bound.answers) + _AROUND_ANSWER
-        said |= {"temperature": settings.temperature, form.limit: longest}
-        said |= {"n": settings.votes} if form.many else {}
-        said |= {"seed": seed} if form.seeded else {}
-        return said | ({"response_format": answer_schema(bound.answers)} if form.structured else {})
+            request |= {"temperature": 1.0, "max_tokens": 1, "logprobs": self._top}
+            if self._chat:
+                request |= {"logprobs": True, "top_logprobs": self._top}
+        else:
+            # A byte may be a token.
+            longest = max(len(answer.encode()) for answer in bound.answers) + _AROUND_ANSWER
+            request |= {"temperature": settings.temperature, "max_tokens": longest, "seed": seed}
+            request |= {"n": settings.votes} if self._many else {}
+            request |= {"response_format": answer_schema(bound.answers)} if self._chat else {}
+        if "max_tokens" in self.refused:
+            request["max_completion_tokens"] = request["max_tokens"]
+        return {
+            name: value
+            for name, value in request.items()
+            if name not in self.refused or name == "top_logprobs"
+        }
+
+    @property
+    def _top(self) -> int:
+        """The most likely tokens asked for."""
+        top = self.settings.top_logprobs
+        return min(top, _FEW_TOKENS) if "top_logprobs" in self.refused else top
+
+    @property
+    def _many(self) -> bool:
+        """Whether all votes are asked for in one request."""
+        return self.settings.votes > 1 and "n" not in self.refused
 
     def _empty_row(self) -> Row:
         return dict.fromkeys(self.bound.columns, "N/A")
@@ -416,16 +385,32 @@ class EndpointLabeller(AbstractContextManager):
             try:
                 choices = self._choices(self._empty_row(), self.settings.seed, _AT_FIRST)
             except RowFailedError as error:
-                cause, form = error.__cause__ or error, None
-                if isinstance(cause, openai.BadRequestError | openai.UnprocessableEntityError):
-                    may_vote = self.settings.mode == "auto"
-                    form = self.form.simpler(str(cause), may_vote=may_vote)
-                if form is None:
-                    raise explained(cause, self.settings, self.client.models()) from None
-                self.form = form
-                continue
+                cause = error.__cause__ or error
+                refusal = openai.BadRequestError | openai.UnprocessableEntityError
+                if isinstance(cause, refusal) and self._simplified(str(cause)):
+                    continue
+                raise explained(cause, self.settings, self.client.models()) from None
             if self._settled(choices):
                 return
+
+    def _simplified(self, message: str) -> bool:
+        """Leave out what a server's message refuses, or the next thing that servers may lack; False at the end."""
+        ways = ["top_logprobs"] if self.mode == "logprobs" and self._top > _FEW_TOKENS else []
+        if self.mode == "votes":
+            ways = ["n", "response_format", "seed"] if self._chat else ["n", "seed"]
+        elif self.settings.mode == "auto":
+            ways.append("logprobs")
+        ways += ["max_tokens"] if self._chat else []
+        ways = [name for name in ways if name not in self.refused]
+        if not ways:
+            return False
+        # The longest first: `logprobs` is in `top_logprobs` too.
+        name = max((one for one in ways if one in message), key=len, default=ways[0])
+        if name == "logprobs":
+            self.mode = "votes"
+        else:
+            self.refused.add(name)
+        return True
 
     def _settled(self, choices: list[Any]) -> bool:
         """Whether the server gave what was asked for; else the form is changed to what it gives."""
@@ -436,8 +421,8 @@ class EndpointLabeller(AbstractContextManager):
                 "leave --max-cost out",
             )
         if self.mode == "votes":
-            if self.form.many and len(choices) < settings.votes:
-                self.form = replace(self.form, many=False)
+            if len(choices) < settings.votes:
+                self.refused.add("n")
             return True
         if tokens := listed_tokens(choices[0]):
             found = listed_classes(tokens, self.bound.answers)
@@ -450,7 +435,7 @@ class EndpointLabeller(AbstractContextManager):
                 f"mode: logprobs, but endpoint {settings.url} gives no log-probabilities of tokens",
                 "set --mode votes",
             )
-        self.form = replace(self.form, mode="votes")
+        self.mode = "votes"
         return False
 
     def _vote_instead(self, reason: str) -> None:
@@ -466,7 +451,7 @@ class EndpointLabeller(AbstractContextManager):
                 "set answers: letters in the prompt, write other verbalizations, or --mode votes",
             )
         log.warning("%s: answers are sampled and counted (--mode votes)", said)
-        self.form = replace(self.form, mode="votes")
+        self.mode = "votes"
 
     def _calibrate(self) -> None:
         wanted = self.bound.prompt.calibrate
