@@ -35,7 +35,7 @@ from limbeck.recipe import Recipe
 from limbeck.support.step_state import StepState
 from limbeck.tasks import SENTENCE
 from limbeck.teachers.teacher import Teacher
-from limbeck.training.distiller import Distiller
+from limbeck.training.step import Distiller
 from released_checkout import SHARE, Batch, Found, Gradients, Pair, named_gradients
 from released_code import EPOCH, RELEASES, adam
 

@@ -22,7 +22,7 @@ from limbeck.support.step_state import StepState
 from limbeck.tasks import get_task_type
 from limbeck.teachers import EnsembleTeam, SampledTeam, SamplingProbabilities
 from limbeck.teachers.teacher import Teacher
-from limbeck.training.distiller import Distiller
+from limbeck.training.step import Distiller
 from numberless import META, numbers_are_told_apart
 
 # Layers of the teacher where a recipe names one that six do not have.

@@ -16,8 +16,8 @@ from limbeck.data import RowsAsked
 from limbeck.recipe import Recipe
 from limbeck.records import Record
 from limbeck.run import distill
-from limbeck.run.final_rows import FinalRows
 from limbeck.run.prepare import prepare
+from limbeck.run.prepared import FinalRows
 from limbeck.run.rows import EncodedRows, load_rows
 from limbeck.run.teacher_scores import teacher_scores
 from limbeck.scoring import ScoredModel, evaluate

@@ -12,8 +12,8 @@ import tiny_runs as tiny
 from limbeck.recipe import Recipe
 from limbeck.records import Record
 from limbeck.run import distill
+from limbeck.run.distill import plan_run
 from limbeck.run.earlier_run import EarlierRun
-from limbeck.run.plan import plan_run
 from limbeck.run.run_folder import RunFolder
 from limbeck.support.errors import LimbeckError
 from limbeck.training import DistillationTrainer

@@ -529,7 +529,7 @@ from limbeck.recipe import Recipe
 from limbeck.recipe import Recipe
 from limbeck.run import teacher_labels, teacher_scores
 from limbeck.run.rows import load_rows
-from limbeck.run.plan import plan_run
+from limbeck.run.distill import plan_run
 
 place, data, rank = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 if rank != "0":

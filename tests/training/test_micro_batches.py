@@ -15,7 +15,7 @@ import tiny_runs as tiny
 from limbeck.data import Collator
 from limbeck.functional.labels import NO_LABEL
 from limbeck.tasks import MULTI_LABEL, PAIR_SCORE, TOKENS
-from limbeck.training.step_weights import BatchCounts, BatchWeights, StepCounts
+from limbeck.training.feeding import BatchCounts, BatchWeights, StepCounts
 
 NAN = math.nan
 # Of micro-batches of two: none, one, both and one of the examples; of four: one and three.

@@ -9,9 +9,8 @@ from transformers import Trainer, TrainingArguments, trainer
 
 import limbeck
 from limbeck.support.errors import LimbeckError
-from limbeck.training import DistillationTrainer, trainer_privates
-from limbeck.training.resume import Resumes
-from limbeck.training.trainer_privates import ATTRIBUTES, CALLED, OF_ARGUMENTS, OVERRIDDEN
+from limbeck.training import DistillationTrainer, checkpoints
+from limbeck.training.checkpoints import ATTRIBUTES, CALLED, OF_ARGUMENTS, OVERRIDDEN, Resumes
 
 SOURCE = Path(limbeck.__file__).parent
 TREES = [ast.parse(path.read_text(encoding="utf-8")) for path in sorted(SOURCE.rglob("*.py"))]
@@ -64,7 +63,7 @@ def test_an_override_takes_what_the_trainer_s_own_takes(name):
 
 def test_a_trainer_without_them_is_refused_before_it_trains(monkeypatch, tmp_path):
     gone = (*OVERRIDDEN, "_write_it_all")
-    monkeypatch.setattr(trainer_privates, "OVERRIDDEN", gone)
+    monkeypatch.setattr(checkpoints, "OVERRIDDEN", gone)
     made = object.__new__(DistillationTrainer)
     with pytest.raises(LimbeckError, match="no _write_it_all"):
         Resumes.train(made)

@@ -12,7 +12,7 @@ The only file that has to be read again when transformers moves. It names:
   and of `configuration_auto`: which types of model there are.
 
 Subclasses of transformers' classes override what is theirs to override and are their own business:
-`training` those of `Trainer` (listed in `limbeck.training.trainer_privates`), the CIFAR CNNs `_init_weights`.
+`training` those of `Trainer` (listed in `limbeck.training.checkpoints`), the CIFAR CNNs `_init_weights`.
 """
 
 from __future__ import annotations

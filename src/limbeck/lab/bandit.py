@@ -20,8 +20,8 @@ from limbeck.data import batches_of
 from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import ReadOnce
 from limbeck.teachers.sampling import LEARNED, LearnedProbabilities, draw
+from limbeck.training.feeding import examples_in
 from limbeck.training.running_trainer import RunningTrainer
-from limbeck.training.step_weights import examples_in
 
 # Rewards that are remembered to scale the next one by, and the quantiles it is placed between.
 _REMEMBERED = 100

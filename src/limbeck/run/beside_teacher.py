@@ -18,9 +18,8 @@ from limbeck.evaluation.linear_floor import MOST_ROWS, LinearFloor, fit_floor, h
 from limbeck.evaluation.row_tests import is_ahead, kept_share, row_tests
 from limbeck.preflight import TeacherOutputs, ask_teacher
 from limbeck.records import ClassificationScores, FloorFacts, KeptFacts, Numbers, RowTests
-from limbeck.run.final_rows import SplitsToScore
 from limbeck.run.known_rows import stored_results
-from limbeck.run.prepared import Prepared
+from limbeck.run.prepared import Prepared, SplitsToScore
 from limbeck.run.run_folder import kept_by_its_run
 from limbeck.run.teachers import Named, learns_from_its_teacher
 from limbeck.support.errors import LimbeckError, Problem

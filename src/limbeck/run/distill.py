@@ -14,29 +14,114 @@ from transformers import set_seed
 
 from limbeck.recipe import Recipe
 from limbeck.recipe.augment_spec import augmentation
-from limbeck.records import Examples, Execution, Numbers, Record
-from limbeck.run.check import check_run
-from limbeck.run.earlier_run import checksums_of_inputs
-from limbeck.run.finish import finish, take_over
+from limbeck.records import Best, Epoch, Examples, Execution, Numbers, Record
+from limbeck.records.runs_meant import named_one_by_one
+from limbeck.run.beside_teacher import beside_teacher
+from limbeck.run.check import check_run, warn_of_none_counted
+from limbeck.run.earlier_run import EarlierRun, checksums_of_inputs, finished
 from limbeck.run.objects import settings_of
-from limbeck.run.plan import Plan, plan_run
-from limbeck.run.prepare import prepare
+from limbeck.run.own_columns import with_columns
+from limbeck.run.prepare import prepare, refuse_wrong
 from limbeck.run.prepared import Prepared
+from limbeck.run.protected_paths import refuse_inputs
 from limbeck.run.report import card_run, report_run
-from limbeck.run.run_folder import RunFolder
-from limbeck.run.several_teachers import Train, with_team
+from limbeck.run.required_settings import with_start
+from limbeck.run.run_folder import RunFolder, default_folder
+from limbeck.run.several_teachers import Train, promote, with_team
+from limbeck.run.shipping import add_draws, cost, model_facts, predict, ship, stage_facts
 from limbeck.run.stored_outputs import seconds_stored_before, with_stored_outputs
-from limbeck.run.train import begin, new_record, resolve, save, say_training, train_stages
-from limbeck.students import load_model
+from limbeck.run.teacher_labels import with_teacher_labels
+from limbeck.run.teacher_scores import Kept, reference_scores
+from limbeck.run.train import Trained, begin, new_record, resolve, save, say_training, train_stages
+from limbeck.students import labels_of, load_model
 from limbeck.students.execution import warn_of_emulated_bf16
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import full_disk, is_full, one_error_for_a_full_disk
-from limbeck.support.given import at_hand
+from limbeck.support.given import absent, at_hand
 from limbeck.support.lock import in_use
-from limbeck.support.machine import is_first, wait_for_all
+from limbeck.support.machine import agreed, is_first, wait_for_all
 from limbeck.support.terminal import messages, print_line
+from limbeck.tasks import LOWER_IS_BETTER
+from limbeck.tasks.rules import thresholds_of
 from limbeck.teachers.teacher import Teacher
 from limbeck.training.progress import Parts
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run that may start.
+
+    Attributes:
+        recipe: as it was asked for, each teacher and the student's start named: what the run's folder and record keep.
+        folder: where everything lies.
+        live_teacher: the model that `recipe.teacher` names, where it is loaded already.
+        overwrite: replace what lies in the folder.
+        show: show pre-flight findings and progress on the terminal.
+        report: write the run's page.
+        for_another: the run is made for another one, in whose command no `--overwrite` reaches it.
+    """
+
+    recipe: Recipe
+    folder: RunFolder
+    live_teacher: Teacher | None = None
+    overwrite: bool = False
+    show: bool = False
+    report: bool = True
+    for_another: bool = False
+
+    def finished(self) -> Record | None:
+        """The record of this very run if it has finished; every process has to ask.
+
+        Raises:
+            LimbeckError: as `limbeck.run.earlier_run.finished`; what is wrong with the command itself, where another
+                recipe's run lies there.
+        """
+        if not self.overwrite and EarlierRun(self.folder, self.recipe).is_of_another():
+            refuse_wrong(self.recipe, self.live_teacher)
+        record = agreed(
+            finished(
+                self.recipe,
+                self.folder,
+                overwrite=self.overwrite,
+                live_teacher=self.live_teacher,
+                for_another=self.for_another,
+            )
+        )
+        if record is not None and is_first():
+            self.folder.remove_checkpoints()
+        return record
+
+    def goes_on(self) -> bool:
+        """Whether the run continues one that was stopped; every process has to ask."""
+        return agreed(EarlierRun(self.folder, self.recipe).continues(overwrite=self.overwrite))
+
+
+def plan_run(
+    recipe: Recipe,
+    out: str | Path | None,
+    live_teacher: Teacher | None = None,
+    *,
+    overwrite: bool = False,
+    show: bool = False,
+    report: bool = True,
+    for_another: bool = False,
+) -> Plan:
+    """Name every model of a recipe, and the folder.
+
+    Raises:
+        LimbeckError: objects that are not at hand, runs that are not finished, a folder that the run reads.
+    """
+    problems = absent(recipe.model_dump(mode="json"))
+    if problems:
+        raise LimbeckError(problems)
+    recipe = with_columns(with_start(named_one_by_one(recipe)))
+    folder = RunFolder(Path(out) if out is not None else default_folder(recipe))
+    refuse_inputs(recipe, folder.path)
+    recipe = with_teacher_labels(recipe, folder.path.parent, live_teacher)
+    return Plan(recipe, folder, live_teacher, overwrite, show, report, for_another)
+
+
+# The run.
 
 # What costs time before the first step, once all is checked: augmented rows, who teaches, stored
 # outputs.
@@ -77,6 +162,57 @@ def _count(prepared: Prepared, examples: Examples) -> None:
     rows = len(prepared.train.encoded)
     examples.augmented = rows - (examples.train or 0)
     examples.train, examples.truncated = rows, prepared.truncated
+
+
+# The end of a run.
+
+
+def finish(trained: Trained, record: Record, folder: RunFolder, parts: Parts) -> None:
+    """Score what was trained, measure it, ship the student, and say so in the record."""
+    prepared, trainer, spent = trained.prepared, trained.trainer, trained.spent
+    recipe = prepared.recipe
+    record.epochs = [
+        Epoch(stage=part.inputs.stage.number, **entry) for part in spent for entry in part.epochs
+    ]
+    choose = min if recipe.select_by in LOWER_IS_BETTER else max
+    best = choose(trainer.progress.epochs, key=lambda entry: entry["dev"][recipe.select_by])
+    record.best = Best(epoch=best["epoch"], primary=best["dev"]["primary"])
+    last = trainer.progress.epochs[-1]
+    warn_of_none_counted(trainer.progress.epochs)
+    record.last = Best(epoch=last["epoch"], primary=last["dev"].get("primary"))
+    scored = trained.splits_to_score
+    record.scores, predictions = predict(prepared, trainer, scored, folder)
+    record.class_weights = trainer.objectives.weights_by_class()
+    thresholds = thresholds_of(trainer.student.config)
+    if thresholds is not None:
+        names = labels_of(trainer.student.config)
+        record.thresholds = dict(zip(names, thresholds, strict=True))
+    measured: Kept = {}
+    with parts.part("evaluation"):
+        scores = reference_scores(prepared, scored, measured)
+        found = beside_teacher(prepared, scored, record.scores, predictions, scores, measured)
+        record.kept, record.classification = found.kept, found.classification
+        record.row_tests, record.floor = found.row_tests, found.floor
+    with parts.part("measuring"):
+        record.student, record.teacher = model_facts(prepared, scores)
+        record.stages = [stage_facts(part, prepared) for part in spent]
+    add_draws(record)
+    wait_for_all()
+    if is_first():
+        with parts.part("saving"):
+            ship(trainer, folder, prepared)
+    record.cost = cost(spent, record.stages, parts.read())
+    record.status = "finished"
+    save(record, folder)
+    wait_for_all()
+
+
+def take_over(record: Record, folder: RunFolder) -> None:
+    """Finish a run whose student is that of the best of several runs made for it."""
+    if is_first():
+        promote(record, folder)
+    save(record, folder)
+    wait_for_all()
 
 
 # What a run leaves when it fails.

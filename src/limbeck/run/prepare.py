@@ -9,11 +9,9 @@ from transformers import PreTrainedModel
 from limbeck.data import encoding, rows_fingerprint
 from limbeck.recipe import Recipe, Stage
 from limbeck.recipe.augment_spec import augmentation
-from limbeck.run.final_rows import FinalRows
 from limbeck.run.in_place import stored_teachers
-from limbeck.run.known_classes import names_at, names_for_students
 from limbeck.run.known_rows import with_outputs
-from limbeck.run.prepared import Prepared, StageInputs
+from limbeck.run.prepared import FinalRows, Prepared, StageInputs
 from limbeck.run.required_settings import missing
 from limbeck.run.rows import EncodedRows, add_unlabelled, check_left, load_rows, stage_rows
 from limbeck.run.student_source import Start, processor_of, start_of
@@ -25,6 +23,8 @@ from limbeck.run.teachers import (
     lead_model,
     learns_from_its_teacher,
     named_teachers,
+    names_at,
+    names_for_students,
 )
 from limbeck.students import build_student, load_model
 from limbeck.support.errors import LimbeckError, unknown

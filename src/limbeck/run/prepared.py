@@ -13,7 +13,7 @@ import numpy as np
 from datasets import Dataset, DatasetDict
 from transformers import EvalPrediction, PreTrainedModel
 
-from limbeck.data import Collator
+from limbeck.data import Collator, rows_fingerprint
 from limbeck.data.encoding import LazyRows
 from limbeck.data.row_facts import facts_of
 from limbeck.data.text_rows import UnlabelledRows
@@ -21,13 +21,71 @@ from limbeck.evaluation.linear_floor import LinearFloor
 from limbeck.evaluation.measuring import Size, example_size
 from limbeck.recipe import Recipe, Stage
 from limbeck.records import Execution, Numbers
-from limbeck.run.final_rows import TEST, FinalRows, SplitsToScore
 from limbeck.run.rows import EncodedRows
 from limbeck.run.teacher_tokens import StudentTokens, bound
 from limbeck.run.teachers import Named
 from limbeck.tasks import Processor, Results, Task
 from limbeck.teachers import Team, members_of
 from limbeck.teachers.teacher import Teacher
+
+TEST = "test"
+
+
+@dataclass(frozen=True)
+class FinalRows:
+    """Labelled test rows that wait until a run is trained.
+
+    They are no dataset and no encoded rows. What selects an epoch, thresholds, teachers or settings takes those, so
+    nobody can hand it these: only a trained run (`limbeck.run.train.Trained`) opens them.
+    """
+
+    _rows: EncodedRows
+    fingerprint: str
+
+    @classmethod
+    def taken_from(
+        cls,
+        splits: DatasetDict,
+        task: Task,
+        tokenizer: Processor,
+        max_length: int,
+        *,
+        progress: bool,
+    ) -> FinalRows | None:
+        """Take the test split out of `splits`, whether or not it has labels; None where it has none."""
+        rows = splits.pop(TEST, None)
+        if rows is None or task.label_column not in rows.column_names:
+            return None
+        encoded = EncodedRows.of(rows, task, tokenizer, max_length, progress=progress)
+        return cls(encoded, rows_fingerprint(task, rows))
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._rows.raw)
+
+    @property
+    def truncated(self) -> int:
+        """How many the length limit cut."""
+        return self._rows.truncated or 0
+
+    def to_check(self) -> dict[str, Dataset]:
+        """The rows as they were loaded, by their name, for checks of rows before a run starts."""
+        return {TEST: self._rows.raw}
+
+    def when_trained(self, trained: Any) -> EncodedRows:
+        """The rows, for a run in which nothing is left to choose."""
+        return self._rows
+
+
+@dataclass(frozen=True)
+class SplitsToScore:
+    """Splits to score by name, with the fingerprint of each one's rows."""
+
+    rows: Mapping[str, EncodedRows]
+    fingerprints: Mapping[str, str]
+
+
+# Test rows, which choose nothing, and the splits that a trained run is scored on.
 
 # What one stage of a run trains on and whom it learns from. A stage owns its rows and its teacher:
 # the teacher is bound to the rows, and finds what it reads in their batches. What comes later in a

@@ -22,7 +22,7 @@ from limbeck.objectives import TermSpec
 from limbeck.recipe import ImageSpec, Recipe, Stage
 from limbeck.recipe.checks import label_terms
 from limbeck.run.embedding_settings import embedding_kind
-from limbeck.run.known_classes import labelling_of
+from limbeck.run.teachers import labelling_of
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import Processor, Reading, Task, TaskType
 from limbeck.tasks.abstract_type import labelled_rows, no_unlabelled

@@ -18,8 +18,7 @@ from limbeck.evaluation import measuring
 from limbeck.evaluation.measuring import flops_of, latencies
 from limbeck.recipe import Stage
 from limbeck.records import Cost, ModelFacts, Numbers, Record, StageFacts, TeacherFacts, write_whole
-from limbeck.run.final_rows import SplitsToScore
-from limbeck.run.prepared import Prepared, StageInputs
+from limbeck.run.prepared import Prepared, SplitsToScore, StageInputs
 from limbeck.run.run_folder import RunFolder
 from limbeck.support.machine import is_first, wait_for_all
 from limbeck.tasks import MASKED, Task

@@ -20,9 +20,8 @@ from limbeck.preflight import ask_teacher, recorded_scores, teacher_record
 from limbeck.preflight.data_checks import REPEATED
 from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME, Numbers, OutputsFacts, Record
-from limbeck.run.final_rows import TEST, SplitsToScore
 from limbeck.run.known_rows import stored_results
-from limbeck.run.prepared import Prepared
+from limbeck.run.prepared import TEST, Prepared, SplitsToScore
 from limbeck.run.rows import add_unlabelled, load_rows
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import Processor, Task

@@ -16,8 +16,7 @@ from limbeck.recipe import Recipe, departures
 from limbeck.recipe.quick import USUAL, training_for
 from limbeck.records import Examples, Execution, Record, hardware, versions
 from limbeck.run.earlier_run import digests, plugins_read, refuse_changed
-from limbeck.run.final_rows import TEST, SplitsToScore
-from limbeck.run.prepared import Prepared, StageInputs
+from limbeck.run.prepared import TEST, Prepared, SplitsToScore, StageInputs
 from limbeck.run.run_folder import RunFolder
 from limbeck.run.shipping import Spent, ship_first_stage
 from limbeck.run.teacher_scores import outputs_facts

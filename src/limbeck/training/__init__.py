@@ -3,8 +3,8 @@
 from limbeck.training.arguments import tensorboard, training_arguments
 from limbeck.training.callbacks import Patience
 from limbeck.training.config import DistillationConfig
-from limbeck.training.distiller import Distiller
 from limbeck.training.optimizer import Optimisation
+from limbeck.training.step import Distiller
 from limbeck.training.trackers import reporting, tracker_problems
 from limbeck.training.trainer import DistillationTrainer
 

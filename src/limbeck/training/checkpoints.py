@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import random
 import shutil
 from collections import Counter
@@ -21,11 +22,14 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_model, save_file, save_model
 from torch import Tensor, nn
+from transformers import Trainer
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+from transformers.training_args import ParallelMode
 
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import checksums, damaged, is_temporary, sync_files, write_whole
-from limbeck.support.machine import accelerator
+from limbeck.support.machine import accelerator, wait_for_all
+from limbeck.training.feeding import SendsBatches
 
 logger = logging.getLogger(__name__)
 
@@ -335,3 +339,155 @@ def restore_generators(state: dict[str, Any], every_device: bool) -> None:
 def _accelerator() -> Any:
     found = accelerator()
     return None if found is None else torch.get_device_module(found)
+
+
+# When a checkpoint counts as one, and what of a Trainer is overridden for it.
+
+WITHOUT_PICKLES = (
+    "_save_checkpoint",
+    "_save_optimizer_and_scheduler",
+    "_load_optimizer_and_scheduler",
+    "_save_scaler",
+    "_load_scaler",
+    "_save_rng_state",
+    "_load_rng_state",
+)
+"""Overridden so that nothing is pickled: optimiser, schedule, scaler and generators (`resuming`)."""
+
+OVERRIDDEN = (
+    *WITHOUT_PICKLES,
+    "_get_eval_sampler",  # in the rows' order, so that predictions keep it (`feeding`)
+    "_get_train_sampler",  # an order that a continued run finds again (`feeding`)
+    "_inner_training_loop",  # what is trained before a last stage (`staging`)
+    "_load_best_model",  # student and learned maps, by safetensors (`trainer`)
+    "_load_from_checkpoint",  # the same, and the progress (`trainer`)
+    "_prepare_input",  # sent without waiting (`sending`)
+    "_prepare_inputs",  # what a batch was on the host is kept (`sending`)
+    "_push_from_checkpoint",  # the student alone (`publishing`)
+    "_set_signature_columns_if_needed",  # what student and teachers read (`feeding`)
+)
+"""Methods that limbeck has its own of."""
+
+CALLED = (
+    "_get_collator_with_removed_columns",  # rows of no dataset, without columns nobody reads (`feeding`)
+    "_get_output_dir",  # a trial's folder is below `output_dir` (`staging`, `resuming`)
+    "_remove_unused_columns",  # a dataset's rows likewise (`feeding`)
+)
+"""Methods that limbeck calls, besides those that it overrides."""
+
+ATTRIBUTES = (
+    "_created_lr_scheduler",  # set: a schedule in steps is the Trainer's to save (`optimizer`)
+    "_signature_columns",  # set: see `_set_signature_columns_if_needed` (`feeding`)
+    "_train_batch_size",  # read: what `auto_find_batch_size` came to (`feeding`)
+    "_trial",  # read: of a search for hyperparameters (`staging`)
+)
+"""What a Trainer keeps of its state, which no class shows."""
+
+OF_ARGUMENTS = ("_VALID_DICT_FIELDS",)
+"""Of `TrainingArguments`: the fields that a command line may give as JSON (`config`)."""
+
+
+def missing_privates() -> list[str]:
+    """The methods that this version of transformers does not have."""
+    return [name for name in (*OVERRIDDEN, *CALLED) if not hasattr(Trainer, name)]
+
+
+class Resumes(SendsBatches):
+    """A Trainer whose checkpoints are sealed, and whose state is never pickled."""
+
+    def train(self, resume_from_checkpoint: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """As the Trainer's; `resume_from_checkpoint=True` is the last whole one of `output_dir`.
+
+        Raises:
+            LimbeckError: a checkpoint that is damaged, not whole, or pickled.
+        """
+        if missing := missing_privates():
+            raise LimbeckError(
+                f"this version of transformers trains otherwise (no {', '.join(missing)})",
+                "install a version that limbeck names in its requirements",
+            )
+        if resume_from_checkpoint is True:
+            found = last_whole(str(self.args.output_dir))
+            if found is None:
+                raise LimbeckError(
+                    f"there is no whole checkpoint in {self.args.output_dir}",
+                    "train without resume_from_checkpoint",
+                )
+            resume_from_checkpoint = str(found)
+        if resume_from_checkpoint:
+            require_whole(resume_from_checkpoint)
+        return super().train(resume_from_checkpoint, *args, **kwargs)
+
+    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
+        folder = Path(self._get_output_dir(trial=trial))
+        # The Trainer would delete older ones before this one is sealed.
+        limit, self.args.save_total_limit = self.args.save_total_limit, None
+        try:
+            super()._save_checkpoint(model, trial)
+        finally:
+            self.args.save_total_limit = limit
+        wait_for_all()  # each process writes its generators
+        if self.args.should_save:
+            seal(folder / f"checkpoint-{self.state.global_step}")
+            rotate(folder, limit, self.state.best_model_checkpoint)
+
+    # ---- optimiser, schedule, scaler ----
+
+    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
+        if self._elsewhere:
+            super()._save_optimizer_and_scheduler(output_dir)
+        elif self.args.should_save:
+            folder = Path(output_dir)
+            assert self.optimizer is not None and self.lr_scheduler is not None  # trained with
+            write_state(folder / OPTIMIZER, self.optimizer.state_dict())
+            write_state(folder / SCHEDULER, self.lr_scheduler.state_dict())
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        if checkpoint is None:
+            return
+        if self._elsewhere:
+            raise LimbeckError(
+                "DeepSpeed's and FSDP's own checkpoints are pickled, and are not continued from",
+                "train in one go, or with plain data parallelism",
+            )
+        folder = Path(checkpoint)
+        # With save_only_model they are not there.
+        if (folder / OPTIMIZER).is_file():
+            assert self.optimizer is not None and self.lr_scheduler is not None  # just made
+            self.optimizer.load_state_dict(read_state(folder / OPTIMIZER))
+            self.lr_scheduler.load_state_dict(read_state(folder / SCHEDULER))
+
+    def _save_scaler(self, output_dir: str) -> None:
+        scaler = getattr(self.accelerator, "scaler", None)
+        if scaler is not None and self.args.should_save:
+            write_state(Path(output_dir) / SCALER, scaler.state_dict())
+
+    def _load_scaler(self, checkpoint: str | None) -> None:
+        scaler = getattr(self.accelerator, "scaler", None)
+        path = Path(checkpoint or "") / SCALER
+        if scaler is not None and path.is_file():
+            scaler.load_state_dict(read_state(path))
+
+    @property
+    def _elsewhere(self) -> bool:
+        """Whether a library writes what is spread over the processes in a way of its own."""
+        return self.is_deepspeed_enabled or self.is_fsdp_enabled
+
+    # ---- generators ----
+
+    def _save_rng_state(self, output_dir: str) -> None:
+        Path(output_dir).mkdir(parents=True, exist_ok=True)
+        write_state(self._generators_in(output_dir), generators(self._sees_every_device))
+
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        # Continued by another number of processes, some of them have none.
+        if checkpoint is not None and (path := self._generators_in(checkpoint)).is_file():
+            restore_generators(read_state(path), self._sees_every_device)
+
+    def _generators_in(self, folder: str) -> Path:
+        own = "" if self.args.world_size <= 1 else f"_{self.args.process_index}"
+        return Path(os.fspath(folder)) / f"{GENERATORS}{own}.safetensors"
+
+    @property
+    def _sees_every_device(self) -> bool:
+        return self.args.parallel_mode == ParallelMode.DISTRIBUTED

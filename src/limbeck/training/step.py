@@ -5,28 +5,221 @@ Part of `limbeck.training`. Each is a function of the step alone, so that a cont
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sized
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence, Sized
+from functools import cached_property, partial
 from typing import Any, cast
 
+from accelerate.utils import gather_object
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, Trainer
 from transformers.trainer_utils import has_length
 
-from limbeck.activations import Request, Trace
+from limbeck.activations import CompiledCapture, Passes, Request, Trace, capture
 from limbeck.data import Collator
 from limbeck.data.row_facts import facts_of
 from limbeck.input_transforms import InputTransform, StepInputs
 from limbeck.objectives import Objectives, TeamObjectives
 from limbeck.objectives.curriculum import Curriculum
-from limbeck.support.machine import on_host
+from limbeck.support.machine import is_first, on_host
 from limbeck.support.step_state import StepState
+from limbeck.tasks import TaskType
 from limbeck.tasks.abstract_type import labelled_rows, no_unlabelled
-from limbeck.teachers import SampledTeam
+from limbeck.teachers import SampledTeam, Team
+from limbeck.teachers.teacher import Teacher
 from limbeck.training.callbacks import stop_if_not_finite
-from limbeck.training.feeding import FeedsExamples, padded
-from limbeck.training.progress import Counts, LabelledTerms
-from limbeck.training.step_weights import RepeatedExamples, examples_in, first_examples
+from limbeck.training.feeding import (
+    FeedsExamples,
+    RepeatedExamples,
+    examples_in,
+    first_examples,
+    padded,
+)
+from limbeck.training.progress import LabelledTerms, PassesState, Progress
+
+_NO_TEACHER = Trace()
+_NOTHING = Request()
+
+
+class Distiller(nn.Module):
+    """Student and objectives under one `forward`.
+
+    Args:
+        student: the model that is trained and shipped.
+        objectives: the terms; their projections are trained with the student and never shipped.
+        kind: what the student's head predicts.
+        compiled: run the student's training passes as compiled graphs, but for inputs that are
+            transformed.
+        bandit: what a team of teachers learns about whom to draw; checkpoints carry it.
+        compact: in evaluation keep only what scores need (`TaskType.compact_outputs`), not the logits.
+    """
+
+    def __init__(
+        self,
+        student: PreTrainedModel,
+        objectives: Objectives | TeamObjectives,
+        *,
+        kind: TaskType,
+        compact: bool = False,
+        compiled: bool = False,
+        bandit: nn.Module | None = None,
+    ) -> None:
+        super().__init__()
+        self.student = student
+        self.objectives = objectives
+        self.bandit = bandit
+        self.kind = kind
+        self.compact = compact
+        self.passes = Passes()
+        """The student's passes in training."""
+        self._capture: Callable[[Mapping[str, Tensor], Request], Trace] = (
+            CompiledCapture(student) if compiled else partial(capture, student)
+        )
+
+    @property
+    def config(self) -> Any:
+        """The student's configuration, where the Trainer looks for it."""
+        return self.student.config
+
+    @property
+    def main_input_name(self) -> str:
+        """Which column of a batch the student reads, where the Trainer looks for it."""
+        return self.student.main_input_name
+
+    def get_input_embeddings(self) -> nn.Module:
+        """The student's, on which the Trainer puts NEFTune's noise."""
+        return self.student.get_input_embeddings()
+
+    def activation_checkpointing_enable(self, **kwargs: Any) -> None:
+        """Trade time for memory in the student."""
+        self.student.activation_checkpointing_enable(**kwargs)
+
+    def gradient_checkpointing_enable(self, **kwargs: Any) -> None:
+        """Trade time for memory in the student."""
+        self.student.gradient_checkpointing_enable(**kwargs)
+
+    def forward(
+        self,
+        inputs: StepInputs | None = None,
+        *,
+        step_state: StepState | None = None,
+        teacher: Callable[[StepInputs, Request], Trace] | None = None,
+        **batch: Tensor,
+    ) -> dict[str, Any]:
+        """Of a step's inputs: the loss and its terms. Of a plain batch: the logits, and their loss if labelled.
+
+        Args:
+            inputs: of a training step.
+            step_state: where the run stands, with `inputs`.
+            teacher: the teacher of this step; it runs only if a term needs something of it.
+            **batch: in evaluation.
+        """
+        if inputs is None:
+            return self._predict(batch)
+        assert step_state is not None
+        student, taught = self._both(inputs, step_state, teacher)
+        terms = self.objectives(student, taught, inputs.batch, step_state)
+        return {"loss": self.objectives.total(terms, step_state), "terms": terms}
+
+    def _both(
+        self,
+        inputs: StepInputs,
+        step_state: StepState,
+        teacher: Callable[[StepInputs, Request], Trace] | None,
+    ) -> tuple[Trace, Trace]:
+        """What student and teacher show: the teacher first, unless its inputs depend on the student."""
+        asked = self.objectives.request("teacher", step_state)
+
+        def of_teacher(inputs: StepInputs) -> Trace:
+            if teacher is None or not (asked.items or asked.logits):
+                return _NO_TEACHER
+            return teacher(inputs, asked)
+
+        first = inputs.sees_first(self.student)
+        if not first.items and not first.logits:
+            shown_by_teacher = of_teacher(inputs)
+            return self._shown(inputs, step_state), shown_by_teacher
+        shown = self._shown(inputs, step_state, first)
+        return shown, of_teacher(inputs.after(shown))
+
+    def _shown(self, inputs: StepInputs, step_state: StepState, also: Request = _NOTHING) -> Trace:
+        request = self.objectives.request("student", step_state) | also
+        plain = inputs.transform is None
+        clean = _NOTHING if plain else self.objectives.request("clean", step_state)
+        return inputs.of_student(self.student, request, clean, self._capture, self.passes)
+
+    def _predict(self, batch: dict[str, Tensor]) -> dict[str, Any]:
+        logits = capture(self.student, batch, Request.of_logits()).logits
+        assert logits is not None  # capture refuses a model without a head
+        kept = self.kind.compact_outputs(self.student, batch, logits) if self.compact else logits
+        if any(name not in batch for name in self.kind.label_names):
+            return {"logits": kept}
+        return {"loss": self.kind.hard_label(logits, batch), "logits": kept}
+
+
+# The steps.
+
+
+class Counts(Trainer):
+    """A Trainer that knows what its work costs."""
+
+    progress: Progress
+    teacher: Teacher | Team | None
+
+    @property
+    def distiller(self) -> Distiller:
+        """Student and objectives, out of whatever the Trainer wrapped around them."""
+        return self.accelerator.unwrap_model(self.model)
+
+    def begin_counting(self) -> None:
+        """Forget passes that are none of this training's."""
+        self.distiller.passes = Passes()
+        for teacher in self._teachers:
+            teacher.passes = Passes()
+
+    def passes(self) -> PassesState:
+        """What student and teachers have been run on so far. Every process has to call it."""
+        teachers = self._teachers
+        own: PassesState = {
+            "student": self.distiller.passes.state(),
+            "teachers": [teacher.passes.state() for teacher in teachers],
+        }
+        every: list[PassesState] = gather_object([own])
+        return {
+            "student": Passes.of(*(state["student"] for state in every)).state(),
+            "teachers": [
+                Passes.of(*(state["teachers"][place] for state in every)).state()
+                for place in range(len(teachers))
+            ],
+        }
+
+    def restore_passes(self, state: PassesState | None) -> None:
+        """Go on from a checkpoint's, which are those of all processes: the first one takes them."""
+        self.begin_counting()
+        if state is None or not is_first():
+            return
+        self.distiller.passes = Passes.of(state["student"])
+        for teacher, own in zip(self._teachers, state["teachers"], strict=True):
+            teacher.passes = Passes.of(own)
+
+    @property
+    def _teachers(self) -> Sequence[Teacher]:
+        return () if self.teacher is None else self.teacher.members
+
+    # ---- seconds ----
+
+    def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
+        """As the Trainer's; its time is counted apart."""
+        with self.progress.parts.part("evaluation"):
+            return super().evaluate(*args, **kwargs)
+
+    def predict(self, *args: Any, **kwargs: Any) -> Any:
+        """As the Trainer's; its time is counted apart."""
+        with self.progress.parts.part("evaluation"):
+            return super().predict(*args, **kwargs)
+
+    def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
+        with self.progress.parts.part("saving"):
+            super()._save_checkpoint(*args, **kwargs)
 
 
 class TakesSteps(Counts, FeedsExamples):
@@ -36,6 +229,8 @@ class TakesSteps(Counts, FeedsExamples):
     objectives: Objectives | TeamObjectives
     transform: InputTransform | None
     padded_width: int | None
+    _batches: tuple[Sized, int] | None = None
+    """A loader, and how many batches it has in an epoch."""
 
     @property
     def sampled_team(self) -> SampledTeam | None:
@@ -64,9 +259,9 @@ class TakesSteps(Counts, FeedsExamples):
         loader = cast(Sized, self.callback_handler.train_dataloader)
         if not has_length(loader):  # a stream is one long epoch
             return max(self.state.max_steps, 1)
-        batches = len(loader)
-        accumulation = self.args.gradient_accumulation_steps
-        return max(-(-batches // accumulation), 1)
+        if self._batches is None or self._batches[0] is not loader:
+            self._batches = loader, len(loader)
+        return max(-(-self._batches[1] // self.args.gradient_accumulation_steps), 1)
 
     def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
         """As the Trainer's; where there are no labels, no loss of theirs is among the metrics."""

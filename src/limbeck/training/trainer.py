@@ -51,8 +51,8 @@ from limbeck.training.callbacks import (
     stop_if_not_finite,
     users_callbacks,
 )
+from limbeck.training.checkpoints import Resumes
 from limbeck.training.config import BESIDE, OWN_SETTINGS, DistillationConfig, MethodSettings
-from limbeck.training.distiller import Distiller
 from limbeck.training.feeding import numbered
 from limbeck.training.method import kind_of, learns_whom_to_sample, teaching, with_first_stage
 from limbeck.training.objectives import (
@@ -67,8 +67,7 @@ from limbeck.training.objectives import (
 from limbeck.training.optimizer import Optimises, unseen_maps
 from limbeck.training.parts import Course, FinishedPart, MethodPlan, TrainerParts, best_of
 from limbeck.training.progress import Progress
-from limbeck.training.resume import Resumes
-from limbeck.training.step import TakesSteps
+from limbeck.training.step import Distiller, TakesSteps
 from limbeck.training.teacher_cache import answering_once
 from limbeck.training.word_embeddings import WordsInUse, words_of
 

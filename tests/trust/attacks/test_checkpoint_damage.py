@@ -16,9 +16,8 @@ from transformers import Trainer
 
 import tiny_runs as tiny
 from limbeck.support.errors import LimbeckError
-from limbeck.training import checkpoints, resume
-from limbeck.training.checkpoints import last_whole, read_state, write_state
-from limbeck.training.trainer_privates import WITHOUT_PICKLES
+from limbeck.training import checkpoints
+from limbeck.training.checkpoints import WITHOUT_PICKLES, last_whole, read_state, write_state
 from resumed_runs import assert_same, killed_at, outcome, recipe_of, start
 
 SETTINGS = {
@@ -75,7 +74,7 @@ def test_a_run_continued_without_pickles_ends_bit_equal(tmp_path, setting, no_pi
 
 def test_every_method_that_pickles_in_the_trainer_is_replaced():
     for name in WITHOUT_PICKLES:
-        assert getattr(resume.Resumes, name) is not getattr(Trainer, name), name
+        assert getattr(checkpoints.Resumes, name) is not getattr(Trainer, name), name
 
 
 @pytest.mark.parametrize("file", ["optimizer.pt", "scheduler.pt", "rng_state.pth"])
@@ -253,7 +252,7 @@ def test_no_moment_is_without_a_whole_checkpoint(tmp_path, monkeypatch, step):
 
     for name in ("save", "seal", "rotate", "_delete"):
         monkeypatch.setattr(checkpoints, name, dying(getattr(checkpoints, name)))
-    monkeypatch.setattr(resume, "write_state", dying(resume.write_state))
+    monkeypatch.setattr(checkpoints, "write_state", dying(checkpoints.write_state))
     with pytest.raises(tiny.KilledError):
         start(tmp_path, recipe)
     monkeypatch.undo()

@@ -25,7 +25,7 @@ from limbeck.run.run_folder import RunFolder
 from limbeck.support.errors import LimbeckError
 from limbeck.support.lock import HOLDER, LOCK
 from limbeck.support.manifest import NAME, Manifest
-from limbeck.training import DistillationTrainer, checkpoints, resume
+from limbeck.training import DistillationTrainer, checkpoints
 
 
 class Killed(BaseException):
@@ -165,7 +165,7 @@ def full_in_words(*args, **kwargs):
 
 PLACES = {
     "weights of a checkpoint": (checkpoints, "save_model", full_in_words),
-    "state of a checkpoint": (resume, "write_state", full_in_words),
+    "state of a checkpoint": (checkpoints, "write_state", full_in_words),
     "seal of a checkpoint": (checkpoints, "write_whole", full),
     "student": (DistillationTrainer, "save_model", None),
     "its place": (RunFolder, "ship", full),

@@ -18,7 +18,7 @@ from limbeck.recipe import Recipe
 from limbeck.support.step_state import StepState
 from limbeck.tasks import SENTENCE
 from limbeck.teachers.teacher import Teacher
-from limbeck.training.distiller import Distiller
+from limbeck.training.step import Distiller
 
 WIDTH, ROWS = 12, 4
 LENGTHS = (9, 6, 4, 7)

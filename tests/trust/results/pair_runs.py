@@ -20,7 +20,7 @@ from transformers import (
 
 import tiny_runs as tiny
 from limbeck.activations import ActivationKey, Trace
-from limbeck.training.distiller import Distiller
+from limbeck.training.step import Distiller
 
 WITHOUT = ["input_ids", "attention_mask"]
 WITH = ["input_ids", "token_type_ids", "attention_mask"]
