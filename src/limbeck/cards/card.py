@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from huggingface_hub import ModelCard
-from jinja2 import Environment, StrictUndefined
 
 from limbeck.cards import tables
 from limbeck.cards.card_settings import CardSettings, languages, metadata, own_splits, read_settings
-from limbeck.cards.facts import StudentFacts, dataset_of, teacher_names, usage, without_paths
+from limbeck.cards.facts import (
+    StudentFacts,
+    dataset_of,
+    rendered,
+    teacher_names,
+    usage,
+    without_paths,
+)
 from limbeck.cards.tables import spread_of
 from limbeck.recipe import Recipe
 from limbeck.recipe.catalog import HEADER, find, names
@@ -89,11 +94,8 @@ def render_card(run: Path, settings: CardSettings, name: str | None = None) -> s
         raise LimbeckError(f"run {run} is {record.status}", "finish it first")
     student = StudentFacts(run, record)
     called = name or run.resolve().name
-    environment = Environment(
-        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
-    )
-    template = resources.files(__package__).joinpath("templates", "card.md.j2").read_text("utf-8")
-    text = environment.from_string(template).render(
+    text = rendered(
+        "card.md.j2",
         card_data=metadata(student, settings, called).to_yaml(),
         marker=MARKER,
         **_content(student, settings, called, local=name is None),

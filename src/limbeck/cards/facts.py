@@ -7,12 +7,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import resources
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from types import SimpleNamespace
 from typing import Any
 
 from huggingface_hub import ModelCard, try_to_load_from_cache
 from huggingface_hub.utils import HFValidationError, validate_repo_id
+from jinja2 import Environment, StrictUndefined
 
 from limbeck.activations.compat import MODEL_TYPES
 from limbeck.embedding import TextPrompts, modules_of
@@ -217,83 +219,21 @@ def teacher_names(record: Record) -> Sequence[str]:
     return [public_name(str(place))] if place else []
 
 
-# The few lines that load a student and ask it something, by task type.
+# The few lines that load a student and ask it something, by task type: what the template puts into its input.
+_GIVEN = {
+    "tokens": '["Ada", "lives", "in", "London"], is_split_into_words=True',
+    "spans": '"A question?", "The context that answers it."',
+    "masked": 'f"One {tokenizer.mask_token} is missing."',
+}
 
 
-_TEXT = """\
-import torch
-from transformers import {auto}, AutoTokenizer
-
-{name}
-tokenizer = AutoTokenizer.from_pretrained(name)
-model = {auto}.from_pretrained(name)
-batch = tokenizer({given}, truncation=True, max_length={length}, return_tensors="pt")
-"""
-_CLASSES = """\
-with torch.no_grad():
-    probabilities = model(**batch).logits.softmax(-1)[0]
-print(model.config.id2label[int(probabilities.argmax())], float(probabilities.max()))
-"""
-_SEVERAL = """\
-least = torch.tensor(getattr(model.config, "label_thresholds", 0.5))
-with torch.no_grad():
-    probabilities = model(**batch).logits.sigmoid()[0]
-for number in (probabilities >= least).nonzero().flatten().tolist():
-    print(model.config.id2label[number], float(probabilities[number]))
-"""
-_NUMBER = """\
-with torch.no_grad():
-    print(float(model(**batch).logits[0, 0]))
-"""
-_TOKENS = """\
-with torch.no_grad():
-    tags = model(**batch).logits.argmax(-1)[0].tolist()
-for piece, tag in zip(tokenizer.convert_ids_to_tokens(batch["input_ids"][0]), tags):
-    print(piece, model.config.id2label[tag])
-"""
-_SPANS = """\
-with torch.no_grad():
-    out = model(**batch)
-start, end = int(out.start_logits.argmax()), int(out.end_logits.argmax())
-print(tokenizer.decode(batch["input_ids"][0, start : end + 1]))
-"""
-_MASKED = """\
-masked = batch["input_ids"][0] == tokenizer.mask_token_id
-with torch.no_grad():
-    print(tokenizer.decode(model(**batch).logits[0, masked].argmax(-1)))
-"""
-_TO_TEXT = """\
-print(tokenizer.decode(model.generate(**batch, max_new_tokens=32)[0], skip_special_tokens=True))
-"""
-_EMBEDDINGS = """\
-from sentence_transformers import SentenceTransformer
-
-{name}
-model = SentenceTransformer(name)
-embeddings = model.encode(["A text.", "Another text."])
-print(model.similarity(embeddings[0], embeddings[1]))
-"""
-_RETRIEVAL = """\
-from sentence_transformers import SentenceTransformer
-
-{name}
-model = SentenceTransformer(name)
-queries = model.encode_query(["A question?"])  # each with its prompt
-passages = model.encode_document(["A passage.", "Another passage."])
-print(model.similarity(queries, passages))
-"""
-_IMAGE = """\
-import torch
-from PIL import Image
-from transformers import AutoImageProcessor, {auto}
-{extra}
-{name}
-processor = AutoImageProcessor.from_pretrained(name)
-model = {auto}.from_pretrained(name)
-batch = processor(Image.open("image.png").convert("RGB"), return_tensors="pt")
-with torch.no_grad():
-    print(model.config.id2label[int(model(**batch).logits.argmax())])
-"""
+def rendered(template: str, **values: Any) -> str:
+    """One of the card's templates, filled; a value that it misses is an error."""
+    environment = Environment(
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+    )
+    text = resources.files(__package__).joinpath("templates", template).read_text("utf-8")
+    return environment.from_string(text).render(**values)
 
 
 def usage(student: StudentFacts, name: str, *, local: bool) -> str | None:
@@ -303,42 +243,28 @@ def usage(student: StudentFacts, name: str, *, local: bool) -> str | None:
 
     `local`: the name is a folder's, and the snippet runs from the folder that the card is in.
     """
-    if local:
-        name = "."  # a folder's name without its path would be looked for on the Hub
-    name = f"name = {json.dumps(name)}" + (
-        "  # this file's folder: run it there, or write its path" if local else ""
-    )
+    # A folder's name without its path would be looked for on the Hub.
+    where = "  # this file's folder: run it there, or write its path" if local else ""
     kind = student.kind
-    auto = kind.auto.__name__
-    if kind.name == "image":
-        extra = "import limbeck.lab.cifar_nets  # makes its architecture known\n"
-        return _IMAGE.format(auto=auto, name=name, extra=extra if student.own_architecture else "")
-    if kind.name == "embedding":
-        sentence, query, passage = student.prompts
-        same = sentence == query == passage
-        return (_EMBEDDINGS if same else _RETRIEVAL).format(name=name)
-    given, rest = {
-        "sentence": (_texts(student), _CLASSES if student.labels else _NUMBER),
-        "multi-label": (_texts(student), _SEVERAL),
-        "tokens": ('["Ada", "lives", "in", "London"], is_split_into_words=True', _TOKENS),
-        "spans": ('"A question?", "The context that answers it."', _SPANS),
-        "masked": ('f"One {tokenizer.mask_token} is missing."', _MASKED),
-        "text": (_prompted(student), _TO_TEXT),
-    }.get(kind.name, ("", ""))
-    if not rest:
-        return None
-    head = _TEXT.format(auto=auto, name=name, given=given, length=student.max_length)
-    return head + rest
-
-
-def _prompted(student: StudentFacts) -> str:
-    """A row as a text-to-text student was trained to read it."""
-    prompt = student.config.get(PROMPT)
-    if prompt is None:
-        return _texts(student)
-    texts = ["A text."] if student.texts == 1 else ["The first text.", "The second text."]
-    return json.dumps(prompt.format(*texts), ensure_ascii=False)
+    given = _GIVEN.get(kind.name, _texts(student) if kind.name in PIPELINES else "")
+    said = rendered(
+        "usage.py.j2",
+        place=f"name = {json.dumps('.' if local else name)}{where}",
+        kind=kind.name,
+        auto=kind.auto.__name__,
+        extra=student.own_architecture,
+        one_prompt=len({*student.prompts}) == 1,
+        given=given,
+        length=student.max_length,
+        labels=student.labels,
+    )
+    return said or None
 
 
 def _texts(student: StudentFacts) -> str:
-    return '"A text."' if student.texts == 1 else '"The first text.", "The second text."'
+    """A row as a student reads it, a text-to-text one with the prompt that it was trained with."""
+    texts = ["A text."] if student.texts == 1 else ["The first text.", "The second text."]
+    prompt = student.config.get(PROMPT) if student.kind.name == "text" else None
+    if prompt is not None:
+        return json.dumps(prompt.format(*texts), ensure_ascii=False)
+    return ", ".join(map(json.dumps, texts))
