@@ -252,11 +252,8 @@ def usage(student: StudentFacts, name: str, *, local: bool) -> str | None:
         place=f"name = {json.dumps('.' if local else name)}{where}",
         kind=kind.name,
         auto=kind.auto.__name__,
-        extra=student.own_architecture,
-        one_prompt=len({*student.prompts}) == 1,
         given=given,
-        length=student.max_length,
-        labels=student.labels,
+        student=student,
     )
     return said or None
 

@@ -12,7 +12,7 @@ from limbeck.records.words import rows_said
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.words import count_of
 from limbeck.tables import build_table, collect, render
-from limbeck.tables.cells import duration, magnitude, milliseconds, one_line
+from limbeck.tables.cells import decimal, duration, magnitude, milliseconds, one_line
 from limbeck.tables.model import place_of
 from limbeck.tasks import TASKS
 
@@ -72,10 +72,10 @@ def score_table(record: Record, splits: Sequence[str]) -> Cells:
             if metric == "primary" and _is_single(record):
                 continue
             row = [split, _metric(record, metric)]
-            row += [_number(floor.get(split, {}).get(metric))] if beneath else []
+            row += [decimal(floor.get(split, {}).get(metric))] if beneath else []
             other = theirs.get(split, {}).get(metric)
-            row += [_number(other)] if taught else []
-            row.append(_number(value))
+            row += [decimal(other)] if taught else []
+            row.append(decimal(value))
             if taught:
                 known = other is not None and value is not None and other > 0
                 row.append(f"{100 * value / other:.1f} %" if known else "–")  # type: ignore[operator]  # `known` says that both are numbers
@@ -173,11 +173,11 @@ def export_table(student: StudentFacts) -> Cells:
                 one.folder.name,
                 one.conversion.name,
                 f"{one.bytes / _MB:.1f}",
-                _number(before),
-                _number(one.measured.scores.get("primary")),
+                decimal(before),
+                decimal(one.measured.scores.get("primary")),
                 f"{one.measured.drop:+.2f}",
                 "–" if agreement is None else f"{100 * agreement:.1f} %",
-                *([_number(one.unchosen)] if unchosen else []),
+                *([decimal(one.unchosen)] if unchosen else []),
                 f"at most {one.max_drop:g}: passed",
             ]
         )
@@ -245,10 +245,6 @@ def _said(value: object) -> str:
 
 def _megabytes(count: float) -> str:
     return f"{count / _MB:.1f}" if count else "–"
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1f}"
 
 
 # Scores over several runs of a model: mean, standard deviation, paired tests.

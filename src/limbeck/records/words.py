@@ -1,9 +1,22 @@
-"""Which rows a run was trained on, in words. Part of `limbeck.records`."""
+"""What several records share, and what one says in words. Part of `limbeck.records`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
 from limbeck.records.facts import Examples
 from limbeck.records.record import Record
+
+T = TypeVar("T")
+
+
+def grouped(runs: Iterable[Record], key: Callable[[Record], T]) -> dict[T, list[Record]]:
+    """Runs by what they share, in the order of appearance."""
+    found: dict[T, list[Record]] = {}
+    for run in runs:
+        found.setdefault(key(run), []).append(run)
+    return found
 
 
 def agreement_said(examples: Examples, split: str | None = None) -> str | None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from limbeck.records import Epoch, Record
-from limbeck.records.words import agreement_said, one_answer, repeated_said, rows_said
+from limbeck.records.words import agreement_said, grouped, one_answer, repeated_said, rows_said
 from limbeck.report import plots
 from limbeck.report.plots import Level, Series, StackedBars, layer_map
 from limbeck.report.sections import (
@@ -39,15 +39,6 @@ from limbeck.tables.model import (
 
 GroupKey = tuple[str, int | None]
 """Method and student layers: one line or bar of the report."""
-T = TypeVar("T")
-
-
-def grouped(runs: Iterable[Record], key: Callable[[Record], T]) -> dict[T, list[Record]]:
-    """Runs by what they share, in the order of appearance."""
-    found: dict[T, list[Record]] = {}
-    for run in runs:
-        found.setdefault(key(run), []).append(run)
-    return found
 
 
 def _group(run: Record) -> GroupKey:

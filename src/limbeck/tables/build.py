@@ -6,13 +6,13 @@ Part of `limbeck.tables`; `tests_against` adds the paired comparisons, renderers
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from limbeck.evaluation.compare import summary
 from limbeck.records import RECORD_NAME, Record, is_collection, read_collection
-from limbeck.records.words import agreement_said
+from limbeck.records.words import agreement_said, grouped
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.words import count_of
 from limbeck.tables.against import (
@@ -187,9 +187,7 @@ def _groups(students: Sequence[Record], by: Sequence[str], profile: str) -> list
 
 def _split_further(students: Sequence[Record], by: Sequence[str]) -> dict[Any, list[str]]:
     """By row the settings in which runs of one seed differ: a mean over them would be of no method."""
-    rows: dict[Any, list[Record]] = {}
-    for run in students:
-        rows.setdefault((run.method, _layers(run), _variant(run, by)), []).append(run)
+    rows = grouped(students, lambda run: (run.method, _layers(run), _variant(run, by)))
     return {row: other_settings(runs) for row, runs in rows.items()}
 
 
@@ -268,20 +266,26 @@ def _shown_columns(
 
 def _teacher_rows(teachers: Sequence[TeacherRow], columns: Sequence[TableColumn]) -> list[Row]:
     rows = []
-    depths = sorted({teacher.facts.layers or 0 for teacher in teachers}, reverse=True)
-    for depth in depths:
+    for depth in sorted({teacher.facts.layers or 0 for teacher in teachers}, reverse=True):
         own = [teacher for teacher in teachers if (teacher.facts.layers or 0) == depth]
-        cells = {}
-        for column in columns:
-            values = [t.scores[column.key] for t in own if column.key in t.scores]
-            mean, deviation = summary(values)
-            cells[column.key] = TableCell(mean, deviation, len(values))
-        means = {column.key: cells[column.key].mean for column in columns if column.in_average}
-        known = {key: mean for key, mean in means.items() if mean is not None}
-        average = _weighted(known, columns)
+        scores: Scores = {
+            column.key: {
+                n: t.scores[column.key] for n, t in enumerate(own) if column.key in t.scores
+            }
+            for column in columns
+        }
+        known = any(scores[column.key] for column in columns if column.in_average)
         facts = facts_of([teacher.facts for teacher in own], [], 100.0 if known else None)
-        rows.append(Row("teacher", "teacher", depth or None, cells, TableCell(average), facts))
+        average = TableCell(_average(scores, columns, None).mean)
+        cells = _cells(scores, columns)
+        rows.append(Row("teacher", "teacher", depth or None, cells, average, facts))
     return rows
+
+
+def _cells(scores: Scores, columns: Sequence[TableColumn]) -> dict[str, TableCell]:
+    """Mean and deviation over the seeds of each column."""
+    found = {column.key: [*scores.get(column.key, {}).values()] for column in columns}
+    return {key: TableCell(*summary(values), n=len(values)) for key, values in found.items()}
 
 
 def _floor_rows(
@@ -301,17 +305,11 @@ def _floor_rows(
     named = {
         f"{FLOOR}, {count_of(count, 'row')}{by}": found[count, by] for count, by in sorted(found)
     }
-    rows = []
-    for label, scores in (named if apart else {FLOOR: merged} if merged else {}).items():
-        cells = {
-            column.key: TableCell(
-                *summary([*scores.get(column.key, {}).values()]),
-                n=len(scores.get(column.key, {})),
-            )
-            for column in columns
-        }
-        rows.append(Row(label, "floor", None, cells, _average(scores, columns, None)))
-    return rows
+    shown = named if apart else {FLOOR: merged} if merged else {}
+    return [
+        Row(label, "floor", None, _cells(scores, columns), _average(scores, columns, None))
+        for label, scores in shown.items()
+    ]
 
 
 def _floor_notes(students: Sequence[Record]) -> list[str]:
@@ -334,15 +332,13 @@ def _student_row(
     facts: Mapping[str, Fact],
     baseline: str | None,
 ) -> Row:
-    cells = {}
+    cells = _cells(group.scores, columns)
     for column in columns:
-        here = [run for run in group.runs if place_of(run) == column.place]
-        values = list(group.scores.get(column.key, {}).values())
-        cells[column.key] = TableCell(
-            *summary(values),
-            n=len(values),
-            failed=sum(run.status == "failed" for run in here),
-            unfinished=sum(run.status == "running" for run in here),
+        here = [run.status for run in group.runs if place_of(run) == column.place]
+        cells[column.key] = replace(
+            cells[column.key],
+            failed=here.count("failed"),
+            unfinished=here.count("running"),
             comparison=compared.get(column.key),
         )
     return Row(

@@ -169,6 +169,17 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
+def signed(value: float, digits: int = 1) -> str:
+    """A difference with its sign; one that rounds to nothing has none."""
+    text = f"{value:+.{digits}f}"
+    return (text[1:] if float(text) == 0 else text).replace("-", "−")
+
+
+def decimal(value: float | None, digits: int = 1) -> str:
+    """A score, a dash where there is none."""
+    return NOTHING if value is None else f"{value:.{digits}f}"
+
+
 def milliseconds(value: float, spread: float | None = None) -> tuple[str, str]:
     """Three significant digits of a time, and its spread (or nothing) to the same decimals."""
     digits = 0 if value >= 99.95 else 1 if value >= 9.995 else 2

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from limbeck.records import ClassificationScores, ModelScores, Record, RowTests
-from limbeck.tables.cells import one_line
+from limbeck.tables.cells import decimal, one_line, signed
 
 Cells = list[list[str]]
 """Headings, then rows."""
@@ -190,8 +190,8 @@ def row_test_words(
         if found.method == "bootstrap" and tests.rows < FEW:
             how += f"; over so few {tests.unit} it is too narrow, and covers the truth less often than it says"
         said.append(
-            f"{first} less {second}: {_signed(found.difference, 2)} points of the primary score, "
-            f"{100 * found.level:.0f} % interval {_signed(found.low, 2)} to {_signed(found.high, 2)} ({how})"
+            f"{first} less {second}: {signed(found.difference, 2)} points of the primary score, "
+            f"{100 * found.level:.0f} % interval {signed(found.low, 2)} to {signed(found.high, 2)} ({how})"
         )
     if tests.mcnemar is not None:
         exact = tests.mcnemar
@@ -241,7 +241,7 @@ def row_test_cells(tests: Mapping[str, RowTests]) -> Cells:
     for split, one in tests.items():
         if one.difference is not None:
             found = one.difference
-            points = [_signed(value, 2) for value in (found.difference, found.low, found.high)]
+            points = [signed(value, 2) for value in (found.difference, found.low, found.high)]
             cells.append([split, *points, f"{one.rows:,} {one.unit}"])
     return cells
 
@@ -253,17 +253,11 @@ def p_words(p: float) -> str:
 
 def _compared(values: Sequence[float | None]) -> list[str]:
     """The numbers, and of two their difference."""
-    cells = ["–" if value is None else f"{value:.1f}" for value in values]
+    cells = [decimal(value) for value in values]
     if len(values) < 2:
         return cells
     own, theirs = values
-    return [*cells, "–" if own is None or theirs is None else _signed(own - theirs)]
-
-
-def _signed(value: float, digits: int = 1) -> str:
-    text = f"{value:+.{digits}f}"
-    # A difference that rounds to nothing has no sign.
-    return (text[1:] if float(text) == 0 else text).replace("-", "−")
+    return [*cells, "–" if own is None or theirs is None else signed(own - theirs)]
 
 
 def _sure(name: str, probability: float | None) -> str:

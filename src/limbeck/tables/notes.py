@@ -5,10 +5,11 @@ Part of `limbeck.tables`. Nothing here changes a number; it makes visible what m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from limbeck.records import Record
+from limbeck.records.words import grouped
 from limbeck.support.words import count_of, short_name
 from limbeck.tables.model import place_of, place_title, several_sources
 
@@ -150,32 +151,31 @@ def other_settings(runs: Sequence[Record]) -> list[str]:
 
     A key that one of the records does not have, as of an earlier version, tells nothing.
     """
-    places: dict[tuple[str, int], list[dict[str, Any]]] = {}
-    for run in runs:
-        if run.status == "finished":
-            plain = {
+    differ: set[str] = set()
+    for repeated in grouped(_ended(runs), lambda run: (place_of(run), run.seed)).values():
+        settings = [
+            {
                 key: _named_alike(value) if key in _FOLDERS else value
                 for key, value in dotted(run.recipe)
                 if not isinstance(value, Mapping) and key not in _NOT_COMPARED
             }
-            places.setdefault((place_of(run), run.seed), []).append(plain)
-    differ: dict[str, None] = {}
-    for settings in places.values():
+            for run in repeated
+        ]
         for key in set[str].intersection(*({*one} for one in settings)):
             if any(one[key] != settings[0][key] for one in settings):
-                differ[key] = None
+                differ.add(key)
     return sorted(differ)
+
+
+def _ended(runs: Iterable[Record]) -> list[Record]:
+    return [run for run in runs if run.status == "finished"]
 
 
 def comparability_notes(runs: Sequence[Record]) -> list[str]:
     """One note for each setting in which the student runs of one task and data differ."""
     notes = []
     many = several_sources(runs)
-    places: dict[str, list[Record]] = {}
-    for run in runs:
-        if run.status == "finished":
-            places.setdefault(place_of(run), []).append(run)
-    for own in places.values():
+    for own in grouped(_ended(runs), place_of).values():
         title = place_title(own[0], many)
         for what, read in _SHARED.items():
             groups: dict[Any, dict[str, None]] = {}
@@ -216,7 +216,7 @@ def latency_notes(runs: Sequence[Record], bench: str | None = None) -> list[str]
     }
     said = [
         f"batch {batch}, {tokens} tokens"
-        + (f", {threads} thread{'s' if threads != 1 else ''}" if threads else "")
+        + (f", {count_of(threads, 'thread')}" if threads else "")
         + (f", {machine}" if machine else "")
         for batch, tokens, threads, machine in sorted(conditions, key=str)
     ]
@@ -241,20 +241,18 @@ def latency_notes(runs: Sequence[Record], bench: str | None = None) -> list[str]
 
 def teacher_notes(runs: Sequence[Record]) -> list[str]:
     """Runs whose teacher's score may be one on other rows: their records do not say which it saw."""
-    unsure = [
-        run
+    unsure = {
+        run.method: None
         for run in runs
         if run.teacher is not None
         and run.teacher.scores.get("dev")
         and "dev" not in run.examples.fingerprints
-    ]
-    if not unsure:
-        return []
-    who = ", ".join(dict.fromkeys(run.method for run in unsure))
-    return [
+    }
+    said = (
         "Teacher's score, and % of teacher, may be of other dev rows, which records of an earlier "
-        f"version do not say: {who}."
-    ]
+        f"version do not say: {', '.join(unsure)}."
+    )
+    return [said] if unsure else []
 
 
 def failure_notes(runs: Sequence[Record]) -> list[str]:
@@ -274,17 +272,11 @@ def failure_notes(runs: Sequence[Record]) -> list[str]:
 
 def repeat_notes(runs: Sequence[Record], row_of: Callable[[Record], Any]) -> list[str]:
     """Runs that share row, column and seed: they count as one, their mean."""
-    seen: dict[Any, int] = {}
-    names: dict[Any, str] = {}
-    for run in runs:
-        if run.status == "finished":
-            key = (row_of(run), place_of(run), run.seed)
-            seen[key] = seen.get(key, 0) + 1
-            names[key] = _named(run)
+    alike = grouped(_ended(runs), lambda run: (row_of(run), place_of(run), run.seed)).values()
     return [
-        f"{count} runs of {names[key]} are averaged into one."
-        for key, count in seen.items()
-        if count > 1
+        f"{len(same)} runs of {_named(same[-1])} are averaged into one."
+        for same in alike
+        if len(same) > 1
     ]
 
 

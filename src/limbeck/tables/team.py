@@ -15,7 +15,7 @@ from rich.text import Text
 from limbeck.evaluation.calibration import Calibration
 from limbeck.evaluation.team import TeamOverview
 from limbeck.records import ModelFacts, Record
-from limbeck.tables.cells import duration, magnitude
+from limbeck.tables.cells import NOTHING, decimal, duration, magnitude, signed
 from limbeck.tables.model import columns_of, knows, values_of
 from limbeck.tables.profiles import get_profile
 
@@ -38,7 +38,13 @@ def team_rows(team: TeamOverview, models: Mapping[str, ModelFacts]) -> list[tupl
     for name, score, without, adds in zip(
         found.names, found.scores, found.without, found.adds, strict=True
     ):
-        row = (name, *_size(models[name]), _score(score), _score(without), _signed(adds))
+        row = (
+            name,
+            *_size(models[name]),
+            _score(score),
+            _score(without),
+            signed(adds) if np.isfinite(adds) else NOTHING,
+        )
         rows.append((*row, *_calibration(team.calibrations.get(name))))
     last = (ENSEMBLE, *[""] * len(_SIZE), _score(found.ensemble), "", "")
     return [*rows, (*last, *_calibration(team.ensemble))]
@@ -111,13 +117,7 @@ def _calibration(found: Calibration | None) -> tuple[str, ...]:
 
 
 def _score(value: float) -> str:
-    return f"{value:.1f}" if np.isfinite(value) else "–"
-
-
-def _signed(value: float) -> str:
-    if not np.isfinite(value):
-        return "–"
-    return "0.0" if abs(value) < 0.05 else f"{value:+.1f}".replace("-", "−")
+    return decimal(value if np.isfinite(value) else None)
 
 
 # The members of a team in a table: size and scores of each run, in the order given. Other than
@@ -153,17 +153,12 @@ def members_table(members: Mapping[str, Record | None], profile: str = TEAM_PROF
         model, scores = record.student, values_of(record, profile)
         table.add_row(
             name,
-            *(_whole(value) for value in (model.layers, model.hidden_size, model.heads)),
+            *(
+                "–" if value is None else str(value)
+                for value in (model.layers, model.hidden_size, model.heads)
+            ),
             "–" if model.parameters is None else magnitude(model.parameters),
-            *(_member_score(scores.get(column.key)) for column in columns),
+            *(decimal(scores.get(column.key)) for column in columns),
             "–" if record.cost.total_seconds is None else duration(record.cost.total_seconds),
         )
     return table
-
-
-def _whole(value: int | None) -> str:
-    return "–" if value is None else str(value)
-
-
-def _member_score(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1f}"
