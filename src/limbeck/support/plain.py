@@ -22,10 +22,7 @@ from limbeck.support.errors import LimbeckError
 
 LARGEST_WHOLE = 2**63 - 1
 """Whole numbers beyond it, and their negatives, fit into no setting and no column."""
-DEEPEST = 32
-MOST_VALUES = 100_000
-LONGEST_YAML = 2**19
-"""Characters of a YAML file; PyYAML takes seconds for more."""
+_DEEPEST = 32
 
 _NULL = re.compile(r"~|null|Null|NULL|")
 _TRUTH = re.compile(r"true|True|TRUE|false|False|FALSE")
@@ -62,15 +59,12 @@ def read_yaml(text: str, where: str) -> Any:
     `where` names the text in messages. Anchors and `<<` work. Raises LimbeckError naming the line
     for what is not YAML, and for what `check_plain` refuses.
     """
-    if len(text) > LONGEST_YAML:
-        raise LimbeckError(
-            f"{where}: {len(text)} characters of YAML, more than {LONGEST_YAML}",
-            "check that the right file is named",
-        )
     try:
         value = yaml.load(text, _Loader)
     except yaml.YAMLError as error:
         raise LimbeckError(f"{where} is not YAML: {_said(error)}", "fix it") from None
+    except RecursionError:
+        raise LimbeckError(f"{where} is not YAML: nested too deep", "fix it") from None
     return check_plain(value, where)
 
 
@@ -93,8 +87,7 @@ def read_json(
             f"{where} is not valid JSON ({json_reason(error)})",
             "the file was cut or edited: write it again",
         ) from None
-    # JSON has no anchors: it holds no more values than characters.
-    return check_plain(value, where, most=len(text))
+    return check_plain(value, where)
 
 
 def loads(text: str | bytes, *, constant: Callable[[str], Any] | None = None) -> Any:
@@ -114,80 +107,49 @@ def json_reason(error: ValueError) -> str:
     return str(error).split(";")[0]
 
 
-def check_plain(value: Any, where: str, most: int = MOST_VALUES) -> Any:
+def check_plain(value: Any, where: str, place: tuple[str, ...] = ()) -> Any:
     """The same value in plain types: NumPy's scalars as numbers, tuples as lists, paths as text.
 
     Raises LimbeckError for numbers that are not finite or beyond 64 bits, for text that cannot be
-    written as UTF-8, for nesting deeper than `DEEPEST`, more than `most` values (YAML's anchors
-    make many out of few), and for values of another type, each with its place: `recipe: a.b`.
+    written as UTF-8, for nesting without end, and for values of another type, each with its `place`: `recipe: a.b`.
     """
-    return _Plain(where, most).of(value, ())
+
+    def refused(what: str, fix: str) -> LimbeckError:
+        return LimbeckError(f"{where}: {'.'.join(place[:4])}{': ' * bool(place)}{what}", fix)
+
+    if len(place) > _DEEPEST:
+        raise refused("nested too deep", f"at most {_DEEPEST} levels")
+    if isinstance(value, Mapping):
+        if wrong := [key for key in value if not isinstance(key, str | int | None)]:
+            raise refused(f"the key {wrong[0]!r:.40} is no name", "write name: value")
+        return {
+            check_plain(key, where, place): check_plain(item, where, (*place, str(key)))
+            for key, item in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [
+            check_plain(item, where, (*place, str(at))) for at, item in enumerate(value, start=1)
+        ]
+    if isinstance(value, Path):
+        value = str(value)
+    if hasattr(value, "item") and getattr(value, "ndim", None) == 0:  # NumPy's, or a tensor
+        value = value.item()
+    if isinstance(value, str) and not encodable(value):
+        wrong_text = f"{value!r:.60} holds characters that cannot be written as UTF-8"
+        raise refused(wrong_text, "take them out")
+    if isinstance(value, int) and abs(value) > LARGEST_WHOLE:
+        raise refused("a number beyond 64 bits", "write a smaller number")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise refused(f"{value} is no finite number", "write a number")
+    if not isinstance(value, str | int | float | None):
+        kind = type(value).__name__
+        raise refused(f"a value of type {kind}", "write text, a number, true or false")
+    return value
 
 
 def encodable(text: str) -> bool:
     """Whether text can be written to a file and named to the operating system."""
     return _UNWRITABLE.search(text) is None
-
-
-class _Plain:
-    """One walk over a value; counts as it goes."""
-
-    def __init__(self, where: str, most: int) -> None:
-        self.where, self.most = where, most
-        self.values = 0
-
-    def of(self, value: Any, place: tuple[str, ...]) -> Any:
-        self.values += 1
-        if self.values > self.most:
-            raise LimbeckError(
-                f"{self.where}: more than {self.most} values",
-                "check that the right file is named",
-            )
-        if len(place) > DEEPEST:
-            raise self._refused(place[:4], "nested too deep", f"at most {DEEPEST} levels")
-        if isinstance(value, Mapping):
-            return {
-                self._key(key, place): self.of(item, (*place, str(key)))
-                for key, item in value.items()
-            }
-        if isinstance(value, list | tuple):
-            return [self.of(item, (*place, str(at))) for at, item in enumerate(value, start=1)]
-        if isinstance(value, Path):
-            value = str(value)
-        if hasattr(value, "item") and getattr(value, "ndim", None) == 0:  # NumPy's, or a tensor
-            value = value.item()
-        return self._scalar(value, place)
-
-    def _key(self, key: Any, place: tuple[str, ...]) -> Hashable:
-        if isinstance(key, float) or not isinstance(key, str | int | None):
-            raise self._refused(place, f"the key {key!r:.40} is no name", "write name: value")
-        return self._scalar(key, place)
-
-    def _scalar(self, value: Any, place: tuple[str, ...]) -> Any:
-        if value is None or isinstance(value, bool):
-            return value
-        if isinstance(value, str):
-            if not encodable(value):
-                raise self._refused(
-                    place,
-                    f"{value!r:.60} holds characters that cannot be written as UTF-8",
-                    "take them out",
-                )
-            return value
-        if isinstance(value, int):
-            if abs(value) > LARGEST_WHOLE:
-                raise self._refused(place, "a number beyond 64 bits", "write a smaller number")
-            return value
-        if isinstance(value, float):
-            if not math.isfinite(value):
-                raise self._refused(place, f"{value} is no finite number", "write a number")
-            return value
-        raise self._refused(
-            place, f"a value of type {type(value).__name__}", "write text, a number, true or false"
-        )
-
-    def _refused(self, place: tuple[str, ...], what: str, fix: str) -> LimbeckError:
-        return LimbeckError(f"{self.where}: {'.'.join(place)}{': ' * bool(place)}{what}", fix)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -200,25 +162,9 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML 1.2's numbers and truth values, no key twice, no nesting without end."""
+    """YAML 1.2's numbers and truth values, no key twice."""
 
     yaml_implicit_resolvers: dict = {}  # noqa: RUF012
-
-    def __init__(self, stream: Any) -> None:
-        super().__init__(stream)
-        self._depth = 0
-        self._keys = 0
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        """As PyYAML's, which recurses until Python gives up."""
-        self._depth += 1
-        if self._depth > DEEPEST + 1:
-            mark = self.peek_event().start_mark
-            raise yaml.composer.ComposerError(None, None, "nested too deep", mark)
-        try:
-            return super().compose_node(parent, index)
-        finally:
-            self._depth -= 1
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         """As PyYAML's, where the last of several values for one key wins."""
@@ -234,15 +180,6 @@ class _Loader(yaml.SafeLoader):
                     )
                 seen.add(key)
         return super().construct_mapping(node, deep)
-
-    def flatten_mapping(self, node: Any) -> None:
-        """As PyYAML's, where short lines that merge one long mapping, or each other, make any number of keys."""
-        super().flatten_mapping(node)
-        self._keys += len(node.value)
-        if self._keys > MOST_VALUES:
-            raise yaml.constructor.ConstructorError(
-                None, None, "more keys than can be meant", node.start_mark
-            )
 
 
 class _Dumper(yaml.SafeDumper):
