@@ -11,7 +11,7 @@ from torch import nn
 
 from limbeck.activations import Request
 from limbeck.data import rows_fingerprint
-from limbeck.preflight import Method, TeacherSide, check, show
+from limbeck.preflight import Method, TeacherSide, check
 from limbeck.preflight.checking import render
 from limbeck.support.errors import Problem
 from limbeck.tasks import Task
@@ -24,7 +24,7 @@ def test_list_shows_errors_first_each_with_its_fix():
         Problem("wrong", "fix it"),
     ]
     text = io.StringIO()
-    show(found, Console(file=text, width=80))
+    Console(file=text, width=80, markup=False).print(render(found))
     lines = [line.strip() for line in text.getvalue().splitlines()]
     assert lines == [
         "pre-flight: 1 error, 1 warning, 1 note",
@@ -35,7 +35,6 @@ def test_list_shows_errors_first_each_with_its_fix():
         "note  good to know",
         "and more of it",
     ]
-    assert "nothing to report" in str(render([]))
 
 
 def arguments(task: Task = SST2, **changes):

@@ -43,6 +43,7 @@ from limbeck.students import generic_labels, labels_of
 from limbeck.support.cores import cores
 from limbeck.support.errors import LimbeckError, Problem, problem_list
 from limbeck.support.machine import processes, share_of_step
+from limbeck.support.words import count_of
 from limbeck.tasks import Processor, Task
 
 
@@ -113,13 +114,13 @@ def check(
         in_train |= repeated
     problems += checks.reader(task, rows["train"], tokenizer, side="student")
     for side, teacher in teachers.items():
+        in_tokenizers = []
         if teacher.own_tokens:
             problems += checks.reader(task, rows["train"], teacher.tokenizer, side=side)
-        in_tokenizers = checks.processors(
-            task, rows["train"], teacher.tokenizer, tokenizer, side=side
-        )
-        if teacher.own_tokens:
-            in_tokenizers = []
+        else:
+            in_tokenizers = checks.processors(
+                task, rows["train"], teacher.tokenizer, tokenizer, side=side
+            )
         problems += in_tokenizers
         if not errors_of(in_models + in_tokenizers):
             dev = rows[task.dev_splits[0]]
@@ -133,12 +134,10 @@ def check(
 
 def _check_data(task: Task, rows: Mapping[str, Dataset]) -> list[Problem]:
     needed = ("train", task.dev_splits[0])
-    problems = check_columns(task, rows, needed)
-    if problems:
-        return problems
-    for split in dict.fromkeys((*needed, *(s for s in task.scored_splits if s in rows))):
-        problems += check_values(task, split, rows[split])
-    return problems
+    splits = dict.fromkeys((*needed, *(split for split in task.scored_splits if split in rows)))
+    return check_columns(task, rows, needed) or [
+        problem for split in splits for problem in check_values(task, split, rows[split])
+    ]
 
 
 def _check_models(
@@ -202,9 +201,7 @@ def _check_score(
 def _proven_by_predictions(side: str, model: PreTrainedModel, task: Task) -> Iterator[Problem]:
     """A note of names that differ from the data's, though the predictions agree; names that say nothing need none."""
     own = labels_of(model.config)
-    if generic_labels(own):
-        return
-    if not check_labels(side, model.config, task):
+    if generic_labels(own) or not check_labels(side, model.config, task):
         return
     pairs = ", ".join(f"{mine} = {data}" for mine, data in zip(own, task.labels, strict=True))
     yield Problem(
@@ -227,15 +224,10 @@ def errors_of(problems: Sequence[Problem]) -> list[Problem]:
 
 def render(problems: Sequence[Problem]) -> RenderableType:
     """One list: errors, then warnings, then what is good to know, and how many of each."""
-    if not problems:
-        return Text("pre-flight: nothing to report", style="green")
-    errors = errors_of(problems)
-    warnings = [problem for problem in problems if problem.severity == "warning"]
-    notes = [problem for problem in problems if problem.severity == "note"]
-    title = f"pre-flight: {_count(len(errors), 'error')}, {_count(len(warnings), 'warning')}"
-    title += f", {_count(len(notes), 'note')}" if notes else ""
-    parts: list[RenderableType] = [Text(title)]
-    for problem in (*errors, *warnings, *notes):
+    found = {name: [one for one in problems if one.severity == name] for name in _STYLES}
+    counts = [count_of(len(some), name) for name, some in found.items() if some or name != "note"]
+    parts: list[RenderableType] = [Text(f"pre-flight: {', '.join(counts)}")]
+    for problem in (one for some in found.values() for one in some):
         line = Text.assemble((problem.severity, _STYLES[problem.severity]), "  ", problem.message)
         parts.append(Padding(line, (0, 0, 0, 2)))
         if problem.fix:
@@ -244,13 +236,9 @@ def render(problems: Sequence[Problem]) -> RenderableType:
     return Group(*parts)
 
 
-def show(problems: Sequence[Problem], console: Console | None = None) -> None:
-    """Print the list, to standard error unless a console is given."""
-    (console or Console(stderr=True, markup=False, emoji=False)).print(render(problems))
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+def show(problems: Sequence[Problem]) -> None:
+    """Print the list to standard error."""
+    Console(stderr=True, markup=False, emoji=False).print(render(problems))
 
 
 # Does the machine have what the settings ask of it.

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import inspect
 import logging
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, is_dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any
 
 from datasets import Dataset
@@ -26,7 +25,7 @@ from limbeck.preflight.data_checks import (
 )
 from limbeck.students import class_places, generic_labels, labels_of, spelling
 from limbeck.support.errors import LimbeckError, Problem, problem_list
-from limbeck.tasks import Processor, Task
+from limbeck.tasks import Task
 from limbeck.vision import CHANNELS, side_of
 
 log = logging.getLogger(__name__)
@@ -319,139 +318,101 @@ _PIXEL_SETTINGS = (
 )  # fmt: skip
 
 
-class InputChecks(ABC):
-    """The checks of one form of input."""
+@dataclass(frozen=True)
+class InputChecks:
+    """The checks of one form of input; `side` is what messages call a model.
 
-    @abstractmethod
-    def model(
-        self, side: str, model: PreTrainedModel, processor: Processor, max_length: int
-    ) -> list[Problem]:
-        """What of its input a model cannot read; `side` is what messages call it."""
+    Attributes:
+        model: what of its input a model cannot read, by side, model, processor and length limit.
+        processors: where the second processor would read training rows otherwise than the first.
+        lengths: rows that are longer than what a model was trained on, though it can read them.
+        in_train: how many rows of each scored split it is trained on too.
+        reader: what of training rows a processor cannot read.
+    """
 
-    @abstractmethod
-    def processors(
-        self, task: Task, train: Dataset, teacher: Processor, student: Processor, *, side: str
-    ) -> list[Problem]:
-        """Where teacher and student would read a row differently."""
-
-    def lengths(
-        self,
-        task: Task,
-        rows: Mapping[str, Dataset],
-        processor: Processor,
-        models: Mapping[str, PreTrainedModel],
-        max_length: int,
-    ) -> list[Problem]:
-        """Rows that are longer than what a model was trained on, though it can read them."""
-        return []
-
-    def in_train(self, task: Task, rows: Mapping[str, Dataset]) -> dict[str, int]:
-        """How many rows of each scored split it is trained on too; nothing where rows are not compared."""
-        return {}
-
-    def reader(
-        self, task: Task, train: Dataset, processor: Processor, *, side: str
-    ) -> list[Problem]:
-        """What of the rows a processor cannot read."""
-        return []
+    model: Callable[[str, PreTrainedModel, Any, int], list[Problem]]
+    processors: Callable[..., list[Problem]]
+    lengths: Callable[
+        [Task, Mapping[str, Dataset], Any, Mapping[str, PreTrainedModel], int], list[Problem]
+    ]
+    in_train: Callable[[Task, Mapping[str, Dataset]], dict[str, int]]
+    reader: Callable[..., list[Problem]]
 
 
-class _TextChecks(InputChecks):
-    def model(
-        self, side: str, model: PreTrainedModel, processor: Processor, max_length: int
-    ) -> list[Problem]:
-        """Token ids without an embedding, and more positions than there are."""
-        return check_vocabulary(side, model, processor) + check_positions(side, model, max_length)
+def _text_model(
+    side: str, model: PreTrainedModel, tokenizer: Any, max_length: int
+) -> list[Problem]:
+    """Token ids without an embedding, and more positions than there are."""
+    return check_vocabulary(side, model, tokenizer) + check_positions(side, model, max_length)
 
-    def lengths(
-        self,
-        task: Task,
-        rows: Mapping[str, Dataset],
-        processor: Processor,
-        models: Mapping[str, PreTrainedModel],
-        max_length: int,
-    ) -> list[Problem]:
-        """The longest row is sought where a limit says that there may be one."""
-        stretched = {
-            side: model for side, model in models.items() if is_stretched(model, max_length)
-        }
-        if not stretched:
-            return []
+
+def _same_tokens(
+    task: Task, train: Dataset, teacher: Any, student: Any, *, side: str
+) -> list[Problem]:
+    """Vocabularies, special tokens, and the ids of some rows."""
+    columns = task.kind.texts(task, train[:_SAMPLE_TEXTS])
+    return check_tokenizers(teacher, student, list(zip(*columns, strict=True)), side=side)
+
+
+@problem_list
+def _stretched(
+    task: Task,
+    rows: Mapping[str, Dataset],
+    tokenizer: Any,
+    models: Mapping[str, PreTrainedModel],
+    max_length: int,
+) -> Iterator[Problem]:
+    """The longest row is sought where a limit says that there may be one."""
+    stretched = {side: model for side, model in models.items() if is_stretched(model, max_length)}
+    if stretched:
         read = [rows[split] for split in ("train", *task.dev_splits) if split in rows]
-        longest = max(longest_of(task, split, processor) for split in read)
-        return [
-            problem
-            for side, model in stretched.items()
-            for problem in check_stretched(side, model, max_length, longest)
-        ]
-
-    def processors(
-        self, task: Task, train: Dataset, teacher: Processor, student: Processor, *, side: str
-    ) -> list[Problem]:
-        """Vocabularies, special tokens, and the ids of some rows."""
-        columns = task.kind.texts(task, train[:_SAMPLE_TEXTS])
-        return check_tokenizers(teacher, student, list(zip(*columns, strict=True)), side=side)
-
-    def in_train(self, task: Task, rows: Mapping[str, Dataset]) -> dict[str, int]:
-        """By their texts."""
-        return rows_in_train(task, rows)
-
-    def reader(
-        self, task: Task, train: Dataset, processor: Processor, *, side: str
-    ) -> list[Problem]:
-        """Many tokens that its tokenizer does not know."""
-        return check_unknown_tokens(task, train, processor, side=side)
+        longest = max(longest_of(task, split, tokenizer) for split in read)
+        for side, model in stretched.items():
+            yield from check_stretched(side, model, max_length, longest)
 
 
-class _ImageChecks(InputChecks):
-    def model(
-        self, side: str, model: PreTrainedModel, processor: Processor, max_length: int
-    ) -> list[Problem]:
-        """Another number of channels, and another size than the model was made for."""
-        problems = []
-        channels = getattr(model.config, "num_channels", CHANNELS)
-        if channels != CHANNELS:
-            problems.append(
-                Problem(
-                    f"{side}: it reads images of {channels} channels, and they have {CHANNELS} here",
-                    "give a model of coloured images; grey ones are read as coloured",
-                )
-            )
-        made_for = getattr(model.config, "image_size", None)
-        made_for = (made_for, made_for) if isinstance(made_for, int) else made_for
-        height, width = side_of(processor)
-        if made_for is not None and tuple(made_for) != (height, width):
-            problems.append(
-                Problem(
-                    f"{side}: it was made for images of {made_for[0]} × {made_for[1]} pixels, and "
-                    f"they are read at {height} × {width}",
-                    f"set images.size={made_for[0]}, or give a model of that size",
-                )
-            )
-        return problems
-
-    def processors(
-        self, task: Task, train: Dataset, teacher: Processor, student: Processor, *, side: str
-    ) -> list[Problem]:
-        """Size, scale or normalisation that differ."""
-        theirs, ours = (
-            {name: _plain(getattr(processor, name, None)) for name in _PIXEL_SETTINGS}
-            for processor in (teacher, student)
+@problem_list
+def _image_model(
+    side: str, model: PreTrainedModel, processor: Any, max_length: int
+) -> Iterator[Problem]:
+    """Another number of channels, and another size than the model was made for."""
+    channels = getattr(model.config, "num_channels", CHANNELS)
+    if channels != CHANNELS:
+        yield Problem(
+            f"{side}: it reads images of {channels} channels, and they have {CHANNELS} here",
+            "give a model of coloured images; grey ones are read as coloured",
         )
-        differing = [
-            f"{name} {theirs[name]} and {ours[name]}"
-            for name in _PIXEL_SETTINGS
-            if theirs[name] != ours[name]
-        ]
-        if not differing:
-            return []
-        return [
-            Problem(
-                f"{side} and student read images differently: {'; '.join(differing)}",
-                "save the student with the teacher's preprocessor_config.json, or start it from the "
-                "teacher or from a CNN's name",
-            )
-        ]
+    made_for = getattr(model.config, "image_size", None)
+    made_for = (made_for, made_for) if isinstance(made_for, int) else made_for
+    height, width = side_of(processor)
+    if made_for is not None and tuple(made_for) != (height, width):
+        yield Problem(
+            f"{side}: it was made for images of {made_for[0]} × {made_for[1]} pixels, and "
+            f"they are read at {height} × {width}",
+            f"set images.size={made_for[0]}, or give a model of that size",
+        )
+
+
+@problem_list
+def _same_pixels(
+    task: Task, train: Dataset, teacher: Any, student: Any, *, side: str
+) -> Iterator[Problem]:
+    """Size, scale or normalisation that differ."""
+    theirs, ours = (
+        {name: _plain(getattr(processor, name, None)) for name in _PIXEL_SETTINGS}
+        for processor in (teacher, student)
+    )
+    differing = [
+        f"{name} {theirs[name]} and {ours[name]}"
+        for name in _PIXEL_SETTINGS
+        if theirs[name] != ours[name]
+    ]
+    if differing:
+        yield Problem(
+            f"{side} and student read images differently: {'; '.join(differing)}",
+            "save the student with the teacher's preprocessor_config.json, or start it from the "
+            "teacher or from a CNN's name",
+        )
 
 
 def _plain(value: object) -> object:
@@ -463,5 +424,10 @@ def _plain(value: object) -> object:
     return {k: v for k, v in value.items() if v is not None} if isinstance(value, dict) else value
 
 
-INPUT_CHECKS: dict[str, InputChecks] = {"text": _TextChecks(), "images": _ImageChecks()}
+INPUT_CHECKS = {
+    "text": InputChecks(_text_model, _same_tokens, _stretched, rows_in_train, check_unknown_tokens),
+    "images": InputChecks(
+        _image_model, _same_pixels, lambda *_: [], lambda *_: {}, lambda *_, side: []
+    ),
+}
 """By name of a kind's `reads`."""
