@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import limbeck
-from limbeck.latency import BenchReport, BenchSettings, Measurement
+from limbeck.latency.benching import BenchSettings
+from limbeck.latency.report import BenchReport, Measurement
 from limbeck.latency.show import as_markdown
 from limbeck.runtimes.manifest import is_export, read_export
 from limbeck.support.errors import LimbeckError

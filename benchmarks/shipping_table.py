@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from limbeck.latency import BenchReport, Measurement
+from limbeck.latency.report import BenchReport, Measurement
 from shipping import TASKS, read_record
 
 ROOT = Path(__file__).parents[1]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from limbeck.data import data_reader
     from limbeck.exporting import export
     from limbeck.labelling.label import label
-    from limbeck.latency import bench
+    from limbeck.latency.benching import bench
     from limbeck.mappings import mapping
     from limbeck.objectives import (
         HardSpec,
@@ -107,7 +107,7 @@ _HOMES = {
     "objective": "limbeck.objectives",
     "ActivationKey": "limbeck.activations",
     "Trace": "limbeck.activations",
-    "bench": "limbeck.latency",
+    "bench": "limbeck.latency.benching",
     "build_student": "limbeck.students",
     "capture": "limbeck.activations",
     "comparison": "limbeck.objectives",

@@ -26,7 +26,7 @@ from limbeck.exporting.gate import cross_fitted, halves_of
 from limbeck.exporting.onnx_graph import OUTPUTS, write_graph
 from limbeck.runtimes.manifest import Conversion, read_export
 from limbeck.runtimes.predictor import OnnxPredictor
-from limbeck.runtimes.sessions import open_session
+from limbeck.runtimes.sessions import open_files
 from limbeck.scoring import evaluate
 from limbeck.scoring.scored_model import EncodedSplit, LoadedSplit, ScoredModel
 from limbeck.support.errors import LimbeckError
@@ -224,7 +224,7 @@ def test_weights_beyond_one_file_lie_beside_it(tmp_path):
     assert (tmp_path / "model.onnx.data").stat().st_size > 1000
     with torch.no_grad():
         expected = model(**batch)["logits"].numpy()
-    np.testing.assert_allclose(open_session(path).logits(batch), expected, atol=1e-5)
+    np.testing.assert_allclose(open_files([path]).logits(batch), expected, atol=1e-5)
 
 
 def test_evaluate_scores_an_exported_folder(places, exported):

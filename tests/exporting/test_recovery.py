@@ -45,7 +45,7 @@ def test_a_table_is_rounded_as_onnx_runtime_rounds_it(tmp_path):
     from onnx.numpy_helper import from_array
 
     from limbeck.exporting.int8 import quantise
-    from limbeck.runtimes.sessions import open_session
+    from limbeck.runtimes.sessions import open_files
 
     table = torch.randn(7, 5, generator=torch.Generator().manual_seed(0)) + 0.4
     graph = helper.make_graph(
@@ -59,7 +59,7 @@ def test_a_table_is_rounded_as_onnx_runtime_rounds_it(tmp_path):
     save(model, tmp_path / "float.onnx")
     quantise(tmp_path / "float.onnx", tmp_path / "int8.onnx", INT8)
     ids = torch.arange(7).numpy()
-    found = open_session(tmp_path / "int8.onnx").logits({"ids": ids})
+    found = open_files([tmp_path / "int8.onnx"]).logits({"ids": ids})
     torch.testing.assert_close(rounded(table), torch.from_numpy(found), atol=1e-6, rtol=0)
     assert not torch.equal(rounded(table), table)
 

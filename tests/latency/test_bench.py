@@ -17,9 +17,15 @@ from rich.console import Console
 from transformers import BertConfig
 
 import tiny_runs as tiny
-from limbeck.latency import BenchSettings, bench, benching, load_bench, turns, worker
+from limbeck.latency import benching, turns, worker
+from limbeck.latency.benching import BenchSettings, bench
 from limbeck.latency.contenders import Contender, contenders
-from limbeck.latency.report import BenchCondition, BenchReport, Measurement, keep_in_records
+from limbeck.latency.report import (
+    BenchCondition,
+    BenchReport,
+    Measurement,
+    keep_in_records,
+)
 from limbeck.latency.show import as_markdown, as_tables, pareto
 from limbeck.records import BenchFacts, BenchRow, Record
 from limbeck.report.sections import bench_section
@@ -74,8 +80,8 @@ def test_a_bench_times_every_model_under_every_condition(tmp_path):
         assert found["quick", length].p50 < found["slow", length].p50
     # What the process holds beyond its libraries is little: it has imported neither torch nor more.
     if os.path.exists("/proc/self/smaps_rollup"):  # noqa: PTH110
-        assert found["quick", 4].process_mib < 150
-    assert load_bench(tmp_path / "out") == report
+        assert found["quick", 4].memory_mib < 150
+    assert BenchReport.model_validate_json((tmp_path / "out" / "bench.json").read_text()) == report
     said = (tmp_path / "out" / "bench.md").read_text()
     assert "## batch 1, 8 tokens, 1 thread" in said
     assert report.identity in said
@@ -97,7 +103,7 @@ def test_every_round_begins_with_another_model(monkeypatch, tmp_path):
             asked.append((self.name[0], request["passes"]))
             times = [1000.0] + [1.0] * (request["passes"] - 1)
             cpu = [0.25 * one for one in times]
-            held = {"anonymous_bytes": 2**20, "mapped_bytes": 2**21, "private_bytes": 2**22}
+            held = {"anonymous_bytes": 2**20, "mapped_bytes": 2**21}
             return {"ms": times, "cpu_ms": cpu, **held}
 
         def close(self) -> None:
@@ -120,7 +126,7 @@ def test_every_round_begins_with_another_model(monkeypatch, tmp_path):
     ]  # fmt: skip
     assert [one.p95 for one in found] == [1.0] * 3
     assert [one.rows_per_second for one in found] == [2000.0] * 3
-    assert [(one.memory_mib, one.mapped_mib, one.process_mib) for one in found] == [(1, 2, 4)] * 3
+    assert [(one.memory_mib, one.mapped_mib) for one in found] == [(1, 2)] * 3
     assert [one.cold_ms for one in found] == [1000.0] * 3
     assert [(one.cpu_p50, one.waited) for one in found] == [(0.25, 0.75)] * 3
     assert any("for up to 75 % of their time" in note for note in benching._notes(found))

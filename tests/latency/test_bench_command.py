@@ -8,7 +8,7 @@ from test_bench import exported
 from typer.testing import CliRunner
 
 from limbeck.cli.app import app
-from limbeck.latency import load_bench
+from limbeck.latency.report import BenchReport
 
 
 def test_the_command_times_what_it_is_given_as_it_is_asked_to(tmp_path: Path) -> None:
@@ -17,6 +17,6 @@ def test_the_command_times_what_it_is_given_as_it_is_asked_to(tmp_path: Path) ->
     ended = CliRunner().invoke(app, ["bench", model, *asked, "--out", str(out)])
     assert ended.exit_code == 0, ended.output
     assert f"written to {out}" in ended.stdout
-    (one,) = load_bench(out).measurements
+    (one,) = BenchReport.model_validate_json((out / "bench.json").read_text()).measurements
     assert (one.condition.length, one.condition.batch) == (4, 2)
     assert (out / "bench.md").is_file()

@@ -31,7 +31,7 @@ AT_EVERY_EVENT = """
 import os, signal, sys
 from pathlib import Path
 import limbeck
-from limbeck.predicting import partial_output
+from limbeck.predicting import output as partial_output
 
 model, rows, folder = sys.argv[1:]
 settings = {"chunk_rows": 16, "output": ["labels", "scores"]}

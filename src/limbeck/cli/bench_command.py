@@ -45,8 +45,8 @@ def bench(
     ] = Path("bench"),
 ) -> None:
     """Time models in turns, each in a process of its own: latency, throughput, memory, size."""
-    from limbeck.latency import BenchSettings
-    from limbeck.latency import bench as run_bench
+    from limbeck.latency.benching import BenchSettings
+    from limbeck.latency.benching import bench as run_bench
     from limbeck.latency.show import as_tables, notes_of
 
     default = BenchSettings()

@@ -68,6 +68,14 @@ def alike(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return same.all(axis=1) if same.ndim == 2 else same
 
 
+def agreement(task: Task, one: Predictions, other: Predictions) -> float | None:
+    """The share of rows, 0 to 1, that two models predict alike; None where predictions are numbers."""
+    if task.kind.predicts_numbers(task):
+        return None
+    rows = zip(one["prediction"], other["prediction"], strict=True)
+    return float(np.mean([np.array_equal(a, b) for a, b in rows]))
+
+
 # Models' predictions in the shapes that the analyses count with. Part of `limbeck.evaluation`;
 # read by `limbeck.lab.measures` too.
 

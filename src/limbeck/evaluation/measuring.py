@@ -151,22 +151,6 @@ def _flops_per_example(model: PreTrainedModel, tokens: Size) -> int:
     return int(counter.get_total_flops())
 
 
-def latency(
-    model: PreTrainedModel,
-    tokens: Size,
-    batch_size: int = 1,
-    *,
-    repeats: int = 30,
-    warm_up: int = 5,
-    clock: Callable[[], float] = time.perf_counter,
-) -> Latency:
-    """Median forward time of one batch and the distance between its quartiles, milliseconds."""
-    measured = latencies(
-        {"model": model}, tokens, batch_size, repeats=repeats, warm_up=warm_up, clock=clock
-    )
-    return measured["model"]
-
-
 def latencies(
     models: Mapping[str, PreTrainedModel],
     tokens: Size,
@@ -178,11 +162,10 @@ def latencies(
 ) -> dict[str, Latency]:
     """Latency of several models measured in turns, so that a slow minute slows them all alike.
 
-    Each round times every model once and starts with another one than the round before.
-    `clock` gives seconds. Raises LimbeckError when a model cannot read that many tokens.
+    Each round times every model once and starts with another one than the round before. `clock` gives seconds. Of at
+    least two rounds: median and the distance between the quartiles, in milliseconds. Raises LimbeckError when a model
+    cannot read that many tokens.
     """
-    if repeats < 2:
-        raise LimbeckError(f"repeats is {repeats}", "give at least 2, or there is no spread")
     inputs = {name: random_inputs(model, tokens, batch_size) for name, model in models.items()}
     times: dict[str, list[float]] = {name: [] for name in models}
     order = list(models)

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 from limbeck.exporting.onnx_graph import OUTPUTS, quiet_export
 from limbeck.runtimes.manifest import Conversion
 from limbeck.runtimes.sessions import need_extra
-from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.errors import LimbeckError, Problem, first_line, unknown
 
 FORMATS = ("onnx", "onnx-int8", "openvino", "executorch")
 PRECISIONS = ("fp32", "fp16")
@@ -227,9 +227,8 @@ def write_executorch(
             ExecutorchExporter.save_program(program, path)
     # torch.export and ExecuTorch's passes raise what an operator they do not know happens to meet.
     except Exception as error:
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise LimbeckError(
-            f"{type(model).__name__} cannot be converted to ExecuTorch: {first}",
+            f"{type(model).__name__} cannot be converted to ExecuTorch: {first_line(error)}",
             "choose --format onnx",
         ) from error
     finally:

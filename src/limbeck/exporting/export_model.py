@@ -43,7 +43,7 @@ from limbeck.scoring.scored_model import (
     resolve_class_order,
 )
 from limbeck.students import resolve_checkpoint
-from limbeck.support.errors import LimbeckError
+from limbeck.support.errors import LimbeckError, first_line
 from limbeck.support.files import at_home, is_full
 from limbeck.support.terminal import phases
 from limbeck.tasks.text import prompt_of
@@ -345,8 +345,7 @@ def _try(workshop: Workshop, how: Conversion) -> Attempt:
     except Exception as error:
         if is_full(error):  # nor would the next one have room
             raise
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        return Attempt(conversion=how, error=first, seconds=time.perf_counter() - began)
+        return Attempt(conversion=how, error=first_line(error), seconds=time.perf_counter() - began)
     workshop.inputs, workshop.outputs = session.inputs, session.outputs
     step = workshop.begin(how.name, len(workshop.rows.encoded))
     measured, outputs = measure(session, workshop.rows, workshop.reference, step)

@@ -5,17 +5,15 @@ The torch model runs once over the rows; every file that is tried is then held a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from torch import Tensor
 from transformers import PreTrainedModel
 
-from limbeck.evaluation.class_predictions import class_ids, has_class_scores
+from limbeck.evaluation.class_predictions import agreement, class_ids, has_class_scores
 from limbeck.evaluation.classification import by_class
 from limbeck.evaluation.model_outputs import outputs_by_batch
-from limbeck.functional.labels import NO_LABEL
 from limbeck.runtimes.manifest import GateMeasure, LogitParity
 from limbeck.runtimes.sessions import GraphSession
 from limbeck.scoring.scored_model import EncodedSplit
@@ -39,14 +37,12 @@ class TorchReference:
     Attributes:
         results: its scores and predictions.
         compact_outputs: what its task type keeps of each row.
-        choices: by batch, its likeliest class at each real position; none of a regression.
         logits: by batch, its logits on the first batches.
         batch_size: rows of a batch.
     """
 
     results: Results
     compact_outputs: np.ndarray
-    choices: list[np.ndarray | None]
     logits: list[np.ndarray]
     batch_size: int
 
@@ -56,17 +52,16 @@ def torch_reference(
 ) -> TorchReference:
     """Run the torch model over the gate's rows, on CPU as the exported one."""
     model.eval().to("cpu")
-    outputs, choices, kept, numbers = [], [], [], 0
+    outputs, kept, numbers = [], [], 0
     for one in outputs_by_batch(model, rows.batches(batch_size), rows.task.kind):
         outputs.append(one.kept)
         logits = as_array(one.logits)
-        choices.append(_choices(logits, one.batch, rows.task))
         if numbers + logits.size <= _KEPT_NUMBERS:
             numbers += logits.size
             kept.append(logits)
         step(len(logits))
     joined = join(outputs)
-    return TorchReference(rows.results(joined), joined, choices, kept, batch_size)
+    return TorchReference(rows.results(joined), joined, kept, batch_size)
 
 
 def measure(
@@ -79,16 +74,13 @@ def measure(
 
     Also returned: what its task type keeps of each row, as the reference has it.
     """
-    outputs, alike, differences = [], [], []
+    outputs, differences = [], []
     batches = rows.batches(reference.batch_size)
     for number, one in enumerate(outputs_by_batch(session, batches, rows.task.kind)):
         outputs.append(one.kept)
-        logits, batch = as_array(one.logits), one.batch
-        ours, theirs = _choices(logits, batch, rows.task), reference.choices[number]
-        if ours is not None and theirs is not None:
-            alike.append(ours == theirs)
+        logits = as_array(one.logits)
         if number < len(reference.logits):
-            real = rows.task.kind.counted_logits(batch, logits)
+            real = rows.task.kind.counted_logits(one.batch, logits)
             differences.append(np.abs(logits - reference.logits[number])[real])
         step(len(logits))
     joined = join(outputs)
@@ -97,7 +89,7 @@ def measure(
         scores=dict(results.scores),
         torch_scores=dict(reference.results.scores),
         drop=float(reference.results.scores["primary"] - results.scores["primary"]),
-        agreement=_agreement(rows.task, alike, reference.results, results),
+        agreement=agreement(rows.task, reference.results.predictions, results.predictions),
         recall=_recall(rows.task, reference.results, results),
         logits=_parity(differences, reference),
     )
@@ -156,18 +148,6 @@ def halves_of(rows: EncodedSplit) -> tuple[np.ndarray, np.ndarray] | None:
     return parts if min(map(len, parts)) else None
 
 
-def _agreement(
-    task: Task, alike: Sequence[np.ndarray], torchs: Results, exported: Results
-) -> float | None:
-    """The share of choices that both make; of several classes a row, of rows with all of them alike."""
-    if alike:
-        return float(np.concatenate(alike).mean())
-    if not task.kind.row_classes(task):
-        return None
-    theirs, ours = (one.predictions["prediction"] for one in (torchs, exported))
-    return float(task.kind.right_rows(ours, theirs).mean())
-
-
 def _parity(differences: list[np.ndarray], reference: TorchReference) -> LogitParity | None:
     if not differences:
         return None
@@ -181,19 +161,6 @@ def _parity(differences: list[np.ndarray], reference: TorchReference) -> LogitPa
         mean_difference=float(flat.mean()),
         scale=float(scale),
     )
-
-
-def _choices(logits: np.ndarray, batch: Mapping[str, Tensor], task: Task) -> np.ndarray | None:
-    """The likeliest class by row, by labelled token, or of a span its start and end."""
-    if logits.ndim == 2:
-        return logits.argmax(axis=1) if task.one_class else None
-    labels = batch.get("labels")
-    if labels is not None and labels.shape == logits.shape[:2]:
-        return logits.argmax(axis=-1)[labels.numpy() != NO_LABEL]
-    real = task.kind.counted_logits(batch, logits)
-    masked = logits.copy()
-    masked[~real] = -np.inf
-    return masked.argmax(axis=1).reshape(-1)
 
 
 def _recall(task: Task, torchs: Results, exported: Results) -> dict[str, list[float]]:

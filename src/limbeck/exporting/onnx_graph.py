@@ -22,7 +22,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from limbeck.runtimes.manifest import Generation
 from limbeck.runtimes.sessions import need_extra, shifted_right
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem, first_line
 from limbeck.tasks import Task
 from limbeck.tasks.text import answer_limit
 
@@ -116,9 +116,8 @@ def write_graph(
         # torch.export, onnxscript and the fusions raise what an operator without a translation
         # happens to meet: of any class.
         except Exception as error:
-            first = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise LimbeckError(
-                f"{type(model).__name__} cannot be converted to ONNX: {first}",
+                f"{type(model).__name__} cannot be converted to ONNX: {first_line(error)}",
                 "try --no-fused; if that fails too, transformers' exporter does not know this "
                 "architecture yet",
             ) from error

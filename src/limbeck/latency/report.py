@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
 from limbeck.latency.contenders import Contender
 from limbeck.records import BenchFacts, BenchRow, Latency, Record
 from limbeck.runtimes.manifest import EXPORTS
-from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home, write_whole
-from limbeck.support.plain import read_json, read_text
 
 BENCH_NAME = "bench.json"
 SCHEMA = 1
@@ -62,8 +60,6 @@ class Measurement(BaseModel):
     copied, and buffers."""
     mapped_mib: float | None = None
     """Pages of the model's files in memory: weights that are read in place, as far as they were read."""
-    process_mib: float | None = None
-    """All memory of the process that no other shares."""
     disk_mib: float = 0.0
     score: float | None = None
     """Primary dev score, where one is known."""
@@ -123,20 +119,6 @@ class BenchReport(BaseModel):
     def under(self, condition: BenchCondition) -> list[Measurement]:
         """What was measured under one condition."""
         return [one for one in self.measurements if one.condition == condition]
-
-
-def load_bench(path: str | Path) -> BenchReport:
-    """A bench's folder, or its `bench.json`. Raises LimbeckError for what is none."""
-    file = Path(path) / BENCH_NAME if Path(path).is_dir() else Path(path)
-    found = read_json(read_text(file), str(file))
-    try:
-        return BenchReport.model_validate(found)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise LimbeckError(
-            f"{file}: {'.'.join(map(str, first['loc']))}: {first['msg']}",
-            "name what limbeck bench wrote",
-        ) from None
 
 
 # What a bench measured enters the records of the runs that took part, beside what each run
@@ -214,22 +196,15 @@ def _facts(
 
 
 def _row(one: Measurement, role: Role, who: Contender, *, dev: str | None) -> BenchRow:
-    assert one.p50 is not None
+    shared = BenchRow.model_fields.keys() & Measurement.model_fields.keys()
+    condition = one.condition
     return BenchRow(
-        model=one.model,
+        **one.model_dump(include=set(shared) - {"score"}),
         role=role,
-        backend=one.backend,
-        form=one.form,
         export=who.checksum if role == "export" else None,
-        batch_size=one.condition.batch,
-        tokens=one.condition.length,
-        threads=one.condition.threads,
-        p50=one.p50,
-        p95=one.p95,
-        rows_per_second=one.rows_per_second,
-        memory_mib=one.memory_mib,
-        mapped_mib=one.mapped_mib,
-        disk_mib=one.disk_mib,
+        batch_size=condition.batch,
+        tokens=condition.length,
+        threads=condition.threads,
         score=one.score if who.rows is not None and who.rows == dev else None,
     )
 

@@ -121,6 +121,7 @@ def _measurement(
     replies = [one for one in said if one]
     held = replies[-1] if replies else {}
     after, before = held.get("anonymous_bytes"), racer.opened.get("bytes_before")
+    mapped = held.get("mapped_bytes")
     who = turn.who
     made = Measurement(
         model=who.model,
@@ -130,8 +131,7 @@ def _measurement(
         load_seconds=racer.opened.get("load_seconds"),
         cold_ms=replies[0]["ms"][0] if replies else None,
         memory_mib=None if after is None or before is None else (after - before) / _MIB,
-        mapped_mib=_mib(held.get("mapped_bytes")),
-        process_mib=_mib(held.get("private_bytes")),
+        mapped_mib=None if mapped is None else mapped / _MIB,
         disk_mib=who.bytes / _MIB,
         score=who.score,
         rows=who.rows,
@@ -141,10 +141,6 @@ def _measurement(
         return made
     wall, cpu = ([ms for one in replies[1:] for ms in one[name][1:]] for name in ("ms", "cpu_ms"))
     return made.with_times(wall[:passes], cpu[:passes])
-
-
-def _mib(number: float | None) -> float | None:
-    return None if number is None else number / _MIB
 
 
 def _pinned(threads: int) -> list[int] | None:

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,6 @@ def _run(
         "cpu_ms": busy,
         "anonymous_bytes": anonymous_bytes(),
         "mapped_bytes": mapped_bytes(place),
-        "private_bytes": private_bytes(),
     }
 
 
@@ -96,14 +96,14 @@ def pin(cores: list[int] | None) -> None:
         os.sched_setaffinity(0, cores)
 
 
-def private_bytes() -> int | None:
-    """Memory that no other process shares, where Linux says it."""
-    return _rolled_up("Private_Clean:", "Private_Dirty:")
-
-
 def anonymous_bytes() -> int | None:
     """Memory that is no file's: what was computed, and weights that were copied; where Linux says it."""
-    return _rolled_up("Anonymous:")
+    try:
+        text = Path("/proc/self/smaps_rollup").read_text(encoding="ascii")
+    except OSError:
+        return None
+    found = [line.split() for line in text.splitlines()]
+    return 1024 * sum(int(words[1]) for words in found if words[0] == "Anonymous:")
 
 
 def mapped_bytes(folder: Path) -> int | None:
@@ -123,15 +123,6 @@ def mapped_bytes(folder: Path) -> int | None:
         elif inside and words[0] == "Rss:":
             found += 1024 * int(words[1])
     return found
-
-
-def _rolled_up(*names: str) -> int | None:
-    try:
-        text = Path("/proc/self/smaps_rollup").read_text(encoding="ascii")
-    except OSError:
-        return None
-    found = [line.split() for line in text.splitlines()]
-    return 1024 * sum(int(words[1]) for words in found if words[0] in names)
 
 
 def _torch(path: Path, threads: int, *, compiled: bool = False) -> Callable[[], Pass]:
@@ -165,10 +156,6 @@ def _torch(path: Path, threads: int, *, compiled: bool = False) -> Callable[[], 
     return opened
 
 
-def _compiled(path: Path, threads: int) -> Callable[[], Pass]:
-    return _torch(path, threads, compiled=True)
-
-
 def _session(runtime: str) -> Callable[[Path, int], Callable[[], Pass]]:
     def prepared(path: Path, threads: int) -> Callable[[], Pass]:
         __import__("executorch.runtime" if runtime == "executorch" else runtime)
@@ -189,7 +176,7 @@ def _session(runtime: str) -> Callable[[Path, int], Callable[[], Pass]]:
 
 _OPENERS: dict[str, Callable[[Path, int], Callable[[], Pass]]] = {
     "torch": _torch,
-    "compiled": _compiled,
+    "compiled": partial(_torch, compiled=True),
     "onnxruntime": _session("onnxruntime"),
     "openvino": _session("openvino"),
     "executorch": _session("executorch"),

@@ -27,7 +27,7 @@ class PredictedRows:
 
     Attributes:
         rows: as they were read.
-        columns: of each output a value for every row, None for one without text.
+        columns: of each output, by the name it is written under, a value for every row, None for one without text.
         blank: how many have no text.
         cut: how many examples lost text to the length limit.
     """
@@ -77,7 +77,7 @@ class ChunkPass:
             column: list[Any] = [None] * len(rows)
             for row, value in zip(filled, found.get(name, ()), strict=False):
                 column[row] = value
-            columns[name] = column
+            columns[self.settings.prefix + name] = column
         return PredictedRows(rows, columns, len(rows) - len(filled), cut)
 
     def _of_all(self, texts: list[list[Any]], advance: Advance) -> tuple[dict[str, list[Any]], int]:

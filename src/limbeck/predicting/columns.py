@@ -10,6 +10,8 @@ from limbeck.data.files import TEXT_COLUMN
 from limbeck.data.stream import IMAGE_COLUMN
 from limbeck.data.table import USUAL_TEXTS
 from limbeck.predicting.about_model import AboutModel
+from limbeck.predicting.readers import EMBEDDINGS
+from limbeck.predicting.settings import PredictSettings
 from limbeck.support.errors import LimbeckError, Problem
 
 ALL, NONE = "all", "none"
@@ -25,20 +27,18 @@ _WIDTHS = {"tokens": (1, 1), "spans": (2, 2), "image": (1, 1), "pair-score": (2,
 Heads = Mapping[str, Sequence[str]]
 
 
-def text_columns(
-    facts: AboutModel, heads: Heads, named: Sequence[str] = (), *, embeds_only: bool = False
-) -> tuple[str, ...]:
+def text_columns(facts: AboutModel, heads: Heads, settings: PredictSettings) -> tuple[str, ...]:
     """The columns that the model reads, the same in all sources; () where no source has a row.
 
     Args:
         facts: of the model.
         heads: the columns of each source.
-        named: as the user named them.
-        embeds_only: whether hidden states alone are asked for, of texts of any task type.
+        settings: which columns the user named, and whether hidden states alone are asked for, of texts of any type.
 
     Raises:
         LimbeckError: columns that are not there, with those that are; another number than the model reads.
     """
+    named, embeds_only = settings.text_columns, settings.asked == {EMBEDDINGS}
     width = _width(facts, embeds_only=embeds_only)
     if named:
         problems = _wrong_number(facts, named, width)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO
 
 import pyarrow as pa
+import xxhash
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from limbeck.data.files import TakenRows
 from limbeck.data.stream import RowStream
 from limbeck.labelling.fill import spoken
 from limbeck.predicting.about_model import AboutModel, facts_of
@@ -23,15 +23,14 @@ from limbeck.predicting.formats import SEPARATED, CsvForm, clash, json_lines, me
 from limbeck.predicting.model import load_row_model
 from limbeck.predicting.output import (
     PartialOutput,
-    RowsDigest,
+    add_rows,
     check_target,
     first_difference,
-    null_types,
 )
 from limbeck.predicting.readers import EMBEDDINGS, RowReader
 from limbeck.predicting.settings import PredictSettings, reader_of
 from limbeck.students.execution import warn_of_emulated_bf16
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError
 
 # What came of predicting.
 
@@ -105,7 +104,8 @@ class PredictJob:
     reader: RowReader
     out: PartialOutput | None = None
     done: Predictions | None = None
-    _summary: Predictions = field(default_factory=lambda: Predictions(0, 0, 0), init=False)
+    said: Predictions = field(default_factory=lambda: Predictions(0, 0, 0), init=False)
+    """What was predicted so far."""
 
     @property
     def types(self) -> dict[str, pa.DataType]:
@@ -128,33 +128,26 @@ class PredictJob:
         Raises:
             LimbeckError: other settings or rows than an earlier start's, or what is wrong with a row.
         """
-        assert self.out is not None
+        out = self.out
+        assert out is not None
         if self.done is not None:
-            self.out.remove()
+            out.remove()
             return self.done
-        with closing(self.stream), self.out.alone():
-            return self._filled(self.out, console)
-
-    def _filled(self, out: PartialOutput, console: Console) -> Predictions:
-        chunks = self._load(console)
-        out.begin(self._identity(chunks), overwrite=self.settings.overwrite)
-        digest = self._continued(out, console)
-        before = out.rows
-        with PredictProgress(console, self.stream) as progress:
-            for rows in self._rows(_CHUNK):
-                digest.add(rows)
-                chunk = chunks.predict(rows, self.stream.place, progress.advance)
-                named = self._named(chunk)
-                out.add(chunk, null_types(self.types, named), str(digest))
-                progress.chunk_done()
-        out.finish(self.kept_names, self.types)
-        return Predictions(
-            out.rows,
-            sum(one.blank for one in out.records),
-            sum(one.cut for one in out.records),
-            out.rows - before,
-            progress.seconds,
-            out.target,
+        with closing(self.stream), out.alone():
+            passes = self._load(console)
+            out.begin(self._identity(passes), overwrite=self.settings.overwrite)
+            digest = self._continued(out, console)
+            for chunk in self._chunks(passes, _CHUNK, console):
+                add_rows(digest, chunk.rows)
+                out.add(chunk, self.types, digest.hexdigest())
+            out.finish(self.kept_names, self.types)
+        there = out.counts
+        return replace(
+            self.said,
+            count=there["count"],
+            blank=there["blank"],
+            cut=there["cut"],
+            path=out.target,
         )
 
     def write_stream(self, stream: BinaryIO, form: str, console: Console) -> Predictions:
@@ -163,13 +156,9 @@ class PredictJob:
         Raises:
             LimbeckError: what is wrong with a row; or a line of JSON has a column that CSV's header has not.
         """
-        table = CsvForm(
-            self.kept_names,
-            self.types,
-            self.settings.prefix,
-            tabs=form == "tsv",
-            safe=self.settings.csv_safe,
-        )
+        settings = self.settings
+        safe, tabs = settings.csv_safe, form == "tsv"
+        table = CsvForm(self.kept_names, self.types, settings.prefix, tabs=tabs, safe=safe)
         if form in SEPARATED:
             stream.write(table.head())
         known = {*self.kept_names, *self.types}
@@ -179,7 +168,7 @@ class PredictJob:
             stream.write(table.lines(rows) if form in SEPARATED else json_lines(rows))
             stream.flush()
         stream.flush()
-        return self._summary
+        return self.said
 
     def collect(self, console: Console) -> Predictions:
         """All rows with their predictions, in memory.
@@ -188,21 +177,24 @@ class PredictJob:
             LimbeckError: what is wrong with a row.
         """
         found = [row for rows in self._predicted(_CHUNK, console) for row in rows]
-        said = self._summary
-        return Predictions(said.count, said.blank, said.cut, said.new, said.seconds, rows=found)
+        return replace(self.said, rows=found)
 
     def _predicted(self, size: int, console: Console) -> Iterator[list[dict[str, Any]]]:
-        chunks = self._load(console)
-        count = blank = cut = 0
-        with closing(self.stream), PredictProgress(console, self.stream) as progress:
-            for rows in self._rows(size):
-                chunk = chunks.predict(rows, self.stream.place, progress.advance)
-                count, blank, cut = count + len(rows), blank + chunk.blank, cut + chunk.cut
-                yield merged(rows, self.keep, self._named(chunk))
-                progress.chunk_done()
-        self._summary = Predictions(count, blank, cut, count, progress.seconds)
+        with closing(self.stream):
+            for chunk in self._chunks(self._load(console), size, console):
+                yield merged(chunk.rows, self.keep, chunk.columns)
 
     # ---- the parts ----
+
+    def _chunks(self, passes: ChunkPass, size: int, console: Console) -> Iterator[PredictedRows]:
+        with PredictProgress(console, self.stream) as progress:
+            while (rows := self.stream.take(self.settings.chunk_rows or size)) is not None:
+                chunk = passes.predict(rows, self.stream.place, progress.advance)
+                count = self.said.count + len(rows)
+                blank, cut = self.said.blank + chunk.blank, self.said.cut + chunk.cut
+                yield chunk
+                progress.chunk_done()
+                self.said = Predictions(count, blank, cut, count, progress.seconds)
 
     def _load(self, console: Console) -> ChunkPass:
         settings = self.settings
@@ -243,20 +235,13 @@ class PredictJob:
             "max_new_tokens": settings.max_new_tokens,
         }
 
-    def _rows(self, size: int) -> Iterator[TakenRows]:
-        while (rows := self.stream.take(self.settings.chunk_rows or size)) is not None:
-            yield rows
-
-    def _named(self, chunk: PredictedRows) -> dict[str, list[Any]]:
-        return {self.settings.prefix + name: values for name, values in chunk.columns.items()}
-
-    def _continued(self, out: PartialOutput, console: Console) -> RowsDigest:
+    def _continued(self, out: PartialOutput, console: Console) -> xxhash.xxh3_128:
         """The digest of all rows that are there already, which were read over.
 
         Raises:
             LimbeckError: they are not the rows that were predicted.
         """
-        digest = RowsDigest()
+        digest = xxhash.xxh3_128()
         if not out.rows:
             return digest
         different = first_difference(self.stream, out.records, digest)
@@ -273,7 +258,7 @@ class PredictJob:
         out.begin(out.settings, overwrite=True)
         self.stream.close()
         self.stream = self.open_rows()
-        return RowsDigest()
+        return xxhash.xxh3_128()
 
 
 def _check_columns(rows: Sequence[dict[str, Any]], known: set[str]) -> None:
@@ -286,9 +271,6 @@ def _check_columns(rows: Sequence[dict[str, Any]], known: set[str]) -> None:
 
 
 # Everything that can be checked before the weights are read.
-
-
-Made = TypeVar("Made")
 
 
 def prepare(
@@ -312,85 +294,42 @@ def prepare(
         LimbeckError: all that is wrong.
     """
     problems = settings.problems()
-    facts = _tried(problems, lambda: facts_of(model, backend, task))
-    stream = _tried(problems, open_rows)
-    done = None if target is None else _done(problems, target, stream, settings)
-    keep, columns = _columns(problems, facts, stream, settings)
-    to_csv = (form if target is None else target.suffix.lower()[1:]) in SEPARATED
-    reader = None if facts is None else _reader(problems, facts, settings, target, columns, to_csv)
+
+    def tried(make: Callable[..., Any], *given: Any) -> Any:
+        try:
+            return make(*given)
+        except LimbeckError as error:
+            problems.extend(error.problems)
+            return None
+
+    facts: AboutModel | None = tried(facts_of, model, backend, task)
+    stream: RowStream | None = tried(open_rows)
+    done = None
+    if target is not None:
+        wrong = check_target(target, () if stream is None else stream.files, overwrite=True)
+        said = None if wrong else PartialOutput(target, None, settings).is_done()
+        if said is not None:  # an earlier start was killed behind the last row
+            done = Predictions(said["rows"], said["blank"], said["cut"], path=target)
+        else:
+            problems += wrong or check_target(target, (), overwrite=settings.overwrite)
+    heads = {} if stream is None else stream.heads
+    keep = tried(kept_columns, settings.keep, heads)
+    columns: tuple[str, ...] = ()
+    reader: RowReader | None = None
+    if facts is not None:
+        columns = tried(text_columns, facts, heads, settings) or ()
+        to_csv = (form if target is None else target.suffix.lower()[1:]) in SEPARATED
+        problems += settings.problems_with(facts, target, to_csv)
+        reader = tried(reader_of, facts, settings, len(columns) or 1)
     if problems or facts is None or stream is None or reader is None:
         raise LimbeckError(problems)
-    out = (
-        None
-        if target is None
-        else PartialOutput(target, keep, settings.prefix, csv_safe=settings.csv_safe)
-    )
+    out = None if target is None else PartialOutput(target, keep, settings)
     job = PredictJob(facts, settings, open_rows, stream, columns, keep, reader, out, done)
-    both = _written_names(job) & {*job.kept_names}
-    if both:
+    # Also those columns that CSV makes of one.
+    names = {*CsvForm((), job.types, settings.prefix).header, *job.types}
+    if both := names & {*job.kept_names}:
         raise clash(both)
     return job
-
-
-def _tried(problems: list[Problem], make: Callable[[], Made]) -> Made | None:
-    try:
-        return make()
-    except LimbeckError as error:
-        problems += error.problems
-        return None
-
-
-def _done(
-    problems: list[Problem], target: Path, stream: RowStream | None, settings: PredictSettings
-) -> Predictions | None:
-    """What an earlier start finished, if it was killed behind the last row; else the target is checked."""
-    wrong = check_target(target, () if stream is None else stream.files, overwrite=True)
-    if wrong:
-        problems += wrong
-        return None
-    said = PartialOutput(target, None, settings.prefix).is_done()
-    if said is None:
-        problems += check_target(target, (), overwrite=settings.overwrite)
-        return None
-    return Predictions(said["rows"], said["blank"], said["cut"], path=target)
-
-
-def _columns(
-    problems: list[Problem],
-    facts: AboutModel | None,
-    stream: RowStream | None,
-    settings: PredictSettings,
-) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
-    """The columns that are kept, None for all, and those that the model reads."""
-    if stream is None:
-        return None, ()
-    heads = stream.heads
-    keep = _tried(problems, lambda: kept_columns(settings.keep, heads))
-    if facts is None:
-        return keep, ()
-    only = settings.asked == {EMBEDDINGS}
-    read = _tried(
-        problems, lambda: text_columns(facts, heads, settings.text_columns, embeds_only=only)
-    )
-    return keep, read or ()
-
-
-def _reader(
-    problems: list[Problem],
-    facts: AboutModel,
-    settings: PredictSettings,
-    target: Path | None,
-    columns: tuple[str, ...],
-    to_csv: bool,
-) -> RowReader | None:
-    """Who reads the rows, after what model and file cannot give is known."""
-    problems += settings.problems_with(facts, target, to_csv)
-    return _tried(problems, lambda: reader_of(facts, settings, len(columns) or 1))
-
-
-def _written_names(job: PredictJob) -> set[str]:
-    """The names of the predicted columns, also of those that CSV makes of one."""
-    return {*CsvForm((), job.types, job.settings.prefix).header, *job.types}
 
 
 # How far predicting has come, on standard error: rows, rows a second, and the time left where the length is known.

@@ -19,11 +19,10 @@ from limbeck.activations.request import Pool
 from limbeck.embedding import SentenceEmbedder
 from limbeck.outputs.key import add_model
 from limbeck.predicting.about_model import AboutModel
-from limbeck.preflight import positions_of, refuse_beyond, refuse_unfit
-from limbeck.runtimes.predictor import OnnxPredictor
+from limbeck.preflight import positions_of, refuse_beyond
 from limbeck.runtimes.sessions import TextToTextSession
-from limbeck.scoring.scored_model import longest_of
-from limbeck.students import load_model, read_processor
+from limbeck.scoring.scored_model import ScoredModel, longest_of
+from limbeck.students import read_processor
 from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import device
 from limbeck.tasks import SENTENCE, Processor, TaskType, as_array
@@ -162,13 +161,13 @@ class ExportedRowModel:
         LimbeckError: the file cannot be opened, or more tokens are asked for than it reads.
     """
 
-    def __init__(self, facts: AboutModel, *, asked_length: int | None = None) -> None:
-        self._predictor = OnnxPredictor.load(
-            facts.model.place, runtime=facts.model.backend, check=False
-        )
-        self._backend = facts.model.backend
-        self.processor = self._predictor.processor
-        longest = self._predictor.manifest.max_length
+    def __init__(
+        self, model: ScoredModel, processor: Processor, *, asked_length: int | None = None
+    ) -> None:
+        assert model.manifest is not None
+        self._session, self._backend, self._manifest = model.session, model.backend, model.manifest
+        self.processor = processor
+        longest = model.manifest.max_length
         if asked_length is not None and asked_length > longest:
             raise LimbeckError(
                 f"max_length {asked_length}: the model was exported and measured with {longest} tokens",
@@ -179,24 +178,24 @@ class ExportedRowModel:
 
     def rows_at_once(self, batch_size: int) -> int:
         """At most as many as an ExecuTorch program's memory was planned for."""
-        return self._predictor.session.rows_at_once(batch_size)
+        return self._session.rows_at_once(batch_size)
 
     def run(self, batch: Mapping[str, Tensor], *, logits: bool, pool: Pool | None) -> PassOutputs:
         """Logits, which are an embedding model's embeddings; other models' files have no hidden states, which is said
         before any row is read.
         """
-        found = self._predictor.logits_of(batch)
+        found = self._session.logits(batch)
         return PassOutputs(logits=found) if logits else PassOutputs(embeddings=found)
 
     def generate(self, batch: Mapping[str, Tensor], most: int | None) -> PassOutputs:
         """Greedy texts, without their probabilities, which is said before any row is read."""
-        session = self._predictor.session
+        session = self._session
         assert isinstance(session, TextToTextSession)
         return PassOutputs(tokens=session.generated(batch, most or session.generation.longest))
 
     def fingerprint(self) -> str:
         """Of the folder's files, and the runtime."""
-        known = [self._backend, self._predictor.manifest.checksums]
+        known = [self._backend, self._manifest.checksums]
         return hashlib.blake2b(json.dumps(known).encode(), digest_size=16).hexdigest()
 
 
@@ -222,15 +221,12 @@ def load_row_model(
     Raises:
         LimbeckError: what is wrong with the checkpoint, its tokenizer, or the length.
     """
+    processor = read_processor(facts.model.place, reads.reads)
     if facts.exported:
-        return ExportedRowModel(facts, asked_length=max_length)
+        return ExportedRowModel(facts.model, processor, asked_length=max_length)
     own = facts.kind if facts.kind.auto is not None else SENTENCE
-    place = facts.model.place
-    loaded = load_model(place, head="optional" if headless else "required", auto=own.auto)
-    processor = read_processor(place, reads.reads)
-    refuse_unfit(facts.name, loaded, processor)
     return TorchRowModel(
-        loaded,
+        facts.model.load(own, processor, head="optional" if headless else "required"),
         processor,
         max_length=facts.max_length,
         asked_length=max_length,

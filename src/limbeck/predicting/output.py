@@ -32,6 +32,7 @@ from limbeck.predicting.formats import (
     row_table,
     with_schema,
 )
+from limbeck.predicting.settings import PredictSettings
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.files import (
     checksum,
@@ -79,15 +80,13 @@ class PartialOutput:
         settings: that it was begun with.
     """
 
-    def __init__(
-        self, target: Path, keep: Sequence[str] | None, prefix: str, *, csv_safe: bool = False
-    ) -> None:
+    def __init__(self, target: Path, keep: Sequence[str] | None, asked: PredictSettings) -> None:
         self.target = target
         self.format = FILE_FORMATS[target.suffix.lower()]
         self.folder = target.with_name(target.name + _PARTIAL)
         self.records: list[ChunkRecord] = []
         self.settings: Mapping[str, Any] = {}
-        self._keep, self._prefix, self._csv_safe = keep, prefix, csv_safe
+        self._keep, self._asked = keep, asked
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -194,9 +193,13 @@ class PartialOutput:
         Raises:
             LimbeckError: no room, or columns whose names clash.
         """
-        number = len(self.records)
-        columns = {self._prefix + name: values for name, values in chunk.columns.items()}
+        number, columns = len(self.records), chunk.columns
         if self.format == "parquet":
+            # A column without any value in this chunk has no type yet.
+            types = {
+                name: kind if any(value is not None for value in columns[name]) else pa.null()
+                for name, kind in types.items()
+            }
             table = row_table(chunk.rows, self._keep, columns, types)
             kept = [name for name in table.column_names if name not in types]
             sink = io.BytesIO()
@@ -236,12 +239,8 @@ class PartialOutput:
             else:
                 self._join_text(joined, columns, types)
             sync_files(self.folder)
-        said = {
-            "checksum": checksum(joined),
-            "rows": self.rows,
-            "blank": sum(one.blank for one in self.records),
-            "cut": sum(one.cut for one in self.records),
-        }
+        counts = self.counts
+        said = {"checksum": checksum(joined), "rows": counts.pop("count"), **counts}
         write_whole(self.folder / _FINISHED, json.dumps(said) + "\n")
         try:
             joined.replace(self.target)
@@ -264,6 +263,12 @@ class PartialOutput:
         """How many are there."""
         return sum(one.rows for one in self.records)
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """Rows that are there, as `count`; of these without text; and that lost text."""
+        blank, cut = (sum(getattr(one, name) for one in self.records) for name in ("blank", "cut"))
+        return {"count": self.rows, "blank": blank, "cut": cut}
+
     def _join_text(self, joined: Path, columns: Sequence[str], types: Types) -> None:
         with joined.open("wb") as out:
             if self.format == "jsonl":
@@ -274,7 +279,7 @@ class PartialOutput:
             found = [name for record in self.records for name in record.columns]
             kept = dict.fromkeys((*columns, *found))
             tabs = self.format == "tsv"
-            form = CsvForm([*kept], types, self._prefix, tabs=tabs, safe=self._csv_safe)
+            form = CsvForm([*kept], types, self._asked.prefix, tabs=tabs, safe=self._asked.csv_safe)
             out.write(form.head())
             for number in range(len(self.records)):
                 with self._data(number).open(encoding="utf-8", newline="\n") as file:
@@ -316,35 +321,17 @@ def check_target(target: Path, inputs: Sequence[Path | str], *, overwrite: bool)
     return problems
 
 
-def null_types(types: Types, columns: Mapping[str, list[Any]]) -> dict[str, pa.DataType]:
-    """The types of a chunk's predicted columns, of one without any value no type yet."""
-    return {
-        name: kind if any(value is not None for value in columns[name]) else pa.null()
-        for name, kind in types.items()
-    }
-
-
 # A digest of rows that were read, by which a start knows those of an earlier one.
 
 
-class RowsDigest:
-    """Of all rows so far, with all their columns."""
-
-    def __init__(self) -> None:
-        self._digest = xxhash.xxh3_128()
-
-    def add(self, rows: TakenRows) -> None:
-        """The next rows."""
-        for row in rows.dicts(None):
-            self._digest.update(repr(row).encode("utf-8", "surrogatepass"))
-
-    def __str__(self) -> str:
-        """In hexadecimal digits."""
-        return self._digest.hexdigest()
+def add_rows(digest: xxhash.xxh3_128, rows: TakenRows) -> None:
+    """Go on with the next rows, with all their columns."""
+    for row in rows.dicts(None):
+        digest.update(repr(row).encode("utf-8", "surrogatepass"))
 
 
 def first_difference(
-    stream: RowStream, records: Sequence[ChunkRecord], digest: RowsDigest
+    stream: RowStream, records: Sequence[ChunkRecord], digest: xxhash.xxh3_128
 ) -> tuple[int, int] | None:
     """Read over the rows that were read before; the first place (from, to) at which they are others, else None.
 
@@ -357,9 +344,9 @@ def first_difference(
     for record in records:
         left = record.rows
         while left and (rows := stream.take(left)) is not None:
-            digest.add(rows)
+            add_rows(digest, rows)
             left -= len(rows)
-        if left or str(digest) != record.digest:
+        if left or digest.hexdigest() != record.digest:
             return first, first + record.rows
         first += record.rows
     return None

@@ -12,7 +12,6 @@ from limbeck.activations.request import Pool
 from limbeck.embedding import TextPrompts, modules_of
 from limbeck.embedding.folder import SENTENCE
 from limbeck.predicting.about_model import AboutModel
-from limbeck.predicting.numbers import NumberReader
 from limbeck.predicting.readers import (
     EMBEDDINGS,
     OUTPUTS,
@@ -20,6 +19,7 @@ from limbeck.predicting.readers import (
     ClassReader,
     EmbeddingReader,
     ImageReader,
+    NumberReader,
     PromptedReader,
     RowReader,
     SpanReader,

@@ -79,7 +79,7 @@ class GateMeasure(_Record):
     drop: float
     """Points of the primary score that are lost; below 0 the exported model is better."""
     agreement: float | None = None
-    """Share of predictions, 0 to 1, that both make; None for a regression."""
+    """Share of rows, 0 to 1, that both predict alike; None where predictions are numbers."""
     recall: dict[str, list[float]] = Field(default_factory=dict)
     """Class → recall (0 to 100) of the torch model and of the exported one."""
     logits: LogitParity | None = None

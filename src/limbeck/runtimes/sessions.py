@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from limbeck.runtimes.manifest import ExportManifest, Generation
-from limbeck.support.errors import LimbeckError, unknown
+from limbeck.support.errors import LimbeckError, first_line, unknown
 
 # What an opened model does, whatever runs it: batches of arrays in, logits out.
 
@@ -90,9 +90,8 @@ class OnnxSession(GraphSession):
             )
         # ONNX Runtime has a class of its own for each way a file can be broken, and no common base.
         except Exception as error:
-            first = _first_line(error)
             raise LimbeckError(
-                f"ONNX Runtime cannot open {path}: {first}", "export the model again"
+                f"ONNX Runtime cannot open {path}: {first_line(error)}", "export the model again"
             ) from error
         self.inputs = tuple(one.name for one in self._session.get_inputs())
         self.outputs = tuple(one.name for one in self._session.get_outputs())
@@ -117,9 +116,8 @@ class OpenVinoSession(GraphSession):
         try:
             self._compiled = openvino.Core().compile_model(str(path), "CPU", settings)
         except RuntimeError as error:
-            first = _first_line(error)
             raise LimbeckError(
-                f"OpenVINO cannot open {path}: {first}", "export the model again"
+                f"OpenVINO cannot open {path}: {first_line(error)}", "export the model again"
             ) from error
         self._request = self._compiled.create_infer_request()
         self.inputs = tuple(one.get_any_name() for one in self._compiled.inputs)
@@ -148,7 +146,7 @@ class ExecuTorchSession(GraphSession):
                 self._method = _loaded(path, threads)
             except RuntimeError as error:
                 raise LimbeckError(
-                    f"ExecuTorch cannot open {path}: {_first_line(error)}", "export the model again"
+                    f"ExecuTorch cannot open {path}: {first_line(error)}", "export the model again"
                 ) from error
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
         self.largest = tuple(self._method.metadata.input_tensor_meta(0).sizes())
@@ -183,10 +181,6 @@ def _loaded(path: Path, threads: int | None) -> Any:
 
         _unsafe_reset_threadpool(threads)
     return Runtime.get().load_program(path).load_method("forward")
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 # Text to text from two files: an encoder that runs once, and a decoder that runs once a token. The
@@ -282,35 +276,6 @@ def shifted_right(labels: np.ndarray, how: Generation) -> np.ndarray:
 
 
 RUNTIMES = ("onnxruntime", "openvino", "executorch")
-_LOGITS = ("logits",)
-
-
-def open_session(
-    path: Path,
-    *,
-    runtime: str = "onnxruntime",
-    threads: int | None = None,
-    inputs: Sequence[str] = (),
-    outputs: Sequence[str] = _LOGITS,
-) -> GraphSession:
-    """Open a model file on CPU.
-
-    Args:
-        path: `.onnx`; for OpenVINO also `.xml`; for ExecuTorch `.pte`.
-        runtime: one of `RUNTIMES`.
-        threads: how many compute one pass; by default the runtime's own choice.
-        inputs: names of what an ExecuTorch program reads, in its order; other files name their own.
-        outputs: likewise.
-
-    Raises:
-        LimbeckError: the runtime is unknown or not installed, or cannot open the file.
-    """
-    if runtime not in RUNTIMES:
-        raise LimbeckError(unknown("runtime", runtime, RUNTIMES))
-    if runtime == "executorch":
-        return ExecuTorchSession(path, threads, inputs, outputs)
-    kind = OnnxSession if runtime == "onnxruntime" else OpenVinoSession
-    return kind(path, threads)
 
 
 def open_files(
@@ -320,20 +285,31 @@ def open_files(
     threads: int | None = None,
     generation: Generation | None = None,
     inputs: Sequence[str] = (),
-    outputs: Sequence[str] = _LOGITS,
+    outputs: Sequence[str] = ("logits",),
 ) -> GraphSession:
-    """Open a model of one file, or of an encoder's and a decoder's with `generation`.
+    """Open a model on CPU: of one file, or of an encoder's and a decoder's with `generation`.
+
+    Args:
+        files: `.onnx`; for OpenVINO also `.xml`; for ExecuTorch `.pte`.
+        runtime: one of `RUNTIMES`.
+        threads: how many compute one pass; by default the runtime's own choice.
+        generation: of text to text, where answers begin and end.
+        inputs: names of what an ExecuTorch program reads, in its order; other files name their own.
+        outputs: likewise.
 
     Raises:
-        LimbeckError: as `open_session`.
+        LimbeckError: the runtime is unknown or not installed, or cannot open a file.
     """
-    opened = [
-        open_session(path, runtime=runtime, threads=threads, inputs=inputs, outputs=outputs)
-        for path in files
-    ]
-    if generation is None:
-        return opened[0]
-    return TextToTextSession(opened[0], opened[1], generation)
+    if runtime not in RUNTIMES:
+        raise LimbeckError(unknown("runtime", runtime, RUNTIMES))
+    opened: list[GraphSession] = []
+    for path in files:
+        if runtime == "executorch":
+            opened.append(ExecuTorchSession(path, threads, inputs, outputs))
+        else:
+            kind = OnnxSession if runtime == "onnxruntime" else OpenVinoSession
+            opened.append(kind(path, threads))
+    return opened[0] if generation is None else TextToTextSession(opened[0], opened[1], generation)
 
 
 def open_export(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from limbeck.evaluation.class_predictions import agreement
 from limbeck.evaluation.row_tests import row_tests
 from limbeck.recipe import Recipe
 from limbeck.records import Numbers, Record, RowTests, finite
@@ -69,23 +70,18 @@ def compare_runs(first: str | Path, second: str | Path, split: str | None = None
     records = [record for record, _ in runs]
     tasks = [own_task(recipe, f / "student") for f, (_, recipe) in zip(folders, runs, strict=True)]
     chosen = split or tasks[0].dev_splits[0]
-    _refuse_unscored(folders, records, chosen)
-    _refuse_other_rows(folders, records, tasks, chosen)
+    problems = _unscored(folders, records, chosen) or _other_rows(folders, records, tasks, chosen)
+    if problems:
+        raise LimbeckError(problems)
     sides = [_predictions(folder, chosen) for folder in folders]
+    share = agreement(tasks[0], *sides)
     return RunComparison(
         task=tasks[0].name,
         split=chosen,
         scores=(records[0].scores.get(chosen, {}), records[1].scores.get(chosen, {})),
-        agreement=_agreement(tasks[0], sides),
+        agreement=None if share is None else 100 * share,
         tests=row_tests(tasks[0], sides[0], sides[1]),
     )
-
-
-def _agreement(task: Task, sides: Sequence[Mapping[str, Sequence[Any]]]) -> float | None:
-    if task.kind.predicts_numbers(task):
-        return None
-    alike = [a == b for a, b in zip(*(side["prediction"] for side in sides), strict=True)]
-    return 100 * sum(alike) / len(alike)
 
 
 def _finished(folder: Path) -> tuple[Record, Recipe]:
@@ -95,49 +91,40 @@ def _finished(folder: Path) -> tuple[Record, Recipe]:
     return found
 
 
-def _refuse_unscored(folders: Sequence[Path], records: Sequence[Record], split: str) -> None:
+def _unscored(folders: Sequence[Path], records: Sequence[Record], split: str) -> list[Problem]:
     """Runs that kept no predictions of a split, each with what helps."""
     problems = []
     for folder, record in zip(folders, records, strict=True):
-        if split in record.examples.fingerprints:
-            continue
         there = ", ".join(record.examples.fingerprints) or "none"
-        problems.append(
-            Problem(
-                f"split {split}: run {folder} was not scored on such rows when it was trained (splits: {there})",
-                "train it again with test rows (--test FILE or --test-share 0.1)"
-                if split == "test"
-                else f"choose one of its splits with --split: {there}",
-            )
-        )
-    if problems:
-        raise LimbeckError(problems)
+        said = f"split {split}: run {folder} was not scored on such rows when it was trained (splits: {there})"
+        fix = f"choose one of its splits with --split: {there}"
+        if split == "test":
+            fix = "train it again with test rows (--test FILE or --test-share 0.1)"
+        if split not in record.examples.fingerprints:
+            problems.append(Problem(said, fix))
+    return problems
 
 
-def _refuse_other_rows(
+def _other_rows(
     folders: Sequence[Path], records: Sequence[Record], tasks: Sequence[Task], split: str
-) -> None:
+) -> list[Problem]:
     """Rows are the same where their fingerprints are; a name of a task or a file proves nothing."""
-    named = " and ".join(str(folder) for folder in folders)
-    known = [record.examples.fingerprints.get(split) for record in records]
-    problems = []
-    if tasks[0].primary != tasks[1].primary or tasks[0].labels != tasks[1].labels:
-        problems.append(
-            Problem(
-                f"{named} are of other tasks: {_said(tasks[0])}; {_said(tasks[1])}",
-                "compare runs of one task",
-            )
-        )
-    if known[0] is None or known[0] != known[1]:
-        problems.append(
-            Problem(
-                f"{named} were not scored on the same rows of {split} (fingerprints {known[0]} and "
-                f"{known[1]})",
-                "compare runs on the same data, or train one of them again on the other's",
-            )
-        )
-    if problems:
-        raise LimbeckError(problems)
+    named = " and ".join(map(str, folders))
+    one, other = (record.examples.fingerprints.get(split) for record in records)
+    alike = tasks[0].primary == tasks[1].primary and tasks[0].labels == tasks[1].labels
+    checks = (
+        (
+            not alike,
+            f"{named} are of other tasks: {_said(tasks[0])}; {_said(tasks[1])}",
+            "compare runs of one task",
+        ),
+        (
+            one is None or one != other,
+            f"{named} were not scored on the same rows of {split} (fingerprints {one} and {other})",
+            "compare runs on the same data, or train one of them again on the other's",
+        ),
+    )
+    return [Problem(said, fix) for wrong, said, fix in checks if wrong]
 
 
 def _said(task: Task) -> str:

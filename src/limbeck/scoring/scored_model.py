@@ -38,6 +38,7 @@ from limbeck.run.teachers import labelling_of, names_at, names_of
 from limbeck.runtimes.manifest import ExportManifest, exports_of, is_export, read_export
 from limbeck.runtimes.sessions import RUNTIMES, GraphSession, check_reader, open_export
 from limbeck.students import load_model, read_config, read_processor, resolve_checkpoint
+from limbeck.students.pretrained import Head
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.files import at_home
 from limbeck.support.given import is_reference, refuse_absent_rows
@@ -235,15 +236,23 @@ class ScoredModel:
         assert self.manifest is not None
         return open_export(self.manifest, runtime=self.backend)
 
-    def load(self, kind: TaskType) -> PreTrainedModel:
+    def load(
+        self, kind: TaskType, processor: Processor | None = None, *, head: Head = "required"
+    ) -> PreTrainedModel:
         """A checkpoint's weights under the head of a task type, on the CPU.
+
+        Args:
+            kind: the task type.
+            processor: what makes its inputs; by default the checkpoint's own of that type.
+            head: as `load_model` takes it.
 
         Raises:
             LimbeckError: no such head, or a tokenizer that does not fit.
         """
-        model = load_model(self.place, head="required", auto=kind.auto)
+        model = load_model(self.place, head=head, auto=kind.auto)
         task_type_of(model)  # refuses what is of none
-        preflight.refuse_unfit(self.name, model, read_processor(self.place, kind.reads))
+        given = processor or read_processor(self.place, kind.reads)
+        preflight.refuse_unfit(self.name, model, given)
         return model
 
     # ---- rows ----

@@ -55,3 +55,8 @@ def unknown(setting: str, value: object, choices: Sequence[str]) -> Problem:
     near = difflib.get_close_matches(str(value), choices, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     return Problem(f"unknown {setting} {value!r}", f"{hint}choices: {', '.join(choices)}")
+
+
+def first_line(error: BaseException) -> str:
+    """What another library's error says, or its class where it says nothing."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
