@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
@@ -44,6 +43,7 @@ from limbeck.outputs.shards import flat_values
 from limbeck.outputs.stored_teacher import CachedTeacher
 from limbeck.students import generic_labels, labels_of
 from limbeck.support.errors import LimbeckError
+from limbeck.support.files import free_bytes
 from limbeck.support.machine import agreed, largest, on_host
 from limbeck.support.words import human_size
 from limbeck.tasks import task_type_of
@@ -346,16 +346,10 @@ def _too_large(estimate: Estimate, limit: float, store: Store) -> str | None:
     """Why there is no room, if there is none."""
     if estimate.bytes > limit:
         return f"it would take {human_size(estimate.bytes)}, more than cache_limit {limit / _GIB:g} GiB"
-    free = shutil.disk_usage(_existing(store.folder)).free
+    free = free_bytes(store.folder)
     if estimate.bytes > free / 2:
         return f"it would take {human_size(estimate.bytes)} of {human_size(free)} free"
     return None
-
-
-def _existing(place: Path) -> Path:
-    while not place.exists():
-        place = place.parent
-    return place
 
 
 def _unwatched(what: str, total: int) -> Callable[[int], None]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 
 import numpy as np
 
@@ -168,21 +167,17 @@ def score_answered(
     outputs: Sequence[str],
     batch_size: int,
     advance: Callable[[int], None] = lambda rows: None,
-    lacking: Mapping[int, str] = MappingProxyType({}),
 ) -> ScoredTexts:
     """As `score_rows`, of the rows that have outputs.
 
     The others of a batch with such a row are asked about once more, without it: who says that a row has none keeps
     their outputs. Where it then lacks another one, as a teacher that is drawn or busy may, that is left out too.
 
-    Args:
-        lacking: by place, why rows have none that were asked about before.
-
     Raises:
         RowsMissingError: no row has outputs.
     """
-    reasons = dict(lacking)
-    left = [place for place in range(rows_in(texts)) if place not in reasons]
+    reasons: dict[int, str] = {}
+    left = list(range(rows_in(texts)))
     while True:
         try:
             found = score_rows(labeller, texts_at(texts, left), outputs, batch_size, advance)
@@ -192,11 +187,7 @@ def score_answered(
             left = [place for place in left if place not in reasons]
             if not left:
                 raise RowsMissingError(reasons) from None
-            advance = _not_again
-
-
-def _not_again(rows: int) -> None:
-    """Rows that were counted when they were asked about first."""
+            advance = lambda rows: None  # noqa: E731  they were counted when they were asked about first
 
 
 def rows_in(texts: Texts) -> int:

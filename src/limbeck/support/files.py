@@ -182,6 +182,13 @@ def one_error_for_a_full_disk(place: Path) -> Iterator[None]:
         raise
 
 
+def free_bytes(place: Path) -> int:
+    """Room on the disk where a file or folder lies, or is to lie."""
+    while not place.exists():
+        place = place.parent
+    return shutil.disk_usage(place).free
+
+
 # ---- names ----
 
 

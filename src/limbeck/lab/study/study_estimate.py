@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import statistics
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -22,6 +21,7 @@ from limbeck.lab.study.study_plan import StudyPlan
 from limbeck.lab.study.unfit_terms import row_problems, term_problems
 from limbeck.records import Record
 from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.files import free_bytes
 from limbeck.support.words import count_of, human_size
 
 _FP32 = 4
@@ -116,7 +116,7 @@ def estimate(
     seconds |= observed(plan, runs)
     left, held = _left(plan, runs, seconds)
     disk = _disk(plan, runs, costs, jobs)
-    free = _free(runs.path)
+    free = free_bytes(runs.path)
     if disk > free:
         raise LimbeckError(
             f"out: {runs.path} has {human_size(free)} free, and the study needs about {human_size(disk)}",
@@ -275,9 +275,3 @@ def _disk(plan: StudyPlan, runs: SharedRuns, costs: Mapping[str, StepCost], jobs
 def _kept(group: Group) -> int:
     """How many models a run of these leaves behind."""
     return 1 + group.sample.recipe_with(group.sample.needs).keep_first_stage
-
-
-def _free(place: Path) -> int:
-    while not place.exists():
-        place = place.parent
-    return shutil.disk_usage(place).free
