@@ -20,7 +20,6 @@ from limbeck.activations import Request, token_mask
 from limbeck.data import Collator, batches_of
 from limbeck.data.row_facts import facts_of
 from limbeck.data.row_ids import output_keys
-from limbeck.objectives import Objectives
 from limbeck.outputs import (
     Ask,
     EntryAbout,
@@ -41,9 +40,9 @@ from limbeck.support.errors import LimbeckError
 from limbeck.support.given import is_reference
 from limbeck.support.machine import device
 from limbeck.support.terminal import bars, print_line
-from limbeck.tasks import TaskType
 from limbeck.tasks.abstract_type import labelled_rows
 from limbeck.teachers.teacher import Teacher
+from limbeck.training.teacher_cache import wanted_of, why_live
 
 # Which teachers are asked about the same rows, in which stages, and for what.
 
@@ -133,9 +132,9 @@ def output_groups(
             built = built or objectives_of(inputs, prepared.student)
             objectives = built.of(place.number)
             assert inputs.teacher is not None  # one of its members is asked
-            asked = inputs.teacher.asks(objectives.ever("teacher"))
-            wanted = Ask(asked, objectives.differences("teacher").items)
-            reason = _refusal(stage, teacher, objectives, rows.kind) or _too_many(rows)
+            wanted = wanted_of(inputs.teacher, objectives)
+            reason = why_live(teacher, objectives, stage.recipe.transform, rows.kind)
+            reason = reason or _too_many(rows)
             if reason is not None and prepared.recipe.cache == "always":
                 raise LimbeckError(f"cache: always, but {reason}", "set cache to auto or never")
             if teacher.remembers and rows.kind.resampled and rows.kind.constant:
@@ -144,7 +143,7 @@ def output_groups(
                     "again in every epoch",
                     "pass Teacher.load(…), or set images.crop=0 and images.flip=false",
                 )
-            if reason is not None and asked != Request():
+            if reason is not None and wanted.request != Request():
                 live(place, reason)
             if reason is not None or teacher.remembers:
                 continue
@@ -180,23 +179,6 @@ def _too_many(rows: EncodedRows) -> str | None:
         f"of {len(rows.encoded):,} training rows each batch is encoded, and asked about, in its turn; "
         "cache=always encodes and stores all of them first"
     )
-
-
-def _refusal(stage: Stage, teacher: Teacher, objectives: Objectives, kind: TaskType) -> str | None:
-    """Why a stage's teacher outputs on rows of a task type cannot be stored, if they cannot."""
-    transform = stage.recipe.transform
-    if transform is not None and transform.why_live is not None:
-        return f"{transform.why_live} ({transform.name})"
-    if teacher.dropout:
-        return "the teacher's dropout is on (teacher_dropout)"
-    if kind.resampled:
-        return f"{kind.resampled} are sampled again in every epoch"
-    asked = objectives.ever("teacher")
-    if not asked.items and not asked.logits:
-        return "no term asks the teacher anything"
-    if objectives.sees_padding:
-        return f"what stands at padding counts in {', '.join(objectives.sees_padding)}"
-    return None
 
 
 Answers = Literal["stored", "live"]

@@ -13,6 +13,8 @@ from datasets import Dataset
 from torch import Tensor
 
 from limbeck.activations import token_mask
+from limbeck.input_transforms import InputTransform
+from limbeck.objectives import Objectives
 from limbeck.outputs import (
     Ask,
     EntryAbout,
@@ -25,6 +27,7 @@ from limbeck.outputs import (
 )
 from limbeck.outputs.columns import INDEX
 from limbeck.support.errors import LimbeckError
+from limbeck.tasks import TaskType
 from limbeck.teachers import Team
 from limbeck.teachers.teacher import Teacher
 from limbeck.training.running_trainer import RunningTrainer
@@ -52,9 +55,9 @@ def _kept(trainer: RunningTrainer, place: int, member: Teacher, mode: str) -> Te
         return member
     objectives = trainer.objectives.of(place)
     assert trainer.teacher is not None  # it has this member
-    asked = trainer.teacher.asks(objectives.ever("teacher"))
-    wanted = Ask(asked, objectives.differences("teacher").items)
-    reason = _refusal(trainer, member, wanted, disk=mode != "memory")
+    wanted = wanted_of(trainer.teacher, objectives)
+    reason = why_live(member, objectives, trainer.transform, trainer.kind, disk=mode != "memory")
+    reason = reason or _unfit_rows(trainer, member, disk=mode != "memory")
     if reason is None and mode == "memory":
         pools = {key.pool for key in wanted.request.items if key.pool is not None}
         return RememberingTeacher(member, tuple(sorted(pools)))
@@ -68,38 +71,48 @@ def _kept(trainer: RunningTrainer, place: int, member: Teacher, mode: str) -> Te
     )
 
 
-def _refusal(trainer: RunningTrainer, member: Teacher, wanted: Ask, *, disk: bool) -> str | None:
-    """Why a teacher's outputs cannot be kept, if they cannot."""
-    transform = trainer.transform
+def wanted_of(teacher: Teacher | Team, objectives: Objectives) -> Ask:
+    """All that terms may ask of a teacher, or of a member of a team."""
+    asked = teacher.asks(objectives.ever("teacher"))
+    return Ask(asked, objectives.differences("teacher").items)
+
+
+def why_live(
+    teacher: Teacher,
+    objectives: Objectives,
+    transform: InputTransform | None,
+    kind: TaskType,
+    *,
+    disk: bool = True,
+) -> str | None:
+    """Why a teacher's outputs about rows of a task type cannot be kept for these terms, if they cannot."""
     if transform is not None and transform.why_live is not None:
         return f"{transform.why_live} ({transform.name})"
-    if member.dropout:
-        return "the teacher's dropout is on"
-    if trainer.kind.resampled:
-        return f"{trainer.kind.resampled} are sampled again in every epoch"
+    if teacher.dropout:
+        return "the teacher's dropout is on (teacher_dropout)"
+    if kind.resampled:
+        return f"{kind.resampled} are sampled again in every epoch"
+    asked = objectives.ever("teacher")
+    if not asked.items and not asked.logits:
+        return "no term asks the teacher anything"
+    if disk and objectives.sees_padding:
+        return f"what stands at padding counts in {', '.join(objectives.sees_padding)}"
+    return None
+
+
+def _unfit_rows(trainer: RunningTrainer, member: Teacher, *, disk: bool) -> str | None:
+    """Why a trainer's own rows are none of which outputs can be kept, if they are not."""
     if not isinstance(trainer.train_dataset, Dataset):
         return "the training rows are no datasets.Dataset"
-    if not wanted.request.items and not wanted.request.logits:
-        return "no term asks the teacher anything"
     one, other = (next(_Rows.of(trainer, member).batches(range(8))) for _ in "12")
     if INDEX not in one:
         return f"the collator leaves the column {INDEX} out of its batches"
     if one.keys() != other.keys() or any(not torch.equal(one[n], other[n]) for n in one):
         return "the collator makes other inputs of a row each time"
-    if disk:
-        return _unstorable(trainer, member)
-    return None
-
-
-def _unstorable(trainer: RunningTrainer, member: Teacher) -> str | None:
-    if trainer.args.fp16:
+    if disk and trainer.args.fp16:
         return "outputs are stored in fp32 or bf16, and training is in fp16"
-    if member.own_tokens is not None:
+    if disk and member.own_tokens is not None:
         return "the teacher reads in tokens of its own"
-    if trainer.objectives.of(0).sees_padding:
-        return (
-            f"what stands at padding counts in {', '.join(trainer.objectives.of(0).sees_padding)}"
-        )
     return None
 
 
