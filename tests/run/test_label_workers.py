@@ -13,7 +13,7 @@ import limbeck
 import tiny_runs as tiny
 from limbeck.labelling import fill
 from limbeck.labelling.by_ray import RayMaker, found_anywhere, ray_session
-from limbeck.labelling.fill import LabelEstimate, LabelWork, LocalMaker
+from limbeck.labelling.fill import LabelEstimate, LabelWork, ShardMaker
 from limbeck.labelling.model_labeller import ModelLabeller
 from limbeck.outputs import StoreFiles
 from limbeck.support.errors import LimbeckError
@@ -55,7 +55,7 @@ class Letters:
 def test_the_time_is_that_of_all_workers(tmp_path, monkeypatch, capsys, workers, said):
     @contextmanager
     def makers(work):
-        made = LocalMaker(work)
+        made = ShardMaker(work)
         made.workers = workers
         yield made
 

@@ -33,7 +33,7 @@ def found_anywhere(teachers: Sequence[str | Labeller]) -> tuple[str | Labeller, 
     )
 
 
-class RayMaker:
+class RayMaker(ShardMaker):
     """A pool of actors, one for each GPU, or for each CPU where there is none, but no more than are asked for.
 
     Args:
@@ -42,7 +42,8 @@ class RayMaker:
     """
 
     def __init__(self, ray: Any, work: LabelWork) -> None:
-        self.ray, self.work = ray, work
+        super().__init__(work)
+        self.ray = ray
         resources = ray.cluster_resources()
         self._gpus = int(resources.get("GPU", 0))
         room = max(1, self._gpus or int(resources.get("CPU", 1)))
@@ -73,7 +74,7 @@ class RayMaker:
 
     def costs(self) -> dict[str, float]:
         """Of the caller's own labeller, and of all actors'."""
-        return dict(self._spent + Counter(costs_of(self.work.labeller)))
+        return dict(self._spent + Counter(super().costs()))
 
     def _labelled(self, parts: Iterable[ShardRows]) -> Iterator[tuple[ShardRows, Any, Any]]:
         """What actors return of each shard; no more shards' rows wait than are made."""

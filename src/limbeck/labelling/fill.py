@@ -7,11 +7,10 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import metadata
-from typing import Protocol
 
 import numpy as np
 from rich.console import Console
@@ -177,15 +176,17 @@ def fill(
         return writer.finish()
 
 
-# Who makes a store's shards: this process, or others.
+class ShardMaker:
+    """Makes a store's shards: this process, one after the other.
 
+    Attributes:
+        workers: how many shards are made at a time.
+    """
 
-class ShardMaker(Protocol):
-    """Whoever makes shards."""
+    workers = 1
 
-    @property
-    def workers(self) -> int:
-        """How many shards are made at a time."""
+    def __init__(self, work: LabelWork) -> None:
+        self.work = work
 
     def made(
         self, parts: Iterable[ShardRows], advance: Callable[[int], None]
@@ -199,29 +200,12 @@ class ShardMaker(Protocol):
         Raises:
             LimbeckError: what is wrong with the labeller's outputs, or with who is to make them.
         """
-
-    def costs(self) -> dict[str, float]:
-        """What the labeller, here and elsewhere, has counted so far; of shards that were left out too."""
-
-
-class LocalMaker:
-    """This process, one shard after the other."""
-
-    workers = 1
-
-    def __init__(self, work: LabelWork) -> None:
-        self.work = work
-
-    def made(
-        self, parts: Iterable[ShardRows], advance: Callable[[int], None]
-    ) -> Iterator[tuple[ShardRows, MadeShard | Reasons]]:
-        """As `ShardMaker.made`, in order."""
         work = self.work
         for part in parts:
             yield part, made_or_reasons(work.files, work.labeller, part, work.content, advance)
 
     def costs(self) -> dict[str, float]:
-        """What the labeller has counted."""
+        """What the labeller, here and elsewhere, has counted so far; of shards that were left out too."""
         return costs_of(self.work.labeller)
 
 
@@ -239,10 +223,9 @@ def made_or_reasons(
         return {int(part.ids[at]): why for at, why in error.reasons.items()}
 
 
-@contextmanager
-def local_maker(work: LabelWork) -> Iterator[ShardMaker]:
+def local_maker(work: LabelWork) -> AbstractContextManager[ShardMaker]:
     """This process."""
-    yield LocalMaker(work)
+    return nullcontext(ShardMaker(work))
 
 
 def _make_shards(

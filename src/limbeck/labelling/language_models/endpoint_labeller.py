@@ -106,7 +106,7 @@ class EndpointLabeller(AbstractContextManager):
                 spending.before,
                 settings.max_cost,
             )
-        self._unread: dict[str, str] = {}
+        self._unread = ""  # an answer that names no class, as an example
         self._unanswered = 0
         self._warned = False
         try:
@@ -199,20 +199,16 @@ class EndpointLabeller(AbstractContextManager):
                 lacking = [*requests]
             wanted |= {key: (row, requests[key]) for key in lacking}
         reasons = self._ask_all(wanted)
-        found: list[Answer] = []
-        missing: dict[int, str] = {}
-        for at, requests in enumerate(asked):
-            whole = self._whole(requests)
-            failed = [reasons[key] for key in requests if key in reasons]
-            if whole is None or failed:
-                unread = next((self._unread[key] for key in requests if key in self._unread), "")
-                none = f"none of {self.settings.votes} answers names a class: {unread!r:.60}"
-                missing[at] = failed[0] if failed else none
-            else:
-                found.append(whole)
+        found = [self._whole(requests) for requests in asked]
+        missing = {
+            at: next((reasons[key] for key in requests if key in reasons), "")
+            or f"none of {self.settings.votes} answers names a class (such as {self._unread!r:.60})"
+            for at, requests in enumerate(asked)
+            if found[at] is None
+        }
         if missing:
             raise RowsMissingError(missing)
-        return found
+        return [one for one in found if one is not None]
 
     def _requests(self, row: Row) -> dict[str, int]:
         """The requests about a row by the keys of their answers, each with its seed."""
@@ -237,38 +233,29 @@ class EndpointLabeller(AbstractContextManager):
 
     def _ask_all(self, wanted: Mapping[str, tuple[Row, int]]) -> dict[str, str]:
         """Ask, so many at a time, and keep each answer at once; returns the reasons of those that have none."""
-        waiting = deque(wanted.items())
         reasons: dict[str, str] = {}
         ends: list[BaseException] = []
 
-        def work() -> None:
-            while waiting and not ends:
-                try:
-                    key, (row, seed) = waiting.popleft()
-                except IndexError:  # another took the last
-                    return
-                try:
-                    self._kept.note(key, self._ask(key, row, seed))
-                    self._unanswered = 0
-                except RowFailedError as error:
-                    reasons[key] = str(error)
-                    self._kept.note()
-                    self._check_running(error)
-
-        def guarded() -> None:
+        def ask(key: str) -> None:
             try:
-                work()
+                if not ends:
+                    self._kept.note(key, self._ask(*wanted[key]))
+                    self._unanswered = 0
+            except RowFailedError as error:
+                reasons[key] = str(error)
+                self._kept.note()
+                self._check_running(error)
+
+        def guarded(key: str) -> None:
+            try:
+                ask(key)
             except BaseException as error:
                 # Requests on their way are paid for: their answers are awaited and kept.
                 ends.append(error)
 
         with ThreadPoolExecutor(self.settings.concurrency) as pool:
-            working = [
-                pool.submit(guarded) for _ in range(min(self.settings.concurrency, len(waiting)))
-            ]
             try:
-                for one in working:
-                    one.result()
+                deque(pool.map(guarded, wanted), maxlen=0)
             except BaseException as error:  # Ctrl-C
                 ends.append(error)
         if ends:
@@ -292,7 +279,7 @@ class EndpointLabeller(AbstractContextManager):
             if may_succeed_later(cause):
                 raise LabellingStoppedError(explained(cause, self.settings).problems) from None
 
-    def _ask(self, key: str, row: Row, seed: int) -> Answer:
+    def _ask(self, row: Row, seed: int) -> Answer:
         """The answer to one request about a row; votes that cannot be read are an answer too.
 
         Raises:
@@ -303,7 +290,7 @@ class EndpointLabeller(AbstractContextManager):
             read = [self._read(text_of(one)) for one in choices]
             known = [one for one in read if one is not None]
             if not known:
-                self._unread[key] = text_of(choices[0])
+                self._unread = text_of(choices[0])
             votes = np.bincount(known, minlength=len(self.classes)).astype(float)
             return {"votes": votes.tolist(), "unparsable": [float(len(read) - len(known))]}
         tokens = listed_tokens(choices[0])
