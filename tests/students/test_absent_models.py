@@ -11,7 +11,7 @@ from transformers import BertConfig
 from typer.testing import CliRunner
 
 from limbeck.cli.app import app
-from limbeck.students import read_config, read_tokenizer, resolve_checkpoint, weights
+from limbeck.students import pretrained, read_config, read_tokenizer, resolve_checkpoint
 from limbeck.support.errors import LimbeckError
 
 PATHS = [
@@ -29,9 +29,9 @@ PATHS = [
 def asked(monkeypatch):
     """The Hub is on this machine, and its address is asked for nothing but by a test."""
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    weights._knock.cache_clear()
+    pretrained._knock.cache_clear()
     yield
-    weights._knock.cache_clear()
+    pretrained._knock.cache_clear()
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def nobody(asked, monkeypatch):
 @pytest.mark.parametrize("name", PATHS)
 @pytest.mark.parametrize("read", [resolve_checkpoint, read_config, read_tokenizer])
 def test_a_path_is_no_hub_name(name, read, asked, monkeypatch):
-    monkeypatch.setattr(weights, "get_session", lambda: pytest.fail("a path was asked for"))
+    monkeypatch.setattr(pretrained, "get_session", lambda: pytest.fail("a path was asked for"))
     with pytest.raises(LimbeckError, match="no such folder"):
         read(name)
 

@@ -85,12 +85,13 @@ def test_other_names_are_left_alone(name: str) -> None:
     ("name", "said"),
     [
         ("bert-8-128", "is no model's shape"),
+        ("pocket-99999999-8-1", "is no model's shape"),
         ("bert-8-128-2-random", "is no model's shape"),
-        ("bert-8-128-3:random", "3 heads of 128 numbers"),
-        ("pocket-0-32-2", "at least one layer"),
+        ("bert-8-128-3:random", "HEADS has to divide WIDTH"),
+        ("pocket-0-32-2", "is no model's shape"),
         ("bert-3-128-2", "bert-3-128-2:random"),
         ("bert-8-128-4", "the Hub has no BERT of the shape"),
-        ("bert-8-128-2-wwm", "whole-word masking"),
+        ("bert-8-128-2-wwm", "is no model's shape"),
         ("bert-24-1024-16-wwm:random", "whole-word masking"),
     ],
 )

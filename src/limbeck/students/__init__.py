@@ -5,7 +5,7 @@ reads a whole pretrained model, `pick_layers` turns a rule into layer numbers, `
 name into a model.
 """
 
-from limbeck.students.build import PICKS, Labelled, Layers, build_student, pick_layers
+from limbeck.students.build import PICKS, Layers, build_student, pick_layers
 from limbeck.students.configuration import (
     class_places,
     generic_labels,
@@ -15,7 +15,13 @@ from limbeck.students.configuration import (
     places_by_name,
     spelling,
 )
-from limbeck.students.pretrained import load_model, read_config, resolve_checkpoint
+from limbeck.students.pretrained import (
+    load_model,
+    read_config,
+    read_processor,
+    read_tokenizer,
+    resolve_checkpoint,
+)
 from limbeck.students.shapes import (
     BERT_VOCABULARY,
     NAMED_CNNS,
@@ -29,7 +35,7 @@ from limbeck.students.shapes import (
     names_cnn,
     starts_random,
 )
-from limbeck.students.weights import read_processor, read_tokenizer
+from limbeck.tasks.rules import Labelled
 
 __all__ = [
     "BERT_VOCABULARY",

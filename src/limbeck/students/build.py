@@ -34,7 +34,7 @@ from limbeck.students.pretrained import (
     shares_one_layer,
     transplant,
 )
-from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.errors import LimbeckError, unknown
 from limbeck.tasks import (
     SENTENCE,
     TASK_TYPES,
@@ -93,11 +93,14 @@ def build_student(
         own = kind_of_config(base) if source is None else task_type_of(source)
     picked = _picked(base, layers, pick or ("skip" if own.whole_text else "first"))
     kind = kind or SENTENCE
-    labelled = None if task is None else _labels_of_head(kind, task)
+    # With a vocabulary for labels there is nothing to name.
+    names = None if task is None else kind.head_labels(task)
+    labelled = None
+    if task is not None and names is not None:
+        labelled = names, kind.constant and task.regression
     shape = with_layers(base, picked) if picked else deepcopy(base)
     if config:
         shape = with_settings(shape, config, fresh=source is None)
-    # With a vocabulary for labels there is nothing to name.
     if labelled is not None:
         shape = with_labels(shape, *labelled, problem_type=kind.problem_of(labelled[1]))
     shape = _marked(shape, kind if named else kind_of_config(base))
@@ -176,12 +179,6 @@ def _start(
     return model, model.config, has_head
 
 
-def _labels_of_head(kind: TaskType, task: Labelled) -> tuple[tuple[str, ...], bool] | None:
-    """Names of the head's outputs, and whether it is a single number; None for a vocabulary."""
-    names = kind.head_labels(task)
-    return None if names is None else (names, task.regression and kind.is_number(len(names)))
-
-
 def _picked(base: PretrainedConfig, layers: Layers, pick: str) -> dict[str, list[int]]:
     """Picked layers per stack; {} keeps every stack whole."""
     stacks = stacks_of(base)
@@ -199,10 +196,8 @@ def _picked(base: PretrainedConfig, layers: Layers, pick: str) -> dict[str, list
     picked = {}
     for stack, kept in wanted.items():
         total = layer_count(base, stack)
-        if isinstance(kept, int):
-            picked[stack] = pick_layers(pick, kept, total)
-        else:
-            picked[stack] = pick_layers(kept, None, total)
+        rule, keep = (pick, kept) if isinstance(kept, int) else (kept, None)
+        picked[stack] = pick_layers(rule, keep, total)
     return picked
 
 
@@ -211,32 +206,16 @@ def _picked(base: PretrainedConfig, layers: Layers, pick: str) -> dict[str, list
 # copies weights or configuration entries reads this list and nothing else.
 
 
-def _first(keep: int, total: int) -> list[int]:
-    return list(range(1, keep + 1))
-
-
-def _last(keep: int, total: int) -> list[int]:
-    return list(range(total - keep + 1, total + 1))
-
-
-def _skip(keep: int, total: int) -> list[int]:
-    # j * total / keep, rounded half up without leaving the integers.
-    return [(2 * j * total + keep) // (2 * keep) for j in range(1, keep + 1)]
-
-
 def _upper(keep: int, total: int) -> list[int]:
     small, larger_groups = divmod(total, keep)
-    uppers, top = [], 0
-    for group in range(keep):
-        top += small + (1 if group < larger_groups else 0)
-        uppers.append(top)
-    return uppers
+    return [small * group + min(group, larger_groups) for group in range(1, keep + 1)]
 
 
 PICKS: dict[str, Callable[[int, int], list[int]]] = {
-    "first": _first,
-    "last": _last,
-    "skip": _skip,
+    "first": lambda keep, total: list(range(1, keep + 1)),
+    "last": lambda keep, total: list(range(total - keep + 1, total + 1)),
+    # j * total / keep, rounded half up without leaving the integers.
+    "skip": lambda keep, total: [(2 * j * total + keep) // (2 * keep) for j in range(1, keep + 1)],
     "upper": _upper,
 }
 
@@ -244,7 +223,7 @@ PICKS: dict[str, Callable[[int, int], list[int]]] = {
 def pick_layers(pick: str | Sequence[int], keep: int | None, total: int) -> list[int]:
     """Numbers of the picked layers, 1-based and ascending.
 
-    `pick` is a rule or the layers themselves; `keep` is how many a rule keeps (None: all):
+    `pick` is a rule or the layers themselves; `keep` is how many a rule keeps (None: all), and for a rule alone:
 
     * `first`, `last`: the `keep` layers at that end.
     * `skip`: every (total / keep)-th: 12 to 6 gives 2, 4, 6, 8, 10, 12. A step that is not whole is
@@ -267,38 +246,11 @@ def pick_layers(pick: str | Sequence[int], keep: int | None, total: int) -> list
                 f"choose a number from 1 to {total}",
             )
         return PICKS[pick](keep, total)
-    return _listed(list(pick), keep, total)
-
-
-def _listed(listed: list[int], keep: int | None, total: int) -> list[int]:
-    """Check layers that were named one by one."""
-    absent = [layer for layer in listed if not 1 <= layer <= total]
-    problems = []
-    if absent:
-        problems.append(
-            Problem(
-                f"student.layers: {_numbers(absent)} asked for, but the model's layers are "
-                f"1..{total}",
-                f"name layers from 1 to {total} (the first layer is 1, not 0)",
-            )
+    listed = list(pick)
+    absent = any(not 1 <= layer <= total for layer in listed)
+    if not listed or absent or len(set(listed)) < len(listed):
+        raise LimbeckError(
+            f"student.layers: {listed} are not layers of a model that has {total}",
+            f"name each layer once, from 1 to {total} (the first layer is 1, not 0)",
         )
-    if len(set(listed)) < len(listed):
-        problems.append(
-            Problem(f"student.layers: {listed} names a layer twice", "name each layer once")
-        )
-    if not listed:
-        problems.append(Problem("student.layers is empty", "name at least one layer"))
-    if keep is not None and keep != len(listed):
-        problems.append(
-            Problem(
-                f"student.layers: {keep} layers asked for, but {len(listed)} are listed: {listed}",
-                "give the count or the list, not both",
-            )
-        )
-    if problems:
-        raise LimbeckError(problems)
     return sorted(listed)
-
-
-def _numbers(layers: Sequence[int]) -> str:
-    return f"layer{'s' if len(layers) > 1 else ''} {', '.join(map(str, layers))}"

@@ -14,7 +14,7 @@ from typing import Any
 
 from transformers import AutoConfig, PretrainedConfig
 
-from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.errors import LimbeckError, Problem, first_line, unknown
 from limbeck.tasks.rules import THRESHOLDS
 
 # Configuration entries that count the layers of a stack, first match wins.
@@ -56,7 +56,8 @@ def count_entry(config: PretrainedConfig, stack: str = "main") -> str:
 
 def layer_count(config: PretrainedConfig, stack: str = "main") -> int:
     """Number of layers that a configuration gives a stack."""
-    return getattr(config, count_entry(config, stack))
+    count: int = getattr(config, count_entry(config, stack))
+    return count
 
 
 def with_layers(config: PretrainedConfig, picked: Mapping[str, Sequence[int]]) -> PretrainedConfig:
@@ -163,24 +164,19 @@ def _other_family(
         return AutoConfig.for_model(family, **(kept | settings))
     except Exception as error:  # a dataclass validator of transformers: its class is not public
         raise LimbeckError(
-            f"student.config: {_first_line(error)}", "see that model's configuration class"
+            f"student.config: {first_line(error)}", "see that model's configuration class"
         ) from error
 
 
 def _rebuild(config: PretrainedConfig, data: dict[str, Any]) -> PretrainedConfig:
     """Build the configuration again from its dictionary, with its class's own checks."""
     try:
-        rebuilt = type(config).from_dict(data)
+        return type(config).from_dict(data)
     except Exception as error:  # a dataclass validator of transformers: its class is not public
         raise LimbeckError(
-            f"student.config: {type(config).__name__} refuses it: {_first_line(error)}",
+            f"student.config: {type(config).__name__} refuses it: {first_line(error)}",
             "see that model's configuration class",
         ) from error
-    return rebuilt
-
-
-def _first_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300]
 
 
 # Names of classes on two sides, a model's or its outputs' and the data's, and which of them mean

@@ -8,14 +8,20 @@ file does not fill is an error, a missing classification head is one only where 
 
 from __future__ import annotations
 
+import difflib
+import json
 import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from huggingface_hub import constants, try_to_load_from_cache
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import get_session, validate_repo_id  # type: ignore[attr-defined]
 from safetensors import SafetensorError
 from torch import Tensor
 from transformers import (
@@ -23,25 +29,25 @@ from transformers import (
     AutoTokenizer,
     PretrainedConfig,
     PreTrainedModel,
+    PreTrainedTokenizerBase,
 )
-from transformers.utils import ADAPTER_CONFIG_NAME
+from transformers.utils import (  # type: ignore[attr-defined]
+    ADAPTER_CONFIG_NAME,
+    ADAPTER_SAFE_WEIGHTS_NAME,
+    SAFE_WEIGHTS_INDEX_NAME,
+    cached_file,
+)
 from transformers.utils import logging as hub_logging
 
 from limbeck.activations import number_of_layers, stack_layers, stack_layers_name
 from limbeck.embedding import SentenceEmbedder
 from limbeck.embedding.embedder import embedding_config
 from limbeck.students.configuration import labels_agree, labels_of, with_labels
-from limbeck.students.shapes import refuse_impossible
-from limbeck.students.weights import (
-    refuse_absent,
-    refuse_damaged_student,
-    refuse_unsafe_index_on_hub,
-    refuse_unsafe_weights,
-)
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem, first_line
 from limbeck.support.files import at_home
 from limbeck.support.given import place_of
-from limbeck.tasks import SENTENCE, kind_of_config
+from limbeck.support.manifest import Manifest
+from limbeck.tasks import SENTENCE, TEXT_READING, Processor, Reading, kind_of_config
 
 Head = Literal["optional", "required"]
 """Whether a checkpoint has to hold a trained head."""
@@ -158,7 +164,6 @@ def load_checkpoint(
     else:
         read_config(name)  # says why the Hub does not give it
         refuse_unsafe_index_on_hub(name)
-    refuse_impossible(read_config(path_or_name), f"model {str(path_or_name)!r}, config.json")
     with _readable_errors(path_or_name), _quiet(), seeded(seed):
         model, info = auto.from_pretrained(
             name,
@@ -260,48 +265,40 @@ def _readable_errors(source: str | Path) -> Iterator[None]:
             f"model {str(source)!r}: damaged weights file ({error})", "copy or download it again"
         ) from error
     except OSError as error:
-        first = str(error).strip().splitlines()[0]
         here = at_home(source).exists()
         raise LimbeckError(
-            f"model {str(source)!r} cannot be read: {first}",
-            "check the files in that folder"
-            if here
-            else "no such folder, and the Hub did not give it: check the name, the network, "
-            "and whether HF_HUB_OFFLINE is set",
+            f"model {str(source)!r} cannot be read: {first_line(error)}",
+            "check the files in that folder" if here else _NOT_ON_HUB,
         ) from error
     # transformers runs into a broken or foreign file as it is: KeyError, AttributeError, RuntimeError, … ; no list
     # of them is promised, and all mean that this model cannot be built.
     except Exception as error:
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise LimbeckError(
-            f"model {str(source)!r} cannot be built: {first}",
+            f"model {str(source)!r} cannot be built: {first_line(error)}",
             "limbeck loads models whose class is part of transformers 5 and that have a head for "
             "the task type",
         ) from error
 
 
-class _NoLoadReport(logging.Filter):
+def _no_load_report(record: logging.LogRecord) -> bool:
     """Drop the table that transformers logs for missing and unexpected weights."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        return "LOAD REPORT" not in record.getMessage()
+    return "LOAD REPORT" not in record.getMessage()
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Load without the report (read from `output_loading_info`) and without a progress bar."""
     logger = logging.getLogger("transformers.modeling_utils")
-    no_report = _NoLoadReport()
     bars = hub_logging.is_progress_bar_enabled()
-    logger.addFilter(no_report)
+    logger.addFilter(_no_load_report)
     if bars:
-        hub_logging.disable_progress_bar()
+        hub_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         yield
     finally:
-        logger.removeFilter(no_report)
+        logger.removeFilter(_no_load_report)
         if bars:
-            hub_logging.enable_progress_bar()
+            hub_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def _some(names: Sequence[str], most: int = 6) -> str:
@@ -345,19 +342,18 @@ def fresh_model(
 
     Raises LimbeckError when the configuration has no class for the task or makes no valid model.
     """
-    refuse_impossible(config, f"student: {type(config).__name__}")
     try:
         with seeded(seed):
             model = auto.from_config(
                 config, dtype=torch.float32, attn_implementation=attn_implementation
             )
     except Exception as error:  # of another library: zero heads are a ZeroDivisionError
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise LimbeckError(
-            f"student: no model can be built from this {type(config).__name__}: {first}",
+            f"student: no model can be built from this {type(config).__name__}: {first_line(error)}",
             "check student.config (widths must be divisible by the number of heads)",
         ) from error
-    return model.eval()
+    ready: PreTrainedModel = model.eval()
+    return ready
 
 
 def shares_one_layer(model: PreTrainedModel) -> bool:
@@ -386,7 +382,8 @@ def head_keys(model: PreTrainedModel) -> set[str]:
 
 def has_no_weights(model: PreTrainedModel) -> bool:
     """Whether what stands on the backbone has no weights of its own: tied ones (T5), or a pooling."""
-    return isinstance(model, SentenceEmbedder) or model.get_output_embeddings() is not None
+    tied: Any = model
+    return isinstance(model, SentenceEmbedder) or tied.get_output_embeddings() is not None
 
 
 def trained_head_keys(model: PreTrainedModel) -> set[str]:
@@ -475,3 +472,205 @@ def _say_dropped(unused: set[str], names: Mapping[str, Sequence[int]]) -> None:
             "student: its first layer has no place for %s of the layer it was copied from",
             ", ".join(dropped),
         )
+
+
+# Which files a checkpoint's weights are read from: safetensors of its own folder alone. transformers reads what an
+# index or a configuration names, and unpickles what does not end in .safetensors; so the names are looked at first.
+
+
+_SAFE = ".safetensors"
+_INDEX = ".safetensors.index.json"
+_NOT_ON_HUB = (
+    "no such folder, and the Hub did not give it: check the name, the network, and whether "
+    "HF_HUB_OFFLINE is set"
+)
+_FIX = (
+    "do not use it if you did not make it; load your own where you trust it and write it again with "
+    "model.save_pretrained(FOLDER)"
+)
+
+
+def refuse_unsafe_weights(source: str | Path, folder: Path) -> None:
+    """Look at everything in a folder that names a file of weights.
+
+    Raises:
+        LimbeckError: a name of a pickled file or of one outside the folder; an index that is none.
+    """
+    # What else is wrong with a configuration is said where it is read.
+    named = (_read(folder / "config.json") or {}).get("transformers_weights")
+    if named is not None:
+        _refuse(source, "config.json", named, (_SAFE, _INDEX))
+    for index in {SAFE_WEIGHTS_INDEX_NAME, *([named] if named else [])}:
+        if index.endswith(_INDEX) and (folder / index).exists():
+            _refuse_index(source, folder / index)
+    if (folder / ADAPTER_CONFIG_NAME).exists() and not (
+        folder / ADAPTER_SAFE_WEIGHTS_NAME
+    ).exists():
+        raise LimbeckError(
+            f"model {str(source)!r}: {ADAPTER_CONFIG_NAME} belongs to an adapter without safetensors",
+            "merge the adapter into its model and write it with model.save_pretrained(FOLDER)",
+        )
+
+
+def refuse_unsafe_index_on_hub(name: str) -> None:
+    """The same of a Hub name's index, where the Hub or the cache has one.
+
+    Raises:
+        LimbeckError: as `refuse_unsafe_weights`.
+    """
+    try:
+        index = cached_file(
+            name,
+            SAFE_WEIGHTS_INDEX_NAME,
+            _raise_exceptions_for_gated_repo=False,
+            _raise_exceptions_for_missing_entries=False,
+            _raise_exceptions_for_connection_errors=False,
+        )
+    except OSError:  # loading it says why it cannot be had
+        return
+    if index is not None:
+        _refuse_index(name, Path(index))
+
+
+def refuse_damaged_student(source: str | Path, folder: Path) -> None:
+    """Raise LimbeckError for a run's student that is not, file for file, what the run shipped."""
+    manifest = Manifest.read(folder.parent)
+    if manifest is None:
+        return
+    broken = manifest.damaged(folder.parent, start=f"{folder.name}/")
+    if broken:
+        raise LimbeckError(
+            f"model {str(source)!r}: {', '.join(broken)} is not what the run wrote",
+            "run the same command again, which trains it again; or copy the folder elsewhere to use "
+            "it as it is",
+        )
+
+
+def _refuse_index(source: str | Path, path: Path) -> None:
+    shards = (_read(path) or {}).get("weight_map")
+    if not isinstance(shards, dict):
+        raise LimbeckError(
+            f"model {str(source)!r}: {path.name} is no JSON object with a weight_map",
+            "copy or download it again",
+        )
+    for shard in shards.values():
+        _refuse(source, path.name, shard, (_SAFE,))
+
+
+def _refuse(source: str | Path, where: str, name: Any, endings: tuple[str, ...]) -> None:
+    text = str(name)
+    if not isinstance(name, str) or re.fullmatch(r"\w[\w.+-]*", text) is None:
+        problem = "a file outside the folder"
+    elif not text.endswith(endings):
+        problem = "which is not safetensors (pickled weights are never loaded: they can run code)"
+    else:
+        return
+    raise LimbeckError(f"model {str(source)!r}: {where} names {text!r}, {problem}", _FIX)
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """A JSON object; None for anything else."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+# Names of models that are no folder here: the Hub's, or a path that leads nowhere. huggingface_hub
+# asks again for half a minute where nobody answers, for every file that it looks for. So the Hub
+# is knocked at once before it is asked for what no cache holds.
+
+
+_SECONDS = 5
+_FIRST_READ = ("config.json", "tokenizer_config.json", "preprocessor_config.json")
+
+
+def refuse_absent(name: str | Path, what: str = "model") -> None:
+    """Look whether a name that is no folder here can be one of the Hub's.
+
+    Args:
+        name: as it was given.
+        what: how a message calls it.
+
+    Raises:
+        LimbeckError: it is a path, or the Hub cannot be reached and no cache holds it.
+    """
+    text = str(name)
+    try:
+        validate_repo_id(text)
+    except HFValidationError:
+        raise LimbeckError(
+            f"{what} {text!r}: no such folder",
+            f"{_near(text)}give a folder that save_pretrained wrote, a limbeck run folder, or a Hub name",
+        ) from None
+    # Offline, huggingface_hub says at once what its cache lacks.
+    if constants.HF_HUB_OFFLINE or any(_is_cached(text, file) for file in _FIRST_READ):
+        return
+    try:
+        _knock(constants.ENDPOINT)
+    # Each release of huggingface_hub has an HTTP library of its own choice, with errors of its own.
+    except Exception as error:
+        raise LimbeckError(
+            f"{what} {text!r}: not a folder here, and the Hub ({constants.ENDPOINT}) cannot be reached "
+            f"({str(error).strip() or type(error).__name__})",
+            f"{_near(text)}check the path, or the network",
+        ) from error
+
+
+def _is_cached(name: str, file: str) -> bool:
+    return isinstance(try_to_load_from_cache(name, file), str)
+
+
+@lru_cache(maxsize=4)
+def _knock(endpoint: str) -> None:
+    """Whatever it answers, it is there; who did not answer is asked again the next time."""
+    get_session().head(endpoint, timeout=_SECONDS)
+
+
+def _near(text: str) -> str:
+    """A folder beside the place that a path names, of nearly its name."""
+    place = at_home(text)
+    try:
+        folders = [path.name for path in place.parent.iterdir() if path.is_dir()]
+    except OSError:
+        return ""
+    near = difflib.get_close_matches(place.name, folders, n=1)
+    return f"did you mean {str(place.with_name(near[0]))!r}? " if near else ""
+
+
+# Reading a tokenizer, or an image processor, from a folder, a run or the Hub.
+
+
+def read_tokenizer(path_or_name: str | Path) -> PreTrainedTokenizerBase:
+    """The tokenizer of a checkpoint's folder, of a run's student, or of a Hub name.
+
+    Raises LimbeckError where there is none to read.
+    """
+    tokenizer: PreTrainedTokenizerBase = read_processor(path_or_name, TEXT_READING)
+    return tokenizer
+
+
+def read_processor(path_or_name: str | Path, reads: Reading) -> Processor:
+    """What makes a model's input in a form of input: a tokenizer, or an image processor.
+
+    Raises LimbeckError where there is none to read.
+    """
+    folder = at_home(place_of(path_or_name))
+    student = folder / "student"
+    here = folder.exists()
+    own = any((folder / name).exists() for name in _OWN_FILES)
+    source = student if not own and student.is_dir() else folder if here else path_or_name
+    if not here:
+        refuse_absent(path_or_name, reads.processor)
+    try:
+        return reads.load(str(source))
+    # tokenizers raises a bare Exception for a file that is cut, so nothing narrower catches it.
+    except Exception as error:
+        raise LimbeckError(
+            f"{reads.processor} {str(path_or_name)!r} cannot be read: {first_line(error)}",
+            f"give a folder that {reads.processor}.save_pretrained wrote" if here else _NOT_ON_HUB,
+        ) from error
+
+
+_OWN_FILES = ("config.json", "tokenizer_config.json", "preprocessor_config.json")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from transformers import BertConfig, PretrainedConfig, PreTrainedTokenizerBase
 
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError
 from limbeck.support.registry import Registry
 from limbeck.tasks import Task
 
@@ -32,6 +32,8 @@ _RELEASED = {
 }
 
 _NAME = re.compile(r"(bert|pocket)-(\d+)-(\d+)-(\d+)(?:(-wwm)?(:random)?)")
+# More take minutes to list, and no model has them.
+_MOST_LAYERS = 1000
 _ALMOST = re.compile(r"(bert|pocket)-\d+(-\d+.*)?")
 
 
@@ -113,40 +115,23 @@ def named_model(init: str) -> NamedModel | None:
 
     A folder of that name is written with its path: `./bert-8-128-2`.
 
-    Raises LimbeckError for what looks like such a name and is none, heads that do not divide the
-    width, and weights the Hub does not have.
+    Raises LimbeckError for what looks like such a name and is none, and for weights the Hub does not have.
     """
     match = _NAME.fullmatch(init)
-    if match is None:
-        if _ALMOST.fullmatch(init) and not Path(init).exists():
-            raise LimbeckError(
-                f"student.init: {init!r} is no model's shape",
-                "write bert-LAYERS-WIDTH-HEADS, as in bert-8-128-2 (the Hub's weights) or "
-                "bert-8-128-2:random; or pocket-LAYERS-WIDTH-HEADS",
-            )
+    if match is None and (_ALMOST.fullmatch(init) is None or Path(init).exists()):
         return None
-    family, layers, width, heads, masked, random = match.groups()
-    pocket = family == "pocket"
-    name = init.removesuffix(RANDOM)
-    named = NamedModel(
-        name, family, int(layers), int(width), int(heads), pocket or random is not None
-    )
-    if min(named.layers, named.width, named.heads) < 1 or named.width % named.heads:
+    named = None if match is None else _of_name(match)
+    if named is None:
         raise LimbeckError(
-            f"student.init: {init!r} has {heads} heads of {width} numbers",
-            "name at least one layer, and a width that the number of heads divides",
-        )
-    refuse_beyond(named.layers, named.width, f"student.init: {init!r}")
-    if masked and (named.random or pocket or name not in _RELEASED):
-        raise LimbeckError(
-            f"student.init: {init!r}: whole-word masking is a way of pretraining, and there is one "
-            "model of it",
-            "write bert-24-1024-16-wwm, or leave -wwm out",
+            f"student.init: {init!r} is no model's shape",
+            "write bert-LAYERS-WIDTH-HEADS, as in bert-8-128-2 (the Hub's weights) or bert-8-128-2:random; or "
+            "pocket-LAYERS-WIDTH-HEADS; HEADS has to divide WIDTH, and the one model of whole-word masking is "
+            "bert-24-1024-16-wwm",
         )
     if not named.random and named.repository is None:
         raise LimbeckError(
-            f"student.init: the Hub has no BERT of the shape {name}",
-            f"take random weights: {name}{RANDOM}; there are weights for "
+            f"student.init: the Hub has no BERT of the shape {named.name}",
+            f"take random weights: {named.name}{RANDOM}; there are weights for "
             f"{', '.join(map(str, _MINIATURE_LAYERS))} layers of width "
             f"{', '.join(map(str, _MINIATURE_WIDTHS))} with a head for each 64, and "
             f"{', '.join(list(_RELEASED)[1:])}",
@@ -154,15 +139,29 @@ def named_model(init: str) -> NamedModel | None:
     return named
 
 
+def _of_name(match: re.Match[str]) -> NamedModel | None:
+    """The model of a name in its parts; None where no model has such a shape."""
+    family, *shape, masked, random = match.groups()
+    layers, width, heads = map(int, shape)
+    name = match.string.removesuffix(RANDOM)
+    is_random = family == "pocket" or random is not None
+    if min(layers, width, heads) < 1 or layers > _MOST_LAYERS or width % heads:
+        return None
+    if masked and (is_random or name not in _RELEASED):
+        return None
+    return NamedModel(name, family, layers, width, heads, is_random)
+
+
 def starts_random(init: object) -> bool:
     """Whether an `init` names a model whose weights are random."""
     if not isinstance(init, str):
         return False
-    return init == "pocket" or (_NAME.fullmatch(init) is not None and _of_random_weights(init))
-
-
-def _of_random_weights(name: str) -> bool:
-    return name.startswith("pocket-") or name.endswith(RANDOM)
+    named = _NAME.fullmatch(init) is not None
+    return (
+        init == "pocket"
+        or (named and init.startswith("pocket-"))
+        or (named and init.endswith(RANDOM))
+    )
 
 
 _SIZES = ((128, 2), (256, 4), (512, 8), (768, 12))
@@ -179,80 +178,3 @@ TEAMS: dict[str, tuple[str, ...]] = {
     ),
 }
 """Teams by name: SKD's fourteen teachers, T01 to T14 (Table 12), and eight that learn in minutes."""
-
-
-# Sizes that no model has, refused before anyone builds a billion layers one by one. Below
-# `checkpoints` and `transplanting`, which read and build models.
-
-
-_MOST = {
-    "num_hidden_layers": 10_000,
-    "num_layers": 10_000,
-    "num_decoder_layers": 10_000,
-    "encoder_layers": 10_000,
-    "decoder_layers": 10_000,
-    "num_attention_heads": 10_000,
-    "hidden_size": 1_000_000,
-    "intermediate_size": 10_000_000,
-    "vocab_size": 100_000_000,
-}
-# A float32 model of so many parameters takes 4 TB.
-_MOST_PARAMETERS = 10**12
-
-
-def refuse_impossible(config: PretrainedConfig, what: str) -> None:
-    """Raise LimbeckError for a configuration whose sizes are no positive numbers, or beyond any model's."""
-    problems = []
-    sizes: dict[str, int] = {}
-    for name, most in _MOST.items():
-        own = config.attribute_map.get(name, name)
-        value = getattr(config, own, None)
-        if value is None or isinstance(value, list | tuple):
-            continue
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-            problems.append(
-                Problem(f"{what}: {own} is {value!r:.40}", f"write a whole number from 1 to {most}")
-            )
-        else:
-            sizes[name] = value
-    problems += _indivisible(config, sizes, what)
-    width = sizes.get("hidden_size", 1)
-    layers = sizes.get("num_hidden_layers", 1)
-    parameters = width * (sizes.get("vocab_size", 1) + 4 * layers * width)
-    if not problems and parameters > _MOST_PARAMETERS:
-        problems.append(
-            Problem(f"{what}: its sizes come to more than {parameters:.0e} parameters", "lower one")
-        )
-    if problems:
-        raise LimbeckError(problems)
-
-
-def refuse_beyond(layers: int, width: int, what: str) -> None:
-    """Raise LimbeckError for a shape beyond any model's, before a configuration lists its layers."""
-    for name, value in (("num_hidden_layers", layers), ("hidden_size", width)):
-        if value > _MOST[name]:
-            raise LimbeckError(
-                f"{what}: {name} is {value}", f"write a whole number from 1 to {_MOST[name]}"
-            )
-
-
-def _indivisible(config: PretrainedConfig, sizes: dict[str, int], what: str) -> list[Problem]:
-    """A width that the heads have to share evenly, as they do where they have no width of their own.
-
-    Rotary positions turn a head's numbers in pairs: there it has to be even.
-    """
-    width, heads = sizes.get("hidden_size"), sizes.get("num_attention_heads")
-    own = any(
-        getattr(config, name, None) for name in ("head_dim", "d_kv", "d_head", "embedding_size")
-    )
-    if width is None or heads is None or own:
-        return []
-    unit = heads * 2 if any("rope" in name for name in config.to_dict()) else heads
-    if width % unit == 0:
-        return []
-    return [
-        Problem(
-            f"{what}: {heads} attention heads cannot share a width of {width} evenly",
-            f"take a width that {unit} divides, or other num_attention_heads",
-        )
-    ]

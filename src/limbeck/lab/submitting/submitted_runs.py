@@ -8,7 +8,7 @@ from pathlib import Path
 
 from limbeck.lab.submitting.glue_files import GLUE_FILES
 from limbeck.records import RECORD_NAME, Record
-from limbeck.students.weights import refuse_damaged_student
+from limbeck.students.pretrained import refuse_damaged_student
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import at_home
 from limbeck.support.given import is_reference
