@@ -18,7 +18,7 @@ SOURCE = Path(limbeck.__file__).parent
 # beside it. The way of a training step runs in the same direction.
 ORDER = [
     {"recipes", "support"},
-    {"functional", "model_inputs", "vision"},
+    {"functional", "vision"},
     {"activations", "mappings"},
     {"embedding", "input_transforms"},
     {"static"},

@@ -3,13 +3,13 @@
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from limbeck.support.settings import Ramp, Rate, Weight, weight_at
+from limbeck.support.settings import Ramp, Rate, Weight
 from limbeck.support.step_state import StepState
 
 
 def test_a_ramp_rises_and_stays():
     ramp = Ramp(start=0, end=0.1, over=0.5)
-    course = [weight_at(ramp, StepState(progress=p)) for p in (0, 0.125, 0.25, 0.5, 0.75, 1)]
+    course = [ramp.at(StepState(progress=p)) for p in (0, 0.125, 0.25, 0.5, 0.75, 1)]
     assert course == pytest.approx([0, 0.025, 0.05, 0.1, 0.1, 0.1])
 
 
@@ -17,7 +17,7 @@ def test_a_ramp_rises_and_stays():
     ("text", "value"), [("1/3", 1 / 3), ("0.5", 0.5), (2, 2.0), ("1e-4", 1e-4)]
 )
 def test_numbers_may_be_fractions(text, value):
-    assert weight_at(TypeAdapter(Weight).validate_python(text), StepState()) == value
+    assert TypeAdapter(Weight).validate_python(text) == value
 
 
 @pytest.mark.parametrize("text", ["a third", "1/0", {"end": 1}, {"end": 1, "over": 2}])

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from limbeck.mappings.projections import Projections, ProjectSpec, Unprojected
+from limbeck.mappings.maps import Projections, ProjectSpec, Unprojected
 
 
 def build(student: int, teacher: int, student_layers: int = 2, **spec: object) -> Projections:

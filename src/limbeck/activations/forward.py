@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from limbeck.activations.anatomy import LayerStack, anatomy_of, stack_of
-from limbeck.activations.plan import CapturePlan, known_plan, plan_for
+from limbeck.activations.anatomy import LayerStack, anatomy_of, known_anatomy, stack_of
+from limbeck.activations.plan import CapturePlan, plan_for
 from limbeck.activations.recorders import Recorder, StopForward, attach, detach, install
 from limbeck.activations.request import ActivationKey, Request, Trace
 from limbeck.support.errors import LimbeckError
@@ -100,7 +100,8 @@ def capture(
     if entry is not None:
         # Seen as the first layer's input, which is where it is exchanged.
         request = request | Request.hidden([0])
-    plan = known_plan(model, request)
+    anatomy = known_anatomy(model)
+    plan = None if anatomy is None else anatomy.plans.get(request)
     if plan is None:
         return _first_capture(model, batch, request, entry)
     return _record(model, batch, request, plan, entry)

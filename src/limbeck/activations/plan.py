@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from torch import nn
 from transformers import PreTrainedModel
 
-from limbeck.activations.anatomy import Anatomy, LayerStack, absent_stack, anatomy_of, known_anatomy
+from limbeck.activations.anatomy import Anatomy, LayerStack, absent_stack, anatomy_of
 from limbeck.activations.request import ActivationKey, Request
 from limbeck.support.errors import LimbeckError, Problem
 
@@ -59,12 +59,6 @@ class CapturePlan:
     stacks: dict[str, LayerStack]
     encoder_only: bool
     arguments: dict[type[nn.Module], frozenset[str]]
-
-
-def known_plan(model: PreTrainedModel, request: Request) -> CapturePlan | None:
-    """The plan made before for this request, None if there is none or the model has changed."""
-    anatomy = known_anatomy(model)
-    return None if anatomy is None else anatomy.plans.get(request)
 
 
 def plan_for(model: PreTrainedModel, request: Request) -> CapturePlan:

@@ -26,12 +26,12 @@ from datasets.utils import (
 from torch import Tensor
 
 from limbeck.data.row_facts import RowFacts, facts_of
-from limbeck.model_inputs import TEACHER_COLUMN, ModelInputs
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.machine import accelerator
 from limbeck.tasks import SENTENCE, TEXT_READING, Processor, Reading, TaskType
 from limbeck.tasks.rules import CUT, ROW, pad_column
 from limbeck.tasks.task import Task
+from limbeck.teachers.teacher import TEACHER_COLUMN, ModelInputs
 
 
 def encode(

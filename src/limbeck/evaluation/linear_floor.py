@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from datasets import Dataset
 from scipy import sparse
-from scipy.special import logit
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.multiclass import OneVsRestClassifier
@@ -36,7 +35,7 @@ _UNSEEN = 1e-9
 
 def has_floor(task: Task) -> bool:
     """Whether the task is one of text with classes, several labels a row, or numbers."""
-    return task.kind.labels_examples and task.kind.reads.in_columns
+    return task.kind.labels_texts
 
 
 @dataclass(frozen=True)
@@ -79,11 +78,9 @@ class LinearFloor:
         if self.task.regression:
             return np.asarray(self.model.predict(features)).reshape(-1, 1)
         found = np.asarray(self.model.predict_proba(features))
-        if self.task.kind.several_classes:
-            return logit(np.clip(found, _UNSEEN, 1 - _UNSEEN))
         probabilities = np.full((len(rows), len(self.task.labels)), _UNSEEN)
         probabilities[:, self.model.classes_] = np.maximum(found, _UNSEEN)
-        return np.log(probabilities)
+        return self.task.kind.logits_from(probabilities)
 
 
 def fit_floor(
@@ -124,7 +121,7 @@ def fit_floor(
     if not len(order) or (chosen < len(known) and chosen < 2 * outputs):
         return None
     right = labels[order]
-    if not (task.regression or task.kind.several_classes) and len(np.unique(right)) < 2:
+    if not task.regression and right.ndim == 1 and len(np.unique(right)) < 2:
         return None
     with warnings.catch_warnings():
         # A class that no row has, and steps that end before they have converged.

@@ -1,23 +1,26 @@
-"""The kinds of mapping that ship, as settings. Part of `limbeck.mappings`; free of torch.
+"""The kinds of mapping that ship, as settings. Part of `limbeck.mappings`.
 
-Each says what a recipe may set, and builds its mapping for two models. The classes of mappings are
-imported when one is built: a recipe is read without torch.
+Each says what a recipe may set, and builds its mapping for two models.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from limbeck.mappings.maps import (
+    AttentionMapping,
+    FixedMapping,
+    Mapping,
+    RandomMapping,
+    TransportMapping,
+)
 from limbeck.mappings.spec import Depths, MappingSpec, buckets, mapping, round_half_up
 from limbeck.support.errors import LimbeckError
 from limbeck.support.settings import Count, LayerNumber, Settings
-
-if TYPE_CHECKING:
-    from limbeck.mappings.maps import Mapping
 
 Layers = str | LayerNumber | list[LayerNumber]
 
@@ -186,8 +189,6 @@ class RandomLayers(BothRanges):
 
     def build(self, depths: Depths) -> Mapping:
         """A draw without replacement from the teacher layers on offer."""
-        from limbeck.mappings.maps import RandomMapping
-
         layers, offered = self.ranges(depths)
         _enough(layers, offered, depths)
         return RandomMapping(layers, offered)
@@ -232,8 +233,6 @@ class AttendedLayers(BothRanges):
 
     def build(self, depths: Depths) -> Mapping:
         """A softmax over the teacher layers that each student layer may attend to."""
-        from limbeck.mappings.maps import AttentionMapping
-
         layers, offered = self.ranges(depths)
         rows = [offered] * len(layers)
         if self.within == "buckets":
@@ -264,8 +263,6 @@ class TransportedLayers(BothRanges):
 
     def build(self, depths: Depths) -> Mapping:
         """Every layer with every other, as much as the cheapest flow says."""
-        from limbeck.mappings.maps import TransportMapping
-
         layers, offered = self.ranges(depths)
         return TransportMapping(layers, offered, learned=self.layer_weights == "learned")
 
@@ -285,8 +282,6 @@ def _as_row(value: int | list[int]) -> tuple[int, ...]:
 def _fixed(
     student_layers: tuple[int, ...], rows: Sequence[tuple[int, ...]], depths: Depths
 ) -> Mapping:
-    from limbeck.mappings.maps import FixedMapping
-
     depths.need([k for row in rows for k in row], "teacher")
     return FixedMapping(student_layers, tuple(rows))
 

@@ -1,6 +1,6 @@
 """What a recipe's `mapping:` is: the settings of one kind, which are registered by the kind's name.
 
-Part of `limbeck.mappings`; free of torch. The kinds that ship are in `kinds`; a kind of one's own is
+Part of `limbeck.mappings`. The kinds that ship are in `kinds`; a kind of one's own is
 a class like theirs, registered the same way (`limbeck.mapping`).
 """
 
@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from pydantic import Field, ModelWrapValidatorHandler, model_validator
 
@@ -20,10 +20,6 @@ from limbeck.support.errors import LimbeckError, unknown
 from limbeck.support.registry import Registry
 from limbeck.support.settings import Settings
 from limbeck.support.step_state import StepState
-
-if TYPE_CHECKING:
-    from limbeck.mappings.maps import Mapping
-
 
 # Layer ranges and buckets: the arithmetic of "which layers", as the papers write it. All layer
 # numbers are 1-based layer outputs; 0 is the embedding output.

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from collections.abc import Mapping as Batch
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from operator import attrgetter
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from pydantic import Field, ValidationError, model_validator
@@ -30,7 +31,7 @@ from limbeck.activations import (
     stack_names,
 )
 from limbeck.embedding import SentenceEmbedder
-from limbeck.mappings.projections import Projections
+from limbeck.mappings.maps import Projections
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.registry import Registry
 from limbeck.support.settings import Settings, Weight
@@ -154,6 +155,11 @@ class Shape:
 NOTHING = Request()
 
 
+def _of_term(trait: str) -> Any:
+    """A property of a term's settings: the trait of its class."""
+    return property(attrgetter(f"objective.{trait}"))
+
+
 class TermSettings(Settings):
     """What a recipe says about one term: its name, its weight, and in a subclass whatever else it reads.
 
@@ -200,65 +206,23 @@ class TermSettings(Settings):
         """The other term of the stage whose learned maps serve here too."""
         return None
 
-    @property
-    def needs_teacher(self) -> bool:
-        """As of the term."""
-        return self.objective.needs_teacher
-
-    @property
-    def reads_logits(self) -> bool:
-        """As of the term."""
-        return self.objective.reads_logits
-
-    @property
-    def reads_labels(self) -> bool:
-        """As of the term."""
-        return self.objective.reads_labels
+    # As of the term, unless a subclass says otherwise.
+    needs_teacher = _of_term("needs_teacher")
+    reads_logits = _of_term("reads_logits")
+    reads_labels = _of_term("reads_labels")
+    mixes_labels = _of_term("mixes_labels")
+    counts_labelled = _of_term("counts_labelled")
+    needs_layers = _of_term("needs_layers")
+    needs_index = _of_term("needs_index")
+    weighs_examples = _of_term("weighs_examples")
+    compares_candidates = _of_term("compares_candidates")
+    shifts_matter = _of_term("shifts_matter")
+    needs_mixed = _of_term("needs_mixed")
 
     @property
     def reads_numbers(self) -> bool:
         """Whether it reads labels where they are numbers."""
         return self.reads_labels
-
-    @property
-    def mixes_labels(self) -> bool:
-        """As of the term."""
-        return self.objective.mixes_labels
-
-    @property
-    def counts_labelled(self) -> bool:
-        """As of the term."""
-        return self.objective.counts_labelled
-
-    @property
-    def needs_layers(self) -> bool:
-        """As of the term."""
-        return self.objective.needs_layers
-
-    @property
-    def needs_index(self) -> bool:
-        """As of the term."""
-        return self.objective.needs_index
-
-    @property
-    def weighs_examples(self) -> bool:
-        """As of the term."""
-        return self.objective.weighs_examples
-
-    @property
-    def compares_candidates(self) -> bool:
-        """As of the term."""
-        return self.objective.compares_candidates
-
-    @property
-    def shifts_matter(self) -> bool:
-        """As of the term."""
-        return self.objective.shifts_matter
-
-    @property
-    def needs_mixed(self) -> str:
-        """As of the term."""
-        return self.objective.needs_mixed
 
     @property
     def counts_classes(self) -> bool:

@@ -16,7 +16,7 @@ from limbeck import functional as F
 from limbeck.activations import ActivationKey, Request, Trace
 from limbeck.activations.request import What
 from limbeck.mappings import parse_layers
-from limbeck.mappings.projections import Projections
+from limbeck.mappings.maps import Projections
 from limbeck.objectives.base import NOTHING, Borrowed, Objective, Shape, TermSettings
 from limbeck.objectives.registration import objective
 from limbeck.support.errors import LimbeckError

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from limbeck import functional as F
 from limbeck.activations import ActivationKey, Trace
 from limbeck.functional.labels import has_label
-from limbeck.mappings.projections import ProjectSpec
+from limbeck.mappings.maps import ProjectSpec
 from limbeck.objectives.base import Shape
 from limbeck.objectives.layer_match import build_projections
 from limbeck.objectives.mapped import Mapped, MappedSpec, Pooling

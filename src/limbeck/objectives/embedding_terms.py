@@ -17,7 +17,7 @@ from torch import Tensor
 from limbeck import functional as F
 from limbeck.activations import Request, Trace
 from limbeck.functional.candidate_lists import PairWeighting
-from limbeck.mappings.projections import Projections, ProjectSpec
+from limbeck.mappings.maps import Projections, ProjectSpec
 from limbeck.objectives.base import NOTHING, Objective, Shape, TermSettings
 from limbeck.objectives.predictions import present
 from limbeck.objectives.registration import objective

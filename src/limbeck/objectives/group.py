@@ -26,7 +26,7 @@ from limbeck.objectives.example_weights import (
 )
 from limbeck.objectives.registration import TermSpec
 from limbeck.support.errors import LimbeckError, Problem
-from limbeck.support.settings import Ramp, weight_at
+from limbeck.support.settings import Ramp
 from limbeck.support.step_state import StepState
 from limbeck.tasks.rules import EXAMPLE_WEIGHTS
 
@@ -155,7 +155,8 @@ class Objectives(nn.Module):
 
     def weight(self, name: str, step_state: StepState) -> float:
         """The weight of a term at `step_state`."""
-        return weight_at(self.weights[name], step_state)
+        own = self.weights[name]
+        return own.at(step_state) if isinstance(own, Ramp) else own
 
     def request(self, side: str, step_state: StepState) -> Request:
         """What all terms together need of one side: `student`, `teacher`, or, where inputs are

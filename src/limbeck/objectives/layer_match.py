@@ -14,7 +14,7 @@ from torch import Tensor
 from limbeck import functional as F
 from limbeck.activations import ActivationKey
 from limbeck.mappings import Mapping, MappingSpec
-from limbeck.mappings.projections import Projections, ProjectSpec
+from limbeck.mappings.maps import Projections, ProjectSpec
 from limbeck.objectives.base import Borrowed, ModelShape, Shape
 from limbeck.objectives.mapped import (
     ComparedTerm,

@@ -27,7 +27,7 @@ from limbeck.mappings import (
     rounding_note,
     weighted_sum,
 )
-from limbeck.mappings.projections import Projections, ProjectSpec
+from limbeck.mappings.maps import Projections, ProjectSpec
 from limbeck.objectives.base import OBJECTIVES, Objective, Shape, TermSettings
 from limbeck.objectives.registration import objective
 from limbeck.support.errors import LimbeckError, Problem, unknown

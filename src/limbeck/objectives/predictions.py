@@ -16,7 +16,7 @@ from torch import Tensor
 from limbeck import functional as F
 from limbeck.activations import Request, Trace
 from limbeck.functional.partial_logits import KeptTokens
-from limbeck.mappings.projections import Projections
+from limbeck.mappings.maps import Projections
 from limbeck.objectives.base import NOTHING, Objective, Shape, TermSettings
 from limbeck.objectives.registration import objective
 from limbeck.support.errors import LimbeckError, Problem, unknown

@@ -23,7 +23,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from limbeck.mappings.projections import Projections
+from limbeck.mappings.maps import Projections
 from limbeck.objectives.base import OBJECTIVES, Objective, Shape, TermSettings
 from limbeck.support.errors import LimbeckError
 from limbeck.support.given import PREFIX, held, hold, is_reference

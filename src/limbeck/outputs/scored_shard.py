@@ -285,7 +285,7 @@ def checked(
             "check the model, and whether it was asked in bf16 where it needs --precision fp32",
         )
     known = TASK_TYPES.get(labeller.kind) if labeller.kind in TASK_TYPES else None
-    if name in DECIDING and known and known.labels_examples and not known.classes_as_text:
+    if name in DECIDING and known and known.problem_of(False) is not None:
         _check_deciding(labeller, name, value)
     return value
 

@@ -160,8 +160,7 @@ def _as_task(facts: AboutModel, task: Task) -> AboutModel:
     Raises:
         LimbeckError: the task is of another type, or has other classes.
     """
-    words = facts.kind.classes_as_text and task.kind.has_classes
-    if task.kind.name != facts.kind.name and not words:
+    if not facts.kind.answers(task.kind):
         raise LimbeckError(
             f"task {task.name} is of type {task.kind.name}, {facts.name} of type {facts.kind.name}",
             "leave the task out, or name one of that type",

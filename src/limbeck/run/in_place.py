@@ -122,7 +122,7 @@ def _of_file(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
         classes=task.labels,
         order=recipe.output_classes or (),
         max_rows=recipe.max_rows,
-        several=task.kind.several_classes,
+        several=_several(task),
         candidates=task.kind.candidates is not None,
     )
     width = found.values.shape[1]
@@ -163,7 +163,7 @@ def _in_memory(
         found.ids,
         lambda ids: values[np.searchsorted(found.ids, ids)],
         {"file": path.name, "checksum": checksum(path), **about},
-        several=task is not None and task.kind.several_classes,
+        several=_several(task),
         lists=found.lists,
     )
 
@@ -193,7 +193,7 @@ def outputs_of_store(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
     limit = int(recipe.cache_limit * _GIB)
     if task.kind.key_columns:
         return of_targets(place, store, task, limit)
-    names, several = store.outputs_of(member), task.kind.several_classes
+    names, several = store.outputs_of(member), _several(task)
     what = next((name for name in quantities(several=several) if name in names), None)
     if what is None:
         raise _nothing_to_read(place, store, [*names])
@@ -213,8 +213,13 @@ def outputs_of_store(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
         lambda ids: store.take(ids, [name])[name][:, columns],
         about_store(store) | {"classes": [*classes]} | ({"member": member} if member else {}),
         None if member else StoredParts.layers_of(store, limit),
-        several=task.kind.several_classes,
+        several=_several(task),
     )
+
+
+def _several(task: Task | None) -> bool:
+    """Whether outputs are read class by class: a row may be of several."""
+    return task is not None and task.kind.row_layout == "several labels"
 
 
 def _answers(store: OutputStore, task: Task) -> bool:

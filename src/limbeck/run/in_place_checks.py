@@ -128,7 +128,7 @@ def _rows(recipe: Recipe) -> list[str]:
 
 def task_problems(task: Task) -> list[Problem]:
     """Rows of which nobody can store outputs."""
-    if task.kind.stored_as.labels_examples and task.kind.reads.in_columns:
+    if task.kind.stored_as.labels_texts and task.kind.reads.in_columns:
         return []
     return [
         Problem(

@@ -303,7 +303,7 @@ def entry_rows(group: OutputGroup) -> Callable[[], EntryRows] | None:
 def _are_rows(rows: EncodedRows) -> bool:
     """Whether each example is one row of texts, with the target that a decoder writes."""
     kind = rows.kind
-    if not (kind.labels_examples and kind.stored_as is kind and kind.reads.in_columns):
+    if not kind.labels_texts or kind.stored_as is not kind:
         return False
     if not kind.key_columns:
         return True

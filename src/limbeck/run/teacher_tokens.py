@@ -13,13 +13,12 @@ from datasets import Dataset
 
 from limbeck import preflight
 from limbeck.data import Collator, add_inputs, encode
-from limbeck.model_inputs import ModelInputs
 from limbeck.run.known_rows import bound_to
 from limbeck.run.rows import EncodedRows
 from limbeck.run.teachers import Named
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import Processor, Task, TaskType
-from limbeck.teachers.teacher import OwnTokens
+from limbeck.teachers.teacher import ModelInputs, OwnTokens
 
 
 @dataclass(frozen=True)

@@ -480,7 +480,8 @@ def split_to_score(
 def wanted_kind(kind: TaskType, task: str | None) -> str | None:
     """The kind to read rows as: a known task has its own, which a text-to-text model may answer in words."""
     if task in TASKS:
-        return kind.name if kind.classes_as_text else None
+        own = TASKS[task].kind
+        return kind.name if kind is not own and kind.answers(own) else None
     return None if kind is SENTENCE else kind.name
 
 

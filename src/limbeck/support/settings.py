@@ -125,8 +125,3 @@ class Ramp(Settings):
 
 
 Weight = Annotated[Number, Field(ge=0, le=MOST)] | Ramp
-
-
-def weight_at(weight: float | Ramp, step_state: StepState) -> float:
-    """A constant weight, or the ramp's value at `step_state`."""
-    return weight.at(step_state) if isinstance(weight, Ramp) else weight

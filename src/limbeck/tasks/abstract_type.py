@@ -215,9 +215,18 @@ class TaskType(ScoredOutputs):
         """The classes that the label of a whole row names, one or several; () for numbers, tags and answers."""
         return task.labels if self.labels_examples else ()
 
+    @property
+    def labels_texts(self) -> bool:
+        """Whether rows are texts with a label of the whole: a class, several of them, or a number."""
+        return self.labels_examples and self.reads.in_columns
+
+    def answers(self, other: TaskType) -> bool:
+        """Whether models of this type can answer rows of another as well as of their own."""
+        return self.name == other.name
+
     def shown_texts(self, task: TaskLike, rows: Dataset) -> dict[str, Sequence[Any]] | None:
         """The text columns of loaded rows, to stand beside predictions; None where no label is of a whole text."""
-        if not self.labels_examples or not self.reads.in_columns:
+        if not self.labels_texts:
             return None
         return {name: rows[name][:] for name in task.text_columns}
 
@@ -245,6 +254,10 @@ class TaskType(ScoredOutputs):
         if task.regression:
             return outputs.reshape(-1).tolist()
         return outputs.argmax(axis=1).tolist()
+
+    def logits_from(self, probabilities: np.ndarray) -> np.ndarray:
+        """Logits of which a row's classes have these probabilities (n, C)."""
+        return np.log(probabilities)
 
     def right_rows(self, given: Sequence[Any], right: Sequence[Any]) -> np.ndarray:
         """Which of the rows' predictions are right, (n,) of bool."""

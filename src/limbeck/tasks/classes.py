@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from datasets import ClassLabel, Dataset, List, Value
-from scipy.special import expit
+from scipy.special import expit, logit
 from sklearn.metrics import accuracy_score, average_precision_score, f1_score
 from torch import Tensor
 from transformers import AutoModelForSequenceClassification, PretrainedConfig, PreTrainedModel
@@ -269,6 +269,8 @@ METRICS_OF_SEVERAL = ("micro_f1", "macro_f1", "average_precision", "subset_accur
 NO_CLASS = "(no class)"
 # Of a kept probability: thresholds and ranks are decided by less than shows.
 _DIGITS = 9
+# By how much a probability may miss 1.
+_LEAST = 1e-9
 
 
 @task_type("multi-label")
@@ -309,6 +311,10 @@ class MultiLabel(TaskType):
         return [
             *(outputs >= np.array(USUAL if thresholds is None else thresholds)).astype(np.float32)
         ]
+
+    def logits_from(self, probabilities: np.ndarray) -> np.ndarray:
+        """Each class's own."""
+        return logit(np.minimum(probabilities, 1 - _LEAST))
 
     def right_rows(self, given: Sequence[Any], right: Sequence[Any]) -> np.ndarray:
         """All classes of a row have to be."""

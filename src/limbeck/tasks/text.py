@@ -27,7 +27,13 @@ from transformers import (
 from limbeck.activations.compat import TEXT_TO_TEXT
 from limbeck.functional.labels import NO_LABEL
 from limbeck.support.errors import LimbeckError
-from limbeck.tasks.abstract_type import TASK_TYPES, labelled_rows, no_unlabelled, task_type
+from limbeck.tasks.abstract_type import (
+    TASK_TYPES,
+    TaskType,
+    labelled_rows,
+    no_unlabelled,
+    task_type,
+)
 from limbeck.tasks.classes import SENTENCE, constant_class
 from limbeck.tasks.metrics import SampledScore, matthews, mean_of
 from limbeck.tasks.modality import encode_cut
@@ -67,6 +73,10 @@ class Text(LabelledPositions):
         found = copy(self)
         found.prompt = getattr(config, PROMPT, None)
         return found
+
+    def answers(self, other: TaskType) -> bool:
+        """Rows of one class or number, in words."""
+        return other.row_layout == "one label"
 
     def counted_logits(self, batch: Batch, logits: np.ndarray) -> Any:
         """The targets'."""

@@ -11,8 +11,7 @@ import transformers as hf
 from datasets import Dataset
 
 import tiny_runs as tiny
-from limbeck.model_inputs import ModelInputs
-from limbeck.teachers.teacher import Teacher
+from limbeck.teachers.teacher import ModelInputs, Teacher
 from limbeck.training import DistillationConfig, DistillationTrainer
 
 TEXTS = (tiny.sentences(8), tiny.sentences(10)[2:])
