@@ -29,7 +29,7 @@ from limbeck.outputs.columns import (
     storage_type,
     token_masks,
 )
-from limbeck.outputs.key import LIBRARIES, digest_of_ids, digest_of_model, library_versions
+from limbeck.outputs.key import LIBRARIES, digest_of_model, library_versions
 from limbeck.outputs.manifest import (
     EntryAbout,
     EntryRows,
@@ -153,13 +153,7 @@ def _manifest(
             fingerprint=model | {**rows.read_by, "precision": precision},
             shape=ModelShape.of(teacher.model).written(),
         )
-        which = RowsIdentity(
-            count=count,
-            fingerprint=digest_of_ids(rows.ids),
-            source=rows.source,
-            columns=rows.columns,
-            target=rows.target,
-        )
+        which = rows.identity
     return StoreManifest(
         complete=False,
         kind=kind.name,

@@ -289,18 +289,14 @@ class EntryRows:
 
     Attributes:
         ids: of the example with each `index`, int64 (n,), as `limbeck.data.output_keys` gives them; −1 of none.
-        columns: what their text columns are called.
-        source: where they were read.
-        target: whether what a decoder was to write is in the ids too.
+        identity: what a labelled store says of these rows.
         classes: in id order, for a teacher whose own names say nothing (`LABEL_0`).
         read_by: what the teacher's fingerprint says beside its weights: digest of its `tokenizer`, `max_length`;
             of a text-to-text model the `task` that prompts begin with.
     """
 
     ids: np.ndarray
-    columns: tuple[str, ...]
-    source: tuple[str, ...] = ()
-    target: bool = False
+    identity: RowsIdentity
     classes: tuple[str, ...] = ()
     read_by: Mapping[str, Any] = field(default_factory=dict)
 

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from datasets import Dataset, LargeList, List
@@ -25,12 +25,14 @@ from limbeck.outputs import (
     EntryAbout,
     EntryRows,
     Lengths,
+    RowsIdentity,
     StoringQuestion,
     default_store,
     digest_of_tokenizer,
     fingerprint,
     stored_if_it_pays,
 )
+from limbeck.outputs.key import digest_of_ids
 from limbeck.recipe import Recipe, Stage
 from limbeck.records import Execution
 from limbeck.run.prepared import Prepared, StageInputs
@@ -315,33 +317,21 @@ def _are_rows(rows: EncodedRows) -> bool:
 
 def _rows(group: OutputGroup) -> EntryRows:
     rows, recipe = group.loaded, group.places[-1].stage.recipe
-    keys = output_keys(rows.task, rows.raw)
+    keys, written = output_keys(rows.task, rows.raw), rows.kind.key_columns
     ids = np.full(int(keys.examples.max()) + 1, -1, dtype=np.int64)
     ids[keys.examples] = keys.ids
-    written = bool(rows.kind.key_columns)
-    return EntryRows(
-        ids,
-        _columns(rows, recipe),
-        _sources(recipe),
-        target=written,
-        classes=rows.task.labels,
-        read_by={
-            "tokenizer": digest_of_tokenizer(group.collator.tokenizer),
-            "max_length": rows.max_length,
-        }
-        # Its prompts begin with it.
-        | ({"task": rows.task.name} if written else {}),
-    )
-
-
-def _columns(rows: EncodedRows, recipe: Recipe) -> tuple[str, ...]:
-    """As a user's own file calls them, or as the task does."""
+    # As a user's own file calls them, or as the task does.
     named, own = tuple(recipe.text_columns or ()), rows.task.text_columns
-    texts = named if len(named) == len(own) else own
-    return (*texts, *rows.kind.key_columns)
-
-
-def _sources(recipe: Recipe) -> tuple[str, ...]:
-    """What can be read again."""
     places = [str(recipe.data), *map(str, recipe.unlabelled)]
-    return tuple(place for place in places if not is_reference(place))
+    identity = RowsIdentity(
+        count=len(group.rows),
+        fingerprint=digest_of_ids(ids),
+        source=tuple(place for place in places if not is_reference(place)),
+        columns=((named if len(named) == len(own) else own) + tuple(written)),
+        target=bool(written),
+    )
+    tokenizer = digest_of_tokenizer(group.collator.tokenizer)
+    read_by: dict[str, Any] = {"tokenizer": tokenizer, "max_length": rows.max_length}
+    if written:  # its prompts begin with it
+        read_by["task"] = rows.task.name
+    return EntryRows(ids, identity, rows.task.labels, read_by)
