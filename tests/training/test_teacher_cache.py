@@ -10,8 +10,9 @@ import tiny_runs as tiny
 from limbeck import DistillationConfig, DistillationTrainer
 from limbeck.data import Collator
 from limbeck.outputs import CachedTeacher, Store
+from limbeck.recipe import Recipe
 from limbeck.support.errors import LimbeckError
-from limbeck.teachers.teacher import Teacher
+from limbeck.teachers.teacher import OwnTokens, Teacher
 
 ROWS = 12
 
@@ -68,6 +69,27 @@ def test_a_teacher_is_asked_once_and_says_the_same(tmp_path, asked, cache, metho
     measured = 2 * ROWS if cache == "disk" else 0
     assert ROWS <= sum(asked) - measured < 2 * ROWS
     assert found == pytest.approx(expected, rel=1e-3)
+
+
+def test_a_teacher_with_a_tokenizer_of_its_own_is_stored_by_its_own_rows(tmp_path, asked):
+    def teacher() -> Teacher:
+        """It reads each text from its end."""
+        rows = tiny.rows(ROWS).map(lambda row: {"input_ids": row["input_ids"][::-1]})
+        own = OwnTokens(rows, Collator(tiny.tokenizer()))
+        return Teacher(tiny.knowing_teacher(3)).reading(None, own)
+
+    expected = losses(trained(tmp_path / "live", "off", method="kd", teacher=teacher()))
+    asked.clear()
+    stored = trained(tmp_path / "stored", "disk", method="kd", teacher=teacher())
+    assert isinstance(stored.teacher, CachedTeacher) and sum(asked) < 4 * ROWS
+    assert losses(stored) == pytest.approx(expected, rel=1e-5)
+    forwards = losses(trained(tmp_path / "forwards", "disk", method="kd"))
+    assert forwards != pytest.approx(expected, rel=1e-5)
+
+
+def test_the_store_is_limited_as_the_recipe_says(tmp_path):
+    with pytest.raises(LimbeckError, match="more than cache_limit 1e-09 GiB"):
+        trained(tmp_path, "disk", method=Recipe.load("kd", cache_limit=1e-9))
 
 
 def test_another_training_finds_what_is_stored(tmp_path, asked):

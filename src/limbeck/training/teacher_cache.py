@@ -34,11 +34,16 @@ from limbeck.training.running_trainer import RunningTrainer
 
 # Without gradients there is room for more rows than in training.
 _ROWS = 64
-_LIMIT = 20 * 2**30
+_GIB = 2**30
 
 
-def answering_once(trainer: RunningTrainer, mode: str) -> Teacher | Team | None:
+def answering_once(trainer: RunningTrainer, mode: str, gib: float) -> Teacher | Team | None:
     """Who teaches a trainer, its members' outputs kept as `cache_teacher_outputs` says, the `mode`.
+
+    Args:
+        trainer: whose teachers are asked about its training rows.
+        mode: of keeping them.
+        gib: of all entries of the store, at most.
 
     Raises:
         LimbeckError: outputs cannot be kept, where `memory` or `disk` says that they are to be.
@@ -46,11 +51,11 @@ def answering_once(trainer: RunningTrainer, mode: str) -> Teacher | Team | None:
     teacher = trainer.teacher
     if mode == "off" or teacher is None:
         return teacher
-    members = [_kept(trainer, place, one, mode) for place, one in enumerate(teacher.members)]
+    members = [_kept(trainer, place, one, mode, gib) for place, one in enumerate(teacher.members)]
     return teacher.answered_by(members)
 
 
-def _kept(trainer: RunningTrainer, place: int, member: Teacher, mode: str) -> Teacher:
+def _kept(trainer: RunningTrainer, place: int, member: Teacher, mode: str, gib: float) -> Teacher:
     if member.remembers or not member.live:
         return member
     objectives = trainer.objectives.of(place)
@@ -62,7 +67,7 @@ def _kept(trainer: RunningTrainer, place: int, member: Teacher, mode: str) -> Te
         pools = {key.pool for key in wanted.request.items if key.pool is not None}
         return RememberingTeacher(member, tuple(sorted(pools)))
     if reason is None:
-        question = _question(trainer, member, wanted, mode)
+        question = _question(trainer, member, wanted, mode, gib)
         return stored_if_it_pays(question, default_store()) or member
     if mode == "auto":
         return member
@@ -111,8 +116,6 @@ def _unfit_rows(trainer: RunningTrainer, member: Teacher, *, disk: bool) -> str 
         return "the collator makes other inputs of a row each time"
     if disk and trainer.args.fp16:
         return "outputs are stored in fp32 or bf16, and training is in fp16"
-    if disk and member.own_tokens is not None:
-        return "the teacher reads in tokens of its own"
     return None
 
 
@@ -126,8 +129,9 @@ class _Rows:
 
     @classmethod
     def of(cls, trainer: RunningTrainer, member: Teacher) -> _Rows:
-        rows, collate = trainer.readable(trainer.train_dataset)
-        return cls(rows, collate, member)
+        if member.own_tokens is not None:
+            return cls(member.own_tokens.rows, member.own_tokens.collate, member)
+        return cls(*trainer.readable(trainer.train_dataset), member)
 
     def batches(self, order: Any) -> Iterator[dict[str, Tensor]]:
         """Batches of the rows at these places, on the teacher's device."""
@@ -153,7 +157,9 @@ class _Rows:
         return digest.hexdigest(), {"main": lengths, "decoder": np.array(decoder or main)}
 
 
-def _question(trainer: RunningTrainer, member: Teacher, wanted: Ask, mode: str) -> StoringQuestion:
+def _question(
+    trainer: RunningTrainer, member: Teacher, wanted: Ask, mode: str, gib: float
+) -> StoringQuestion:
     rows = _Rows.of(trainer, member)
     precision = "bf16" if trainer.args.bf16 else "fp32"
     inputs, lengths = rows.looked_through()
@@ -166,7 +172,7 @@ def _question(trainer: RunningTrainer, member: Teacher, wanted: Ask, mode: str) 
         lengths=lengths,
         batches=rows.batches,
         passes=trainer.args.num_train_epochs,
-        limit=_LIMIT,
+        limit=gib * _GIB,
         setting=None if mode == "auto" else f"cache_teacher_outputs={mode}",
         about=EntryAbout(),
     )

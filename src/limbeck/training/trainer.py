@@ -391,7 +391,9 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
                 self.begin_counting()  # the teachers have worked for the parts as well
         if self.args.auto_find_batch_size:
             self._start_over()
-        self.teacher = answering_once(self, self.own.cache_teacher_outputs)
+        self.teacher = answering_once(
+            self, self.own.cache_teacher_outputs, self.plan.recipe.cache_limit
+        )
         if self.own.skip_unused_embeddings:
             self._words = words_of(self, self.student, self._words)
         with self._words.engaged() if self._words is not None else nullcontext():
