@@ -31,121 +31,90 @@ BESIDE = tuple(key for key in LOSS_KEYS if key != "objectives")
 """Settings that go with terms, and stand in a method's recipe."""
 
 
+def said(default: Any, meaning: str) -> Any:
+    """A setting with its default, and what it means, which a command line's help shows."""
+    return field(default=default, metadata={"help": meaning})
+
+
 @dataclass
 class MethodSettings:
     """What limbeck reads besides the Trainer's own arguments; plain `TrainingArguments` have the defaults."""
 
-    method: str | None = field(
-        default=None,
-        metadata={
-            "help": "A shipped method's name, a recipe file, or (in Python) a Recipe; kd if neither it nor objectives "
-            "are given."
-        },
+    method: str | None = said(
+        None,
+        "A shipped method's name, a recipe file, or (in Python) a Recipe; kd if neither it nor objectives are "
+        "given.",
     )
-    objectives: dict | str | None = field(
-        default=None,
-        metadata={
-            "help": "The terms themselves by name, instead of a method: settings as in a recipe, or (in Python) "
-            "limbeck.Objective."
-        },
+    objectives: dict | str | None = said(
+        None,
+        "The terms themselves by name, instead of a method: settings as in a recipe, or (in Python) "
+        "limbeck.Objective.",
     )
-    curriculum: dict | str | None = field(
-        default=None, metadata={"help": "With objectives: when each layer learns."}
+    curriculum: dict | str | None = said(None, "With objectives: when each layer learns.")
+    min_confidence: float | None = said(
+        None,
+        "With objectives: examples of whose class the teacher's probability is lower do not count in the terms "
+        "that learn from its logits.",
     )
-    min_confidence: float | None = field(
-        default=None,
-        metadata={
-            "help": "With objectives: examples of whose class the teacher's probability is lower do not count in the "
-            "terms that learn from its logits."
-        },
+    unlabelled_weight: float | None = said(
+        None,
+        "With objectives: how much an example without a label counts in those terms, next to one with a label; 1 "
+        "if left out.",
     )
-    unlabelled_weight: float | None = field(
-        default=None,
-        metadata={
-            "help": "With objectives: how much an example without a label counts in those terms, next to one with a "
-            "label; 1 if left out."
-        },
+    example_weights: dict | str | None = said(
+        None,
+        "With objectives: how much each example counts in those terms, by its name (use) and settings: "
+        "confidence, llkd.",
     )
-    example_weights: dict | str | None = field(
-        default=None,
-        metadata={
-            "help": "With objectives: how much each example counts in those terms, by its name (use) and settings: "
-            "confidence, llkd."
-        },
+    mixup: dict | str | None = said(None, "With objectives: mix the inputs of both models.")
+    input_transform: dict | str | None = said(
+        None, "With objectives: another input transform, by its name (use) and settings."
     )
-    mixup: dict | str | None = field(
-        default=None, metadata={"help": "With objectives: mix the inputs of both models."}
+    first_stage: dict | str | None = said(
+        None,
+        "Changes to the method's first stage, by its keys in a recipe: epochs, lr, batch_size, objectives.",
     )
-    input_transform: dict | str | None = field(
-        default=None,
-        metadata={
-            "help": "With objectives: another input transform, by its name (use) and settings."
-        },
+    optimisation: dict | str | None = said(
+        None,
+        "What the Trainer's own arguments do not reach: momentum and nesterov (SGD), milestones and decay (a rate "
+        "that falls in steps), bert_adam and epsilon; the method's own if left out.",
     )
-    first_stage: dict | str | None = field(
-        default=None,
-        metadata={
-            "help": "Changes to the method's first stage, by its keys in a recipe: epochs, lr, batch_size, objectives."
-        },
+    cache_teacher_outputs: Literal["off", "auto", "memory", "disk"] = said(
+        "off",
+        "Ask the teacher once about each training example: memory (logits and pooled states), disk (all that the "
+        "terms ask), auto (disk, where it can be and saves time).",
     )
-    optimisation: dict | str | None = field(
-        default=None,
-        metadata={
-            "help": "What the Trainer's own arguments do not reach: momentum and nesterov (SGD), milestones and decay "
-            "(a rate that falls in steps), bert_adam and epsilon; the method's own if left out."
-        },
+    attn_implementation: str | None = said(
+        None,
+        "Attention implementation of student and teachers: eager, sdpa, …; as loaded if left out.",
     )
-    cache_teacher_outputs: Literal["off", "auto", "memory", "disk"] = field(
-        default="off",
-        metadata={
-            "help": "Ask the teacher once about each training example: memory (logits and pooled states), disk (all "
-            "that the terms ask), auto (disk, where it can be and saves time)."
-        },
+    compile: bool = said(
+        False, "Run the training passes of student and teacher as compiled graphs."
     )
-    attn_implementation: str | None = field(
-        default=None,
-        metadata={
-            "help": "Attention implementation of student and teachers: eager, sdpa, …; as loaded if left out."
-        },
+    skip_unused_embeddings: bool = said(
+        True,
+        "Leave the embeddings of tokens that no training row holds out of every step, where a first batch shows "
+        "that outputs and gradients stay the same.",
     )
-    compile: bool = field(
-        default=False,
-        metadata={"help": "Run the training passes of student and teacher as compiled graphs."},
+    group_by_length: bool | None = said(
+        None,
+        "Batch examples of similar length. If left out as in the method's recipe: in every stage that neither "
+        "mixes its inputs nor pads them to a fixed width, where the rows have an input_ids column.",
     )
-    skip_unused_embeddings: bool = field(
-        default=True,
-        metadata={
-            "help": "Leave the embeddings of tokens that no training row holds out of every step, where a first batch "
-            "shows that outputs and gradients stay the same."
-        },
+    labelled_share: float | None = said(
+        None,
+        "Share of labelled examples in each batch, where others have none; an epoch is then one pass over the "
+        "unlabelled ones. As they come if left out.",
     )
-    group_by_length: bool | None = field(
-        default=None,
-        metadata={
-            "help": "Batch examples of similar length. If left out as in the method's recipe: in every stage that "
-            "neither mixes its inputs nor pads them to a fixed width, where the rows have an input_ids column."
-        },
+    candidates: int | None = said(
+        None,
+        "Task types pair-score and embedding: candidates of a query in an epoch at most, one of the best grade "
+        "and others that are sampled again every epoch; all if left out.",
     )
-    labelled_share: float | None = field(
-        default=None,
-        metadata={
-            "help": "Share of labelled examples in each batch, where others have none; an epoch is then one pass over "
-            "the unlabelled ones. As they come if left out."
-        },
-    )
-    candidates: int | None = field(
-        default=None,
-        metadata={
-            "help": "Task types pair-score and embedding: candidates of a query in an epoch at most, one of the best "
-            "grade and others that are sampled again every epoch; all if left out."
-        },
-    )
-    compact_metrics: bool = field(
-        default=False,
-        metadata={
-            "help": "Hand compute_metrics and predict what the task type's scores need in place of the logits, which "
-            "are as large as a vocabulary for some."
-        },
+    compact_metrics: bool = said(
+        False,
+        "Hand compute_metrics and predict what the task type's scores need in place of the logits, which are as "
+        "large as a vocabulary for some.",
     )
 
     @classmethod
@@ -214,33 +183,17 @@ class DistillationConfig(MethodSettings, TrainingArguments):
 
     # Of the Trainer's arguments those that a method sets: None, which the Trainer's own types do not have, until
     # `__post_init__` puts the method's in. mypy takes each for another type than the base class's.
-    num_train_epochs: float | None = field(
-        default=None, metadata={"help": "Passes over the training rows."}
-    )  # type: ignore[assignment]
-    max_steps: int | None = field(
-        default=None, metadata={"help": "Steps at most, overriding the epochs."}
-    )  # type: ignore[assignment]
-    learning_rate: float | None = field(default=None, metadata={"help": "Peak learning rate."})  # type: ignore[assignment]
-    per_device_train_batch_size: int | None = field(
-        default=None, metadata={"help": "Batch size in training."}
-    )  # type: ignore[assignment]
-    gradient_accumulation_steps: int | None = field(
-        default=None, metadata={"help": "Batches of one step."}
-    )  # type: ignore[assignment]
-    lr_scheduler_type: SchedulerType | str | None = field(
-        default=None, metadata={"help": "Course of the rate."}
-    )  # type: ignore[assignment]
-    warmup_steps: float | None = field(
-        default=None, metadata={"help": "Steps, or (below 1) share, of rising rate."}
-    )  # type: ignore[assignment]
-    weight_decay: float | None = field(default=None, metadata={"help": "Weight decay."})  # type: ignore[assignment]
-    adam_epsilon: float | None = field(default=None, metadata={"help": "Epsilon of AdamW."})  # type: ignore[assignment]
-    max_grad_norm: float | None = field(
-        default=None, metadata={"help": "Gradients are clipped to this norm."}
-    )  # type: ignore[assignment]
-    seed: int | None = field(
-        default=None, metadata={"help": "Seed of initialisation, order, dropout and draws."}
-    )  # type: ignore[assignment]
+    num_train_epochs: float | None = said(None, "Passes over the training rows.")  # type: ignore[assignment]
+    max_steps: int | None = said(None, "Steps at most, overriding the epochs.")  # type: ignore[assignment]
+    learning_rate: float | None = said(None, "Peak learning rate.")  # type: ignore[assignment]
+    per_device_train_batch_size: int | None = said(None, "Batch size in training.")  # type: ignore[assignment]
+    gradient_accumulation_steps: int | None = said(None, "Batches of one step.")  # type: ignore[assignment]
+    lr_scheduler_type: SchedulerType | str | None = said(None, "Course of the rate.")  # type: ignore[assignment]
+    warmup_steps: float | None = said(None, "Steps, or (below 1) share, of rising rate.")  # type: ignore[assignment]
+    weight_decay: float | None = said(None, "Weight decay.")  # type: ignore[assignment]
+    adam_epsilon: float | None = said(None, "Epsilon of AdamW.")  # type: ignore[assignment]
+    max_grad_norm: float | None = said(None, "Gradients are clipped to this norm.")  # type: ignore[assignment]
+    seed: int | None = said(None, "Seed of initialisation, order, dropout and draws.")  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         self._make_plain()
