@@ -9,7 +9,6 @@ from limbeck.objectives import TermSpec
 from limbeck.recipe.fields import RecipeFields
 from limbeck.recipe.groups import FirstStage
 from limbeck.recipe.paper_settings import flat, stated_of
-from limbeck.recipe.stages import is_supplement
 from limbeck.students import names_cnn, starts_random
 from limbeck.support.errors import Problem, problem_list
 from limbeck.tasks.abstract_type import TASK_TYPES
@@ -191,7 +190,7 @@ def _first_stage(first: FirstStage, recipe: RecipeFields) -> Iterator[Problem]:
                 "name one of them otherwise, or take it out of one stage",
             )
         return
-    unlabelled = label_terms(first.objectives) if is_supplement(first) else []
+    unlabelled = label_terms(first.objectives) if first.supplementary else []
     for name in [] if has_targets(recipe) else unlabelled:
         rows = "a corpus" if first.corpus else "the text of another task"
         yield Problem(

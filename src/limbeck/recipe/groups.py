@@ -176,3 +176,8 @@ class FirstStage(Settings):
         None, description="sentence pairs from a corpus, in place of a task"
     )
     teacher: str | None = Field(None, description="another teacher for this stage")
+
+    @property
+    def supplementary(self) -> bool:
+        """Whether it trains on other rows than the task's."""
+        return any((self.task, self.data, self.corpus))

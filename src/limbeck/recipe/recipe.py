@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from pydantic import ValidationError, field_validator
 
 from limbeck.data import Conditions, CorpusSpec, Division
@@ -15,7 +17,6 @@ from limbeck.recipe.fields import RecipeFields
 from limbeck.recipe.groups import FirstStage, ImageSpec, StudentSpec
 from limbeck.recipe.load import as_divided_then, read_raw
 from limbeck.recipe.quick import USUAL
-from limbeck.recipe.stages import LOSS_KEYS, StageOf, stages_of
 from limbeck.recipe.validation import check
 from limbeck.students.execution import Attention, Precision
 from limbeck.support.errors import LimbeckError
@@ -25,6 +26,24 @@ from limbeck.teachers import TeamSpec
 
 # SKDBERT's Appendix B, after CRD: epochs 150, 180 and 210 of 240.
 _MILESTONES = (5 / 8, 3 / 4, 7 / 8)
+
+TRAINING = (
+    "epochs",
+    "max_steps",
+    "lr",
+    "batch_size",
+    "accumulation",
+    "lr_schedule",
+    "warmup",
+    "weight_decay",
+    "pad_to",
+)
+"""Training settings that a first stage may have for itself."""
+
+LOSS_KEYS = tuple(one.name for one in fields(Loss))
+"""What a stage trains by: of these it has its own."""
+TRANSFORMS = ("mixup", "input_transform")
+"""Those of them that say what is done to inputs."""
 
 __all__ = ["FirstStage", "ImageSpec", "Recipe", "Stage", "StudentSpec"]
 
@@ -163,7 +182,7 @@ class Recipe(RecipeFields):
         """What the rate is multiplied by at each milestone."""
         return 0.1 if self.lr_decay is None else self.lr_decay
 
-    def stages(self) -> list[StageOf[Recipe]]:
+    def stages(self) -> list[Stage]:
         """What is trained after what: one stage, or two."""
         return stages_of(self)
 
@@ -172,8 +191,106 @@ class Recipe(RecipeFields):
         return write_yaml(self.model_dump(mode="json"))
 
 
-Stage = StageOf[Recipe]
-"""One stage of a run."""
+@dataclass(frozen=True)
+class Stage:
+    """One stage of a run.
+
+    Attributes:
+        number: 1, 2, …
+        of: how many stages the run has.
+        recipe: a recipe of this single stage, with a seed of its own.
+        corpus: sentence pairs that take the place of the recipe's task and data.
+        supplementary: its rows are another task's or a corpus's, and have no labels but for a decoder's targets.
+        same_rows: it trains on the very rows of the last stage.
+    """
+
+    number: int
+    of: int
+    recipe: Recipe
+    corpus: CorpusSpec | None = None
+    supplementary: bool = False
+    same_rows: bool = True
+
+    @property
+    def last(self) -> bool:
+        """Whether its student is the run's: scored after every epoch, the best one kept."""
+        return self.number == self.of
+
+    @property
+    def setting(self) -> str:
+        """What stands before its keys in the user's recipe."""
+        return "" if self.last else "first_stage."
+
+
+def stages_of(recipe: Recipe) -> list[Stage]:
+    """The recipe's stages in their order: one, two, or two joined into one."""
+    first = recipe.first_stage
+    if first is None:
+        return [Stage(1, 1, recipe)]
+    alone: dict[str, Any] = {"first_stage": None, "joint": False, "keep_first_stage": False}
+    if recipe.joint:
+        terms = {**first.objectives, **recipe.objectives}
+        joined: dict[str, Any] = {"objectives": terms}
+        joined |= {key: getattr(first, key) or getattr(recipe, key) for key in TRANSFORMS}
+        joined["curriculum"] = first.curriculum or recipe.curriculum
+        return [Stage(1, 1, recipe.model_copy(update=alone | joined))]
+    changes = {key: getattr(first, key) for key in TRAINING if getattr(first, key) is not None}
+    changes |= _rows_of(first, recipe)
+    changes |= {
+        # How examples are weighed is of the run's own terms: before them no student knows what it is unsure of.
+        **{k: getattr(first, k, RecipeFields.model_fields[k].default) for k in LOSS_KEYS},
+        "seed": stage_seed(recipe.seed, 1),
+        # They choose among epochs by dev scores, and the head is not trained yet.
+        "patience": None,
+        "select_by": "primary",
+    }
+    supplementary = first.supplementary
+    return [
+        Stage(
+            1,
+            2,
+            recipe.model_copy(update=alone | changes),
+            corpus=first.corpus,
+            supplementary=supplementary,
+            same_rows=not supplementary and first.train_rows is None,
+        ),
+        Stage(2, 2, recipe.model_copy(update=alone)),
+    ]
+
+
+def stage_seed(seed: int, stage: int) -> int:
+    """The seed of a stage before the last one, which keeps the run's: other draws for each stage."""
+    return int(np.random.SeedSequence([seed, stage]).generate_state(1)[0])
+
+
+def _rows_of(first: FirstStage, recipe: Recipe) -> dict[str, Any]:
+    """The first stage's task, rows and teacher."""
+    rows: dict[str, Any] = {"teacher": first.teacher or recipe.teacher}
+    # Beside outputs the run's model gives layers to start from, and teaches nothing.
+    gives_layers = first.teacher is None and bool(recipe.outputs)
+    if rows["teacher"] is not None and not gives_layers:
+        # One fixed teacher, whoever teaches afterwards.
+        rows |= {"teachers": None, "team": None, "outputs": None}
+    if not first.supplementary:
+        # Rows that this stage has for itself are a sample of the labelled ones.
+        if first.train_rows is not None:
+            rows |= {"unlabelled": [], "labelled_share": None}
+        return rows | {"train_rows": first.train_rows or recipe.train_rows}
+    rows |= {
+        "task": first.task or recipe.task,
+        "data": first.data or recipe.data,
+        "train_rows": first.train_rows,
+        "classes": None,
+        "labels": None,
+        "unlabelled": [],
+        "labelled_share": None,
+        # A condition of the target task's rows.
+        "label_noise": 0.0,
+    }
+    if first.data is not None:  # columns belong to their file
+        rows |= {"text_columns": first.text_columns, "label_column": first.label_column}
+    return rows
+
 
 # The types that `fields` names without importing their modules, which load torch.
 _TYPES = {

@@ -32,7 +32,7 @@ from limbeck.tasks import Processor, Task
 from limbeck.tasks.abstract_type import labelled_rows
 from limbeck.teachers import SampledSpec
 from limbeck.teachers.teacher import Teacher
-from limbeck.training.adaptive import hold_out
+from limbeck.training.feeding import hold_out
 
 
 def prepare(

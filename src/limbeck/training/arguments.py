@@ -18,7 +18,7 @@ from transformers import (
 from transformers.integrations import TensorBoardCallback
 
 from limbeck.recipe import Recipe
-from limbeck.recipe.stages import LOSS_KEYS, TRAINING, TRANSFORMS
+from limbeck.recipe.recipe import LOSS_KEYS, TRAINING, TRANSFORMS
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.machine import accelerator, share_of_step
 from limbeck.tasks import LOWER_IS_BETTER

@@ -17,7 +17,7 @@ from transformers.training_args import OptimizerNames
 from limbeck.objectives.registration import plain_terms
 from limbeck.recipe import Recipe
 from limbeck.recipe.quick import USUAL, training_for
-from limbeck.recipe.stages import LOSS_KEYS
+from limbeck.recipe.recipe import LOSS_KEYS
 from limbeck.recipe.validation import check
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.tasks import TaskType

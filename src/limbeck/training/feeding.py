@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from datasets import Dataset as Rows
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset, Sampler, SequentialSampler
+from torch.utils.data import DataLoader, Dataset, Sampler, SequentialSampler, Subset
 from transformers import Trainer
 from transformers.trainer_utils import has_length
 
@@ -398,3 +398,36 @@ def padded(batch: Any, width: int, padding: int) -> Any:
         for name, value in columns.items()
         if isinstance(value, Tensor) and value.dim() == 2 and value.shape[1] == known
     }
+
+
+# Rows held out of training to see progress on, where whom to sample is learned.
+
+HELD_OUT = 128
+"""Training rows held out where nobody says how many."""
+
+
+def hold_out(rows: Any, count: int | None, seed: int) -> tuple[Any, Any]:
+    """Rows to see progress on, sampled from the labelled training rows, and those that are left to train on.
+
+    Raises:
+        LimbeckError: there are no more rows than are to be held out.
+    """
+    count, known = count or HELD_OUT, 0 if rows is None else len(rows)
+    labelled = _labelled(rows, known)
+    if count >= len(labelled):
+        raise LimbeckError(
+            f"team.holdout: {count} of {len(labelled)} training rows",
+            "hold out fewer, train on more, or pass holdout=: rows that are not trained on",
+        )
+    order = labelled[np.random.default_rng([seed, count]).permutation(len(labelled))]
+    held = np.sort(order[:count])
+    places = held, np.setdiff1d(np.arange(known), held)
+    take = getattr(rows, "select", None) or (lambda chosen: Subset(rows, chosen.tolist()))
+    aside, left = (take(chosen) for chosen in places)
+    return aside, left
+
+
+def _labelled(rows: Any, known: int) -> np.ndarray:
+    """Places of the rows that progress can be seen on: of a table those with a label for the whole example."""
+    labels = facts_of(rows).labels
+    return np.arange(known) if labels is None else np.flatnonzero(labelled_rows(labels))

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel, TrainingArguments
 from limbeck.objectives import OBJECTIVES, Objective
 from limbeck.recipe import FirstStage, Recipe
 from limbeck.recipe.load import merge, put_terms_of_kind
-from limbeck.recipe.stages import TRAINING, TRANSFORMS, stage_seed
+from limbeck.recipe.recipe import TRAINING, TRANSFORMS, stage_seed
 from limbeck.recipe.validation import check
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.words import short_names

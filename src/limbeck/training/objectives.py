@@ -15,7 +15,7 @@ from transformers.trainer_utils import has_length
 from limbeck.data.row_facts import facts_of
 from limbeck.objectives import Loss, ModelShape, Objectives, Shape, TeamObjectives, TermSpec
 from limbeck.recipe import Recipe
-from limbeck.recipe.stages import LOSS_KEYS
+from limbeck.recipe.recipe import LOSS_KEYS
 from limbeck.students import generic_labels, labels_of, spelling
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import TaskType, task_type_of

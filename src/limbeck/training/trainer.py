@@ -36,7 +36,6 @@ from limbeck.tasks import task_type_of
 from limbeck.teachers import LearnedProbabilities, Team, members_of
 from limbeck.teachers.teacher import Teacher
 from limbeck.training import checkpoints
-from limbeck.training.adaptive import hold_out
 from limbeck.training.arguments import (
     keyword_problems,
     label_problems,
@@ -53,7 +52,7 @@ from limbeck.training.callbacks import (
 )
 from limbeck.training.checkpoints import Resumes
 from limbeck.training.config import BESIDE, OWN_SETTINGS, DistillationConfig, MethodSettings
-from limbeck.training.feeding import numbered
+from limbeck.training.feeding import hold_out, numbered
 from limbeck.training.method import kind_of, learns_whom_to_sample, teaching, with_first_stage
 from limbeck.training.objectives import (
     check_terms,

@@ -13,7 +13,7 @@ from limbeck.run import distill
 from limbeck.students import load_model
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import get_task
-from limbeck.training.adaptive import hold_out
+from limbeck.training.feeding import hold_out
 
 SST2 = get_task("sst2")
 ROWS = 12
