@@ -303,7 +303,7 @@ def test_a_long_text_is_cut_and_counted(model) -> None:
         ("in.csv", b"text\n\xff\xfe\n", "is not UTF-8"),
         ("in.csv", "text\ngood\n".encode("utf-16"), "is not UTF-8"),
         ("in.csv", "text\ngo\0od\n", "zero characters"),
-        ("in.txt", "go\0od\n", "line 1: zero characters"),
+        ("in.txt", "go\0od\n", "row 1: zero characters"),
         ("in.parquet", "text", "cannot read"),
         ("in.xlsx", "text", "unknown file type '.xlsx'"),
         ("in.csv.zip", "text", r"'.zip'\n.*decompress it"),

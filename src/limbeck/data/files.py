@@ -8,6 +8,7 @@ nothing.
 from __future__ import annotations
 
 import csv
+import gc
 import io
 import os
 import shutil
@@ -22,6 +23,7 @@ from typing import IO, Any, BinaryIO, cast
 
 import datasets
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as parquet
 from datasets import ClassLabel, Features
 
@@ -49,9 +51,7 @@ ARCHIVES = (".bz2", ".xz", ".zip", ".7z", ".tar", ".tgz")
 TEXT_COLUMN = "text"
 """Name of the one column of plain text."""
 STANDARD_INPUT = "-"
-AT_ONCE = 8192
-"""Rows that are read together."""
-_BYTES_AT_ONCE = 1 << 25
+_AT_ONCE, _BYTES_AT_ONCE = 8192, 1 << 25
 _PIECE = 1 << 20
 # One field of CSV; Python's csv refuses 131,072 characters, and documents are longer.
 _LONGEST_FIELD = 2**28
@@ -280,7 +280,7 @@ class RowSource:
         position: how far it has been read.
         once: whether it cannot be opened a second time.
         total: how many rows there are; None where nobody knows.
-        at_once: rows that are easily held in memory together, `AT_ONCE` at most.
+        at_once: rows that are easily held in memory together.
         typed: whether values have types; without, every value is text.
         class_names: what the datasets library calls the ids of a column of classes, or of lists of them.
     """
@@ -291,7 +291,7 @@ class RowSource:
     position: int = 0
     once: bool = False
     total: int | None = None
-    at_once: int = AT_ONCE
+    at_once: int = _AT_ONCE
     typed: bool = True
     class_names: Mapping[str, list[str]] = MappingProxyType({})
 
@@ -356,7 +356,7 @@ class ParquetSource(RowSource):
         self.total = about.num_rows
         groups = range(about.num_row_groups)
         size = sum(about.row_group(group).total_byte_size for group in groups)
-        self.at_once = min(AT_ONCE, max(_BYTES_AT_ONCE * self.total // max(size, 1), 1))
+        self.at_once = min(_AT_ONCE, max(_BYTES_AT_ONCE * self.total // max(size, 1), 1))
         self._read = 0
         self._batches = self._file.iter_batches(self.at_once)
         self._left = schema.empty_table()
@@ -414,50 +414,105 @@ class WrittenSource(RowSource):
         self.typed = form == "jsonl"
         self.once = piped
         self.size = None if piped else os.fstat(stream.fileno()).st_size
-        self._stream = stream
+        self._form, self._blank_lines, self._stream = form, blank_lines, stream
         self._text = io.TextIOWrapper(
             _decompressed(stream, Path(name)),
             encoding="utf-8-sig",
             newline="" if form == "csv" else "\n",
         )
+        self._lines = self._rows = 0
+        """Read so far; of CSV its reader counts the lines."""
+        self._rest: Iterator[Any] = self._text
         try:
             with readable(name):
-                self._rows: Iterator[Any] = self._opened(form, blank_lines)
+                self._open()
         except LimbeckError:
             self.close()
             raise
 
-    def _opened(self, form: str, blank_lines: bool) -> Iterator[Any]:
-        lines = _whole_lines(self.name, self._text)
-        if form in ("csv", "tsv"):
-            rows = _separated(self.name, lines, tabs=form == "tsv")
-            self.columns = tuple(next(rows))
-            return rows
-        if form == "text":
-            kept = (line for line in lines if blank_lines or line.strip())
-            texts = ([line.removesuffix("\n").removesuffix("\r")] for line in kept)
-            first = list(islice(texts, 1))
+    def _open(self) -> None:
+        """Read what says which columns there are; what comes behind it is left."""
+        if self._form == "text":
+            first = self._some(1)
             self.columns = (TEXT_COLUMN,) if first else ()
-            return chain(first, texts)
-        objects = _json_rows(self.name, lines)
-        # Lines of JSON may leave columns out; whoever writes to a pipe may wait for an answer to its first line.
-        seen = list(islice(objects, 1 if self.once else _LOOKED_AT))
-        while seen and not any(seen) and (row := next(objects, None)) is not None:
-            seen.append(row)
-        self.columns = tuple(dict.fromkeys(name for row in seen for name in row))
-        return chain(seen, objects)
+            self._rest = chain(first, self._text)
+        elif self._form == "jsonl":
+            self._rest = _json_rows(self.name, self._text)
+            # Lines may leave columns out; whoever writes to a pipe may wait for an answer to its first line.
+            seen = self._some(1 if self.once else _LOOKED_AT)
+            while seen and not any(seen) and (more := self._some(1)):
+                seen += more
+            self.columns = tuple(dict.fromkeys(name for row in seen for name in row))
+            self._rest = chain(seen, self._rest)
+        else:
+            csv.field_size_limit(_LONGEST_FIELD)
+            # Python's own reader, strictly. Arrow's takes `"a"b` for `ab`, loses half of a quoted line break at the
+            # border of two blocks, and gives no row of a pipe before a block is full.
+            is_csv = self._form == "csv"
+            self._rest = csv.reader(self._text, strict=True) if is_csv else _tabbed(self._text)
+            header = self._some(1)
+            if header and "\0" in "".join(header[0]):
+                raise _zero_characters(f"{self.name}, line 1")
+            if not header or not header[0]:
+                raise LimbeckError(
+                    f"{self.name} is empty", "write a header line with the columns' names"
+                )
+            self.columns, self._lines = _unique(self.name, header[0]), 1
+
+    def _some(self, count: int) -> list[Any]:
+        """What stands next. Raises LimbeckError with the line for quotes that CSV does not have."""
+        try:
+            return list(islice(self._rest, count))
+        except csv.Error as error:
+            raise LimbeckError(
+                f"{self.name}, line {self._rest.line_num}: {error}",  # type: ignore[attr-defined]
+                "fix the quotes of that line",
+            ) from error
 
     def take(self, count: int) -> TakenRows:
         """Return the next rows."""
-        with readable(self.name):
-            rows = list(islice(self._rows, count))
+        with readable(self.name), _no_garbage():
+            found: list[Any] = self._some(count) if self.typed else self._columns(count)
         if self.size is not None:
             self.position = self._stream.tell()
         if self.typed:
-            return WrittenRows(rows)
-        columns = zip(*rows, strict=True) if rows else [()] * len(self.columns)
-        named = zip(self.columns, columns, strict=True)
-        return ArrowRows(pa.table({name: pa.array(values, pa.string()) for name, values in named}))
+            return WrittenRows(found)
+        arrays = [pa.array(values, pa.string()) for values in found or [()] * len(self.columns)]
+        for array in arrays:
+            place = pc.index(pc.match_substring(array, "\0"), True).as_py()
+            if place >= 0:
+                raise _zero_characters(f"{self.name}, row {self._rows + place + 1}")
+        self._rows += len(arrays[0]) if arrays else 0
+        return ArrowRows(pa.table(arrays, names=list(self.columns)))
+
+    def _columns(self, count: int) -> list[Sequence[str]]:
+        """The next rows by column; blank lines of tables are none."""
+        columns: list[Sequence[str]] = []
+        line = getattr(self._rest, "line_num", self._lines)
+        while not columns and (found := self._some(count)):
+            if self._form == "text":
+                texts = [line.removesuffix("\n").removesuffix("\r") for line in found]
+                kept = [text for text in texts if self._blank_lines or text.strip()]
+                columns = [kept] if kept else []
+            else:
+                columns = list(zip(*self._whole(found, line), strict=True))
+            self._lines += len(found)
+            line = getattr(self._rest, "line_num", self._lines)
+        return columns
+
+    def _whole(self, rows: list[list[str]], line: int) -> list[list[str]]:
+        """The rows behind a line, without blank ones. Raises LimbeckError for one of another width than the header."""
+        width = len(self.columns)
+        if {*map(len, rows)} == {width}:
+            return rows
+        for row in rows:
+            line += 1 + "".join(row).count("\n")
+            if row and len(row) != width:
+                raise LimbeckError(
+                    f"{self.name}, line {line}: expected {width} columns ({', '.join(self.columns)}), found {len(row)}",
+                    "fix the line; in CSV, text with commas or line breaks needs quotes",
+                )
+        return [row for row in rows if row]
 
     def close(self) -> None:
         """Close the file; standard input stays open."""
@@ -466,6 +521,18 @@ class WrittenSource(RowSource):
         else:
             self._text.close()
             self._stream.close()
+
+
+@contextmanager
+def _no_garbage() -> Iterator[None]:
+    """Let Python not look for garbage among rows, which hold no circles: it takes longer than to read them."""
+    looks = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if looks:
+            gc.enable()
 
 
 def open_rows(path: Path | str, form: str | None = None, *, blank_lines: bool = True) -> RowSource:
@@ -507,46 +574,16 @@ def _standard_input(form: str | None, blank_lines: bool) -> RowSource:
     return WrittenSource("standard input", form, stream, piped=True, blank_lines=blank_lines)
 
 
-def _whole_lines(name: str, text: io.TextIOWrapper) -> Iterator[str]:
-    """Yield lines as they stand there. Raises LimbeckError for zero characters, as UTF-16 read as UTF-8 has."""
-    for number, line in enumerate(text, start=1):
-        if "\0" in line:
-            raise LimbeckError(
-                f"{name}, line {number}: zero characters in the text",
-                "the file is damaged, or is not UTF-8: write it again",
-            )
-        yield line
+def _zero_characters(where: str) -> LimbeckError:
+    return LimbeckError(
+        f"{where}: zero characters in the text",
+        "the file is damaged, or is not UTF-8: write it again",
+    )
 
 
-def _separated(name: str, lines: Iterator[str], *, tabs: bool) -> Iterator[list[str]]:
-    """Yield the header of CSV or TSV, then every row; blank lines are none.
-
-    CSV by Python's own reader, strictly: Arrow's takes `"a"b` for `ab`, loses half of a quoted line break at the border
-    of two blocks, and gives no row of a pipe before a block is full. TSV has no quoting.
-    """
-    csv.field_size_limit(_LONGEST_FIELD)
-    reader = csv.reader(lines, strict=True)
+def _tabbed(lines: Iterable[str]) -> Iterator[list[str]]:
     bare = (line.rstrip("\r\n") for line in lines)
-    split = (line.split("\t") if line else [] for line in bare)
-    rows = enumerate(split, start=1) if tabs else ((reader.line_num, row) for row in reader)
-    try:
-        _, header = next(rows, (0, []))
-        if not header:
-            raise LimbeckError(f"{name} is empty", "write a header line with the columns' names")
-        yield list(_unique(name, header))
-        for number, row in rows:
-            if len(row) == len(header):
-                yield row
-            elif row:
-                raise LimbeckError(
-                    f"{name}, line {number}: expected {len(header)} columns "
-                    f"({', '.join(header)}), found {len(row)}",
-                    "fix the line; in CSV, text with commas or line breaks needs quotes",
-                )
-    except csv.Error as error:
-        raise LimbeckError(
-            f"{name}, line {reader.line_num}: {error}", "fix the quotes of that line"
-        ) from error
+    return (line.split("\t") if line else [] for line in bare)
 
 
 def _unique(path: str | Path, names: Sequence[str]) -> tuple[str, ...]:
@@ -561,7 +598,7 @@ def _unique(path: str | Path, names: Sequence[str]) -> tuple[str, ...]:
 _LIST = "; of a file that is one list of rows: jq -c '.[]' FILE > rows.jsonl (of {\"data\": […]}: '.data[]')"
 
 
-def _json_rows(name: str, lines: Iterator[str]) -> Iterator[dict[str, Any]]:
+def _json_rows(name: str, lines: Iterable[str]) -> Iterator[dict[str, Any]]:
     """Yield an object for each line. Raises LimbeckError with the line's number for what is none."""
     for number, line in enumerate(lines, start=1):
         if not line.strip():

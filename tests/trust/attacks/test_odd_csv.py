@@ -129,3 +129,13 @@ def test_no_look_is_taken_at_each_class_id(tmp_path, monkeypatch):
         f"text {i}": i % 2 for i in range(500)
     }
     assert pa.types.is_integer(splits["train"].data.schema.field("label").type)
+
+
+@pytest.mark.parametrize("rows", [0, 9000])
+def test_the_line_of_a_short_row_counts_quoted_breaks_and_blank_lines(tmp_path, rows):
+    path = tmp_path / "d.csv"
+    path.write_text("q,y\n" + "a,1\n" * rows + '"b\nc",1\n\nd\n')
+    with pytest.raises(
+        LimbeckError, match=rf"line {rows + 5}: expected 2 columns \(q, y\), found 1"
+    ):
+        read_table(path)
