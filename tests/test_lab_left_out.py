@@ -92,7 +92,7 @@ except LimbeckError as error:
 def test_a_team_that_learns_whom_to_sample_says_what_is_missing() -> None:
     code = """
 from limbeck import LimbeckError
-from limbeck.teachers.sampling import learned
+from limbeck.teachers.team import learned
 try:
     print(learned("adaptive", 3, block=4).probabilities.tolist())
 except LimbeckError as error:

@@ -41,7 +41,7 @@ HEAD = "ForSentenceEmbedding"
 """How the classes' names end."""
 
 
-class SentenceEmbedder(PreTrainedModel):
+class SentenceEmbedder(PreTrainedModel):  # type: ignore[no-untyped-call]
     """An encoder, pooling, perhaps a linear map, perhaps a division by the length.
 
     Its classes are made for an encoder's family by `embedder_class`; this is what they share. `logits` of its
@@ -62,7 +62,7 @@ class SentenceEmbedder(PreTrainedModel):
         if self.behind.dense is not None:
             own = self.behind.dense
             self.dense = nn.Linear(config.hidden_size, own.width, bias=own.bias)
-        self.post_init()
+        self.post_init()  # type: ignore[no-untyped-call]
 
     @property
     def embedding_width(self) -> int:
@@ -182,7 +182,8 @@ class SentenceEmbedders:
     def from_config(self, config: PretrainedConfig, **kwargs: Any) -> SentenceEmbedder:
         """A model with random weights."""
         build: Any = class_builder(_class_for(config))
-        return build(self._ready(config, "the model it starts from"), **kwargs)
+        model: SentenceEmbedder = build(self._ready(config, "the model it starts from"), **kwargs)
+        return model
 
     def from_pretrained(self, source: str, **kwargs: Any) -> Any:
         """A model from a folder or the Hub, with `output_loading_info` beside what was loaded.
@@ -272,7 +273,9 @@ def _products(pairs: np.ndarray) -> np.ndarray:
 def _cosines(pairs: np.ndarray) -> np.ndarray:
     """0 where one is zero."""
     lengths = np.linalg.norm(pairs, axis=-1).prod(axis=1)
-    return np.divide(_products(pairs), lengths, out=np.zeros(len(pairs)), where=lengths > 0)
+    found = np.zeros(len(pairs))
+    np.divide(_products(pairs), lengths, out=found, where=lengths > 0)
+    return found
 
 
 def _unit(vectors: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ release 6; written in the first, which all releases read.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 from safetensors.torch import save_file
 from torch import nn
 from transformers import PretrainedConfig
-from transformers.utils import cached_file
+from transformers.utils import cached_file  # type: ignore[attr-defined]
 
 from limbeck.functional.hidden import POOLINGS
 from limbeck.support.errors import LimbeckError, unknown
@@ -246,9 +247,8 @@ def read_modules(source: str) -> EmbeddingModules | None:
     settings = _json(source, SETTINGS) or {}
     if names == ["Transformer"] and settings.get("model_type") == _RERANKER:
         return None
-    _check_order(source, names)
     places = dict(modules)
-    _check_place(source, places)
+    _check_places(source, names, places)
     named = settings.get("prompts") or {}
     prompts = {str(key): str(text) for key, text in named.items() if text is not None}
     default = settings.get("default_prompt_name")
@@ -259,6 +259,18 @@ def read_modules(source: str) -> EmbeddingModules | None:
             f"model {source!r} pools its texts without their prompt, which is not supported",
             "use a model whose pooling includes the prompt, as almost all do",
         )
+    similarity = settings.get("similarity_fn_name") or COSINE
+    truncate = settings.get("truncate_dim")
+    if similarity not in SIMILARITIES:
+        raise LimbeckError(
+            f"model {source!r} compares its embeddings by {similarity!r} ({SETTINGS})",
+            f"supported are {' and '.join(SIMILARITIES)}: name one of them there in a copy of the folder",
+        )
+    if truncate is not None and (not isinstance(truncate, int) or truncate < 1):
+        raise LimbeckError(
+            f"model {source!r}: truncate_dim is {truncate!r} ({SETTINGS})",
+            "give a whole number of at least 1 there, or leave it out",
+        )
     return EmbeddingModules(
         pooling=_pooling(source, pooling),
         normalize="Normalize" in places,
@@ -266,9 +278,9 @@ def read_modules(source: str) -> EmbeddingModules | None:
         prompts=prompts,
         default_prompt=default,
         max_tokens=_max_tokens(source),
-        similarity=_similarity(source, settings),
+        similarity=similarity,
         lower_case=lower_cased(source),
-        truncate=_truncate(source, settings),
+        truncate=truncate,
     )
 
 
@@ -284,29 +296,8 @@ def _max_tokens(source: str) -> int | None:
     return int(known) if isinstance(known, int | float) and 0 < known < _NO_LIMIT else None
 
 
-def _truncate(source: str, settings: Mapping[str, Any]) -> int | None:
-    """How many numbers of an embedding a folder keeps; None where it keeps all."""
-    kept = settings.get("truncate_dim")
-    if kept is not None and (not isinstance(kept, int) or kept < 1):
-        raise LimbeckError(
-            f"model {source!r}: truncate_dim is {kept!r} ({SETTINGS})",
-            "give a whole number of at least 1 there, or leave it out",
-        )
-    return kept
-
-
-def _similarity(source: str, settings: Mapping[str, Any]) -> str:
-    """How a folder's embeddings are compared; by the cosine where it does not say."""
-    named = settings.get("similarity_fn_name") or COSINE
-    if named not in SIMILARITIES:
-        raise LimbeckError(
-            f"model {source!r} compares its embeddings by {named!r} ({SETTINGS})",
-            f"supported are {' and '.join(SIMILARITIES)}: name one of them there in a copy of the folder",
-        )
-    return str(named)
-
-
-def _check_order(source: str, names: list[str]) -> None:
+def _check_places(source: str, names: list[str], places: Mapping[str, str]) -> None:
+    """Raise LimbeckError for other modules, and for an encoder that lies elsewhere than in the folder itself."""
     known = [name for name in _ORDER if name in names]
     if names != known or names[:2] != ["Transformer", "Pooling"]:
         raise LimbeckError(
@@ -314,13 +305,7 @@ def _check_order(source: str, names: list[str]) -> None:
             "supported are Transformer, Pooling, then at most one Dense and Normalize, in this order; name the "
             "encoder's own folder to take it without what follows",
         )
-
-
-def _check_place(source: str, places: Mapping[str, str]) -> None:
-    """The encoder lies in the folder itself, and nothing outside it."""
-    outside = [
-        path for path in places.values() if path.startswith(("/", "\\", "~")) or ".." in path
-    ]
+    outside = [path for path in places.values() if re.match(r"[/\\~]|.*\.\.", path)]
     if places["Transformer"] or outside:
         raise LimbeckError(
             f"model {source!r}: {MODULES} has its encoder in {places['Transformer'] or outside[0]!r}",
@@ -389,21 +374,20 @@ def write_modules(
         dense: the linear map, where there is one.
     """
     steps = ["", "Pooling"]
-    _write_part(folder, "1_Pooling", _pooling_config(modules, width))
+    flags = {flag: word == modules.pooling for word, flag in _FLAGS.items()}
+    pooling = {"word_embedding_dimension": width, **flags, "include_prompt": True}
+    _write(folder / "1_Pooling" / _CONFIG, pooling)
     if modules.dense is not None and dense is not None:
         steps.append("Dense")
         place = f"{len(steps) - 1}_Dense"
         activation = "linear" if modules.dense.activation == "Identity" else "activation"
-        _write_part(
-            folder,
-            place,
-            {
-                "in_features": width,
-                "out_features": modules.dense.width,
-                "bias": modules.dense.bias,
-                "activation_function": f"torch.nn.modules.{activation}.{modules.dense.activation}",
-            },
-        )
+        config = {
+            "in_features": width,
+            "out_features": modules.dense.width,
+            "bias": modules.dense.bias,
+            "activation_function": f"torch.nn.modules.{activation}.{modules.dense.activation}",
+        }
+        _write(folder / place / _CONFIG, config)
         weights = {f"linear.{key}": value.contiguous() for key, value in dense.state_dict().items()}
         save_file(weights, folder / place / _WEIGHTS, metadata={"format": "pt"})
     if modules.normalize:
@@ -429,16 +413,6 @@ def write_modules(
     if modules.truncate is not None:
         settings["truncate_dim"] = modules.truncate
     _write(folder / SETTINGS, settings)
-
-
-def _pooling_config(modules: EmbeddingModules, width: int) -> dict[str, Any]:
-    flags = {flag: word == modules.pooling for word, flag in _FLAGS.items()}
-    return {"word_embedding_dimension": width, **flags, "include_prompt": True}
-
-
-def _write_part(folder: Path, name: str, content: Mapping[str, Any]) -> None:
-    (folder / name).mkdir(parents=True, exist_ok=True)
-    _write(folder / name / _CONFIG, content)
 
 
 def _write(path: Path, content: Any) -> None:

@@ -95,7 +95,8 @@ class MaskedKD(InputTransform):
         else:
             embedded = capture(asked.model, asked.batch, Request(frozenset({_EMBEDDED})))
             _refuse_others(embedded[_EMBEDDED], sampled)
-            entry = embedded[_EMBEDDED][sampled].unflatten(0, (len(sampled), -1))
+            kept = embedded[_EMBEDDED][sampled]
+            entry = kept.reshape(len(sampled), -1, kept.shape[-1])
             trace = capture(asked.model, asked.batch, asked.request, entry=entry)
         asked.passes.add(asked.model, asked.batch, asked.request, gradient=False)
         return trace

@@ -19,7 +19,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from limbeck.data import batches_of
 from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import ReadOnce
-from limbeck.teachers.sampling import LEARNED, LearnedProbabilities, draw
+from limbeck.teachers.team import LEARNED, LearnedProbabilities, draw
 from limbeck.training.feeding import examples_in
 from limbeck.training.running_trainer import RunningTrainer
 

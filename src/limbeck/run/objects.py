@@ -25,7 +25,6 @@ from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.given import PREFIX, Write
 from limbeck.tasks import IMAGE, TEXT_READING, Processor
 
-_MODELS = ("teacher", "teachers", "student")
 # Of a configuration what says where a model came from or how it is run, not what its outputs depend on.
 _NO_ANSWER = ("_name_or_path", "architectures", "dtype", "torch_dtype", "transformers_version")
 

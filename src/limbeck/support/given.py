@@ -34,7 +34,8 @@ class _Places:
     def of(self, reference: str) -> Path:
         if reference not in self.written:
             # The name stands in messages.
-            folder = self.root / str(len(self.written)) / _file_name(reference)
+            name = reference.removeprefix(PREFIX).replace("/", "-")
+            folder = self.root / str(len(self.written)) / name
             folder.mkdir(parents=True)
             self.writers[reference](folder)
             self.written[reference] = folder
@@ -144,16 +145,12 @@ def _absence(reference: str, setting: str) -> Problem | None:
     if reference in _HELD or (known is not None and reference in known.writers):
         return None
     before = f"{setting}: " if setting else ""
+    what, other = "an object", " with tokenizer= as before; or name a file or folder in its place"
     if is_term(setting):
-        return Problem(
-            f"{before}{reference} stands for a term that was given from Python, which a recipe cannot hold",
-            f'give it again, limbeck.distill("…/recipe.yaml", out=…, {_argument(setting)})',
-        )
-    argument = _argument(setting) if setting else "…"
+        what, other = "a term", ""
     return Problem(
-        f"{before}{reference} stands for an object that was given from Python, which a recipe cannot hold",
-        f'give it again, limbeck.distill("…/recipe.yaml", out=…, {argument}) with tokenizer= as before; or name '
-        "a file or folder in its place",
+        f"{before}{reference} stands for {what} that was given from Python, which a recipe cannot hold",
+        f'give it again, limbeck.distill("…/recipe.yaml", out=…, {_argument(setting)}){other}',
     )
 
 
@@ -165,12 +162,6 @@ def is_term(setting: str) -> bool:
 def _argument(setting: str) -> str:
     if is_term(setting):
         return f'**{{"{setting}": TERM}}'
-    if setting == "teachers":
-        return "teachers=[MODEL, …]"
-    if setting == "student.init":
-        return "student=MODEL"
-    return f"{setting}=" + ("ROWS" if setting in ("data", "unlabelled") else "MODEL")
-
-
-def _file_name(reference: str) -> str:
-    return reference.removeprefix(PREFIX).replace("/", "-")
+    known = {"": "…", "teachers": "teachers=[MODEL, …]", "student.init": "student=MODEL"}
+    what = "ROWS" if setting in ("data", "unlabelled") else "MODEL"
+    return known.get(setting, f"{setting}={what}")

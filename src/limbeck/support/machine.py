@@ -126,7 +126,8 @@ def largest(own: int) -> int:
     if _alone():
         return own
     _processes()
-    return max(gather_object([own]))
+    known: list[int] = gather_object([own])
+    return max(known)
 
 
 def summed(own: Tensor) -> Tensor:
@@ -134,7 +135,8 @@ def summed(own: Tensor) -> Tensor:
     if _alone():
         return own
     _processes()
-    return reduce(own, reduction="sum")
+    total: Tensor = reduce(own, reduction="sum")
+    return total
 
 
 def is_first() -> bool:

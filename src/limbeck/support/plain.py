@@ -164,7 +164,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 class _Loader(yaml.SafeLoader):
     """YAML 1.2's numbers and truth values, no key twice."""
 
-    yaml_implicit_resolvers: dict = {}  # noqa: RUF012
+    yaml_implicit_resolvers: dict[Any, Any] = {}  # noqa: RUF012
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         """As PyYAML's, where the last of several values for one key wins."""
@@ -185,12 +185,14 @@ class _Loader(yaml.SafeLoader):
 class _Dumper(yaml.SafeDumper):
     """Quotes text that either reading of YAML would take for something else."""
 
-    yaml_implicit_resolvers: dict = {  # noqa: RUF012
+    yaml_implicit_resolvers: dict[Any, Any] = {  # noqa: RUF012
         first: list(pairs) for first, pairs in yaml.SafeDumper.yaml_implicit_resolvers.items()
     }
 
 
-def _scalars(name: str, pattern: re.Pattern, firsts: list[str], make: Callable[[str], Any]) -> None:
+def _scalars(
+    name: str, pattern: re.Pattern[str], firsts: list[str], make: Callable[[str], Any]
+) -> None:
     """Read what matches as `name`, and refuse anything else that claims to be one."""
     tag = f"tag:yaml.org,2002:{name}"
     whole = re.compile(f"(?:{pattern.pattern})$")

@@ -15,6 +15,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from traceback import extract_tb
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from limbeck.support.errors import LimbeckError, Problem, unknown
@@ -224,12 +225,10 @@ def load_plugin(path: str | Path) -> Plugin:
         LimbeckError: it is no file of Python, fails, registers nothing, or takes a taken name.
     """
     place = Path(path).expanduser().resolve()
-    if not place.is_file():
-        raise LimbeckError(f"plugins: no file {path}", "name an existing file of Python")
-    if place.suffix != ".py":
+    if not place.is_file() or place.suffix != ".py":
         raise LimbeckError(
             f"plugins: {path} is no file of Python",
-            "name one that ends in .py; recipes end in .yaml",
+            "name an existing file that ends in .py; recipes end in .yaml",
         )
     digest = checksum(place)
     known = _LOADED.get(place)
@@ -265,28 +264,18 @@ def _execute(place: Path) -> None:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except LimbeckError as error:
-        del sys.modules[name]
-        raise LimbeckError(
-            Problem(f"plugins: {place}: {problem.message}", problem.fix)
-            for problem in error.problems
-        ) from error
     except Exception as error:  # a user's file: it may fail with anything
         del sys.modules[name]
-        line = _line_of(error, place)
+        if isinstance(error, LimbeckError):
+            raise LimbeckError(
+                Problem(f"plugins: {place}: {problem.message}", problem.fix)
+                for problem in error.problems
+            ) from error
+        # The last line of the file itself on the way to the error.
+        own = [step for step in extract_tb(error.__traceback__) if step.filename == str(place)]
+        number = error.lineno if isinstance(error, SyntaxError) else own[-1].lineno if own else None
+        line = f" line {number}" if number else ""
         raise LimbeckError(
             f"plugins: {place}{line} fails: {type(error).__name__}: {error}",
             "fix it, or leave it out",
         ) from error
-
-
-def _line_of(error: BaseException, place: Path) -> str:
-    """The last line of the file itself on the way to an error."""
-    if isinstance(error, SyntaxError):
-        return f" line {error.lineno}" if error.lineno else ""
-    lines, trace = [], error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == str(place):
-            lines.append(trace.tb_lineno)
-        trace = trace.tb_next
-    return f" line {lines[-1]}" if lines else ""

@@ -1,28 +1,226 @@
-"""Several teachers in one teacher's place. Part of `limbeck.teachers`.
+"""Several teachers in one teacher's place: what a recipe says of them, how likely each is, and who runs in a step.
 
-A team says which teacher runs in a step (`at`); what it returns is called as a `Teacher` is. A `Teacher` is
-a team of one.
+Part of `limbeck.teachers`. A team says which teacher runs in a step (`at`); what it returns is called as a `Teacher`
+is. A `Teacher` is a team of one.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, Self
+from typing import Annotated, Any, Literal, Protocol, Self, get_args
 
 import numpy as np
 import torch
-from torch import Tensor
+from pydantic import BaseModel, Field, model_validator
+from torch import Tensor, nn
 
 from limbeck.activations import Request, Trace
+from limbeck.functional import rank_distribution
 from limbeck.input_transforms.input_transform import StepInputs
 from limbeck.objectives.base import ModelShape
 from limbeck.support.errors import LimbeckError
+from limbeck.support.registry import Registry
+from limbeck.support.settings import MOST, Count, Number, Settings
 from limbeck.support.step_state import StepState
-from limbeck.teachers.sampling import LearnedProbabilities, SamplingProbabilities, learned, shares
 from limbeck.teachers.teacher import Teacher
-from limbeck.teachers.team_spec import ChainSpec, EnsembleSpec, SampledSpec, TeamSpec
+
+Ranking = Literal["uniform", "teacher-rank", "student-rank"]
+RANKINGS: tuple[Ranking, ...] = get_args(Ranking)
+
+
+class _Ranked(Settings):
+    student_runs: str | None = Field(
+        None,
+        description="student-rank: folder of the runs that distil a student from each teacher "
+        "alone, to be shared by several runs; OUT/students by default",
+    )
+    student_epochs: Number | None = Field(
+        None,
+        gt=0,
+        le=10**6,
+        description="student-rank: passes of those runs; as the run's, if left out",
+    )
+
+    @model_validator(mode="after")
+    def _says_what_it_reads(self) -> _Ranked:
+        by = getattr(self, "by", None)
+        idle = [key for key in _Ranked.model_fields if getattr(self, key) is not None]
+        if idle and by not in ("student-rank", "best-of"):
+            raise ValueError(f"`{'`, `'.join(idle)}`: read with by: student-rank or best-of only")
+        return self
+
+
+class SampledSpec(_Ranked):
+    """One teacher sampled for each optimisation step (SKDBERT)."""
+
+    use: Literal["sample"]
+    by: Ranking | Literal["best-of", "adaptive"] | list[Number] = Field(
+        "uniform",
+        description="probability of each teacher: uniform, by the rank of its dev score or of its "
+        "student's, best-of (a run with each of these three, the best on dev), adaptive (learned "
+        "in training), or one number a teacher",
+    )
+    holdout: Count | None = Field(
+        None, description="adaptive: training rows held out to see progress on (128)"
+    )
+    block: Count | None = Field(
+        None, description="adaptive: optimisation steps that a sampled teacher stays (10)"
+    )
+    explore: Number | None = Field(
+        None, gt=0, le=1, description="adaptive: share of samples that are uniform (0.2)"
+    )
+    rate: Number | None = Field(
+        None, gt=0, le=10, description="adaptive: how fast probabilities follow progress (0.1)"
+    )
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> SampledSpec:
+        own = ("holdout", "block", "explore", "rate")
+        idle = [key for key in own if getattr(self, key) is not None]
+        if idle and self.by != "adaptive":
+            raise ValueError(f"`{'`, `'.join(idle)}`: read with by: adaptive only")
+        _check_weights(self.by)
+        return self
+
+
+class EnsembleSpec(_Ranked):
+    """An ensemble: all teachers run in every step; soft labels are those of their weighted mean (WKD)."""
+
+    use: Literal["ensemble"]
+    by: Ranking | Literal["best-of"] | list[Number] = Field(
+        "uniform",
+        description="weight of each teacher in the mean of the logits: uniform, by the rank of its "
+        "dev score or of its student's, best-of (a run with each of these three, the best on dev), "
+        "or one number a teacher",
+    )
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> EnsembleSpec:
+        _check_weights(self.by)
+        return self
+
+
+class ChainSpec(Settings):
+    """From the largest to the smallest, each distils the next one; the last one teaches (TAKD)."""
+
+    use: Literal["chain"]
+
+
+TeamSpec = Annotated[SampledSpec | EnsembleSpec | ChainSpec, Field(discriminator="use")]
+
+USES: dict[str, type[BaseModel]] = {
+    "sample": SampledSpec,
+    "ensemble": EnsembleSpec,
+    "chain": ChainSpec,
+}
+"""What each value of `use` may say."""
+
+
+def _check_weights(by: str | list[float]) -> None:
+    if isinstance(by, list) and (not by or min(by) < 0 or not 0 < max(by) <= MOST):
+        raise ValueError(
+            f"by: give one number a teacher, none below 0 or above {MOST:,.0f}, and not all 0"
+        )
+
+
+# How likely each teacher is, fixed or learned. A draw is a function of the run's seed and the step alone (and of what
+# has been learned by then, which checkpoints carry), so that a resumed run, and every process of a multi-process one,
+# draws the same teachers.
+
+# Keeps these draws apart from those of mappings and of MixUp.
+_STREAM = 0x7EAC
+
+
+def shares(
+    by: str | Sequence[float], scores: Sequence[float | None] | None, count: int
+) -> np.ndarray:
+    """π: `uniform` (SKDBERT Eq. 1), ranks of `scores` (Eqs. 2 and 3), or numbers made to sum to 1.
+
+    `scores`: the teachers' own for `teacher-rank`, their students' for `student-rank`; 0 to 100.
+
+    Raises:
+        LimbeckError: a score is missing or not finite.
+    """
+    if not isinstance(by, str):
+        given = np.asarray(by, dtype=np.float64)
+        normed: np.ndarray = given / given.sum()
+        return normed
+    if by.endswith("-rank"):
+        known = [math.nan if score is None else score for score in scores or ()]
+        values = torch.tensor(known, dtype=torch.float64)
+        return rank_distribution(values).numpy()
+    return np.full(count, 1 / count)
+
+
+def draw(probabilities: np.ndarray, seed: int, step: int) -> int:
+    """The teacher of a step: a number from 0, sampled from π."""
+    generator = StepState(seed=seed, step=step).step_generator(_STREAM)
+    return int(generator.choice(len(probabilities), p=probabilities))
+
+
+class SamplingProbabilities:
+    """A π that stays as it is."""
+
+    def __init__(self, probabilities: Sequence[float] | np.ndarray) -> None:
+        self.probabilities = np.asarray(probabilities, dtype=np.float64)
+
+    def pick(self, seed: int, step: int) -> int:
+        """The teacher of a step."""
+        return draw(self.probabilities, seed, step)
+
+
+class LearnedProbabilities(nn.Module, ABC):
+    """A π that is learned during training, in buffers, so that a checkpoint carries it.
+
+    Its class is built of the number of teachers and, by name, of the settings that a recipe's `team` has for it.
+    """
+
+    @property
+    @abstractmethod
+    def probabilities(self) -> np.ndarray:
+        """π as it is now."""
+
+    @abstractmethod
+    def pick(self, seed: int, step: int) -> int:
+        """The teacher of a step."""
+
+    @abstractmethod
+    def reset(self) -> None:
+        """Forget everything: a new student begins."""
+
+    @abstractmethod
+    def callback(self, trainer: Any, rows: Any) -> Any:
+        """A callback of the Trainer's that teaches it, by rows that are not trained on.
+
+        Raises:
+            LimbeckError: no rows.
+        """
+
+
+LEARNED: Registry[type[LearnedProbabilities]] = Registry("learned sampling")
+"""By the value of `team.by`."""
+
+
+def learned(by: str, teachers: int, **settings: float) -> LearnedProbabilities:
+    """The π of a name, nothing learned yet.
+
+    Raises:
+        LimbeckError: nothing installed has it.
+    """
+    if by not in LEARNED:
+        raise LimbeckError(
+            f"team.by: {by} is part of limbeck.lab, which is not installed",
+            "install the whole of limbeck, or set team.by=uniform",
+        )
+    make: Any = LEARNED.get(by)
+    found: LearnedProbabilities = make(teachers, **settings)
+    return found
+
+
+# The teams.
 
 
 class Answering(Protocol):
@@ -234,7 +432,7 @@ def form(spec: TeamSpec, members: Sequence[Teacher], names: Sequence[str]) -> Te
 
 
 def _at_first(by: str | list[float], count: int) -> list[float]:
-    return shares("uniform" if isinstance(by, str) else by, None, count).tolist()
+    return [*map(float, shares("uniform" if isinstance(by, str) else by, None, count))]
 
 
 def by_capacity(
