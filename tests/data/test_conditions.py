@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from datasets import ClassLabel, Dataset, Features, Value
 
 from limbeck.data import Conditions
 from limbeck.support.errors import LimbeckError
-from limbeck.tasks import Task
+from limbeck.tasks import TOKENS, Task
 
 NAMES = ("red", "green", "blue")
 TASK = Task("colours", "Colours", ("text",), NAMES, ("accuracy",), "accuracy")
@@ -171,7 +172,7 @@ def test_what_does_not_fit_is_refused(conditions, message):
 def test_labels_that_are_lists_have_no_class():
     data = rows(2).remove_columns("label").add_column("label", [[0, 1], [2]])
     with pytest.raises(LimbeckError, match="has no class for each row"):
-        Conditions(label_noise=0.5).apply(data, TASK)
+        Conditions(label_noise=0.5).apply(data, replace(TASK, kind=TOKENS))
 
 
 def test_a_single_class_has_no_other():
