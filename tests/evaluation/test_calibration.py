@@ -31,8 +31,8 @@ def test_four_examples_by_hand() -> None:
     assert found.brier == pytest.approx(2 * (0.01 + 0.81 + 0.36 + 0.2025) / 4)
     wanted = -(math.log(0.9) + math.log(0.1) + math.log(0.4) + math.log(0.55)) / 4
     assert found.likelihood == pytest.approx(wanted)
-    assert [part.count for part in found.bins] == [0, 4]
-    assert math.isnan(found.bins[0].accuracy)
+    assert [part.rows for part in found.bins] == [0, 4]
+    assert found.bins[0].accuracy is None
 
 
 def test_bins_are_told_apart() -> None:
@@ -40,7 +40,7 @@ def test_bins_are_told_apart() -> None:
     logits = np.log(np.stack([first, 1 - first], axis=1))
     found = calibration_of(logits, np.array([0, 0, 0, 1]), bins=5)
     # (.8, 1]: both right at .925; (.6, .8]: one of two at .65.
-    assert [part.count for part in found.bins] == [0, 0, 0, 2, 2]
+    assert [part.rows for part in found.bins] == [0, 0, 0, 2, 2]
     assert found.error == pytest.approx(0.5 * 0.075 + 0.5 * 0.15)
 
 
@@ -65,7 +65,7 @@ def test_the_other_numbers_are_those_of_a_loop(classes: int) -> None:
     found = calibration_of(logits, labels)
     assert found.error == pytest.approx(error)
     assert found.brier == pytest.approx(brier)
-    assert {n + 1: part.count for n, part in enumerate(found.bins) if part.count} == {
+    assert {n + 1: part.rows for n, part in enumerate(found.bins) if part.rows} == {
         n: len(members) for n, members in bins.items()
     }
 
@@ -74,7 +74,7 @@ def test_one_who_is_sure_and_right_is_perfect() -> None:
     labels = np.array([0, 1, 2])
     found = calibration_of(1000 * np.eye(3), labels)
     assert (found.error, found.brier, found.likelihood) == (0, 0, 0)
-    assert found.bins[-1].count == 3
+    assert found.bins[-1].rows == 3
 
 
 def test_log_probabilities_are_as_good_as_logits() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
-from limbeck.evaluation.class_predictions import ClassPredictions
+from limbeck.evaluation.class_predictions import ClassPredictions, agreement
 from limbeck.evaluation.classification import classification_scores, covered, task_classification
 from limbeck.tables.classes import count_cells, whole_cells
 from limbeck.tasks import MULTI_LABEL, TASKS, Task, as_kind
@@ -207,6 +207,14 @@ def test_several_labels_are_counted_by_class_and_by_row():
         rows[found.disagreements[0].index][0]
     )
     assert found.student.confusion is None
+
+
+def test_two_models_agree_where_a_whole_row_is_alike():
+    first, second = {"prediction": [0, 1, 1, 0]}, {"prediction": [0, 0, 1, 0]}
+    assert agreement(TASKS["sst2"], first, second) == 0.75
+    tags = {"prediction": [[0, 1], [2]]}, {"prediction": [[0, 1], [1]]}
+    assert agreement(TASKS["ner"], *tags) == 0.5
+    assert agreement(TASKS["stsb"], first, second) is None
 
 
 def test_one_class_a_row_has_no_counts_beside_its_matrix():

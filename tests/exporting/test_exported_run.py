@@ -13,12 +13,14 @@ from transformers import BertForSequenceClassification
 import kind_models
 import several_labels
 import tiny_runs as tiny
+from limbeck.data import RowsAsked
 from limbeck.exporting import export, workshop
+from limbeck.predicting.predict_rows import write_predictions
 from limbeck.recipe import Recipe
 from limbeck.records import Record
 from limbeck.run import distill
 from limbeck.run.run_folder import kept_predictions
-from limbeck.scoring import evaluate
+from limbeck.scoring import evaluate, evaluation_of
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import checksum
 
@@ -49,6 +51,23 @@ def test_a_run_is_exported_and_scored_by_its_own_rows(finished):
         assert result.manifest.measured.scores[name] == pytest.approx(score)
     assert evaluate(finished, backend="onnxruntime") == result.manifest.measured.scores
     assert Record.load(finished) == before
+    # Either side may be the exported one.
+    of_export = evaluation_of(result.path, teacher=str(finished))
+    of_run = evaluation_of(finished, teacher=str(result.path))
+    assert of_export.classification.agreement == of_run.classification.agreement == 100
+    assert of_export.row_tests.difference.difference == of_run.row_tests.difference.difference == 0
+
+
+def test_an_exported_folder_predicts_a_split_of_its_own_rows(finished, tmp_path):
+    result = export(finished, max_drop=0.0)
+    written, labeled = write_predictions(
+        result.path, tmp_path / "rows.jsonl", RowsAsked(split="dev")
+    )
+    kept = kept_predictions(finished, "dev")
+    names = result.manifest.labels
+    lines = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    assert labeled and written.count == len(lines)
+    assert [line["prediction"] for line in lines] == [names[one] for one in kept["prediction"]]
 
 
 def _file_and_dev(place: Path) -> dict:

@@ -86,7 +86,9 @@ def test_a_bench_times_every_model_under_every_condition(tmp_path):
     assert "## batch 1, 8 tokens, 1 thread" in said
     assert report.identity in said
     for name in ("latency.svg", "score.svg"):
-        assert b"<svg" in (tmp_path / "out" / name).read_bytes()
+        drawn = (tmp_path / "out" / name).read_bytes()
+        assert b"<svg" in drawn and b"quick" in drawn
+        assert b"var(" not in drawn  # no page stands around it that would know the colours
 
 
 def test_every_round_begins_with_another_model(monkeypatch, tmp_path):

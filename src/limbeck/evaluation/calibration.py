@@ -21,33 +21,6 @@ BINS = 15
 
 
 @dataclass(frozen=True)
-class Bin:
-    """The examples predicted with a confidence in (low, high]; means are nan where there are none."""
-
-    low: float
-    high: float
-    count: int
-    confidence: float
-    """Mean, 0 to 1."""
-    accuracy: float
-    """0 to 1."""
-
-
-def reliability_facts(bins: Sequence[Bin]) -> list[ReliabilityPoint]:
-    """Bins as a record keeps them."""
-    return [
-        ReliabilityPoint(
-            low=one.low,
-            high=one.high,
-            rows=one.count,
-            confidence=one.confidence if one.count else None,
-            accuracy=one.accuracy if one.count else None,
-        )
-        for one in bins
-    ]
-
-
-@dataclass(frozen=True)
 class Calibration:
     """How well a model's probabilities fit what is right."""
 
@@ -61,7 +34,7 @@ class Calibration:
     """Mean probability of the predictions, 0 to 1."""
     accuracy: float
     """0 to 1. Above it, `confidence` is too high."""
-    bins: tuple[Bin, ...]
+    bins: list[ReliabilityPoint]
 
 
 def calibration_of(logits: np.ndarray, labels: np.ndarray, *, bins: int = BINS) -> Calibration:
@@ -89,7 +62,9 @@ def calibration_of(logits: np.ndarray, labels: np.ndarray, *, bins: int = BINS) 
     )
 
 
-def reliability(confidence: np.ndarray, right: np.ndarray, bins: int = BINS) -> tuple[Bin, ...]:
+def reliability(
+    confidence: np.ndarray, right: np.ndarray, bins: int = BINS
+) -> list[ReliabilityPoint]:
     """The points of a reliability curve (Naeini et al. 2015; Guo et al. 2017, §2).
 
     Args:
@@ -103,11 +78,14 @@ def reliability(confidence: np.ndarray, right: np.ndarray, bins: int = BINS) -> 
     found = []
     for number in range(bins):
         inside = place == number
-        size = int(inside.sum())
-        means = (confidence[inside].mean(), right[inside].mean()) if size else (np.nan, np.nan)
-        low, high = float(edges[number]), float(edges[number + 1])
-        found.append(Bin(low, high, size, *map(float, means)))
-    return tuple(found)
+        point = ReliabilityPoint(
+            low=float(edges[number]), high=float(edges[number + 1]), rows=int(inside.sum())
+        )
+        if point.rows:
+            point.confidence = float(confidence[inside].mean())
+            point.accuracy = float(right[inside].mean())
+        found.append(point)
+    return found
 
 
 def unbiased_error(confidence: np.ndarray, bins: int = BINS, seed: int = 0) -> float:
@@ -130,8 +108,7 @@ def unbiased_error(confidence: np.ndarray, bins: int = BINS, seed: int = 0) -> f
     )
 
 
-def calibration_error(bins: Sequence[Bin]) -> float:
+def calibration_error(bins: Sequence[ReliabilityPoint]) -> float:
     """Expected calibration error, 0 to 1: Σ |B|/n · |accuracy(B) − confidence(B)| (Guo et al. 2017, Eq. 3)."""
-    full = [part for part in bins if part.count]
-    gaps = sum(part.count * abs(part.accuracy - part.confidence) for part in full)
-    return gaps / sum(part.count for part in full)
+    gaps = sum(one.rows * abs((one.accuracy or 0.0) - (one.confidence or 0.0)) for one in bins)
+    return gaps / sum(one.rows for one in bins)

@@ -21,7 +21,6 @@ from sklearn.metrics import (
 from limbeck.evaluation.calibration import (
     calibration_error,
     reliability,
-    reliability_facts,
     unbiased_error,
 )
 from limbeck.evaluation.class_predictions import (
@@ -179,7 +178,7 @@ def _model(
     points = reliability(sure, hits.astype(np.float64))
     scores.calibration_error = 100 * calibration_error(points)
     scores.calibration_error_of_chance = 100 * unbiased_error(sure)
-    scores.reliability = reliability_facts(points)
+    scores.reliability = points
     scores.coverage = [covered(confidence, right, share) for share in COVERAGES]
     return scores
 

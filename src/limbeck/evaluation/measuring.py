@@ -7,7 +7,6 @@ are random ids sampled from the vocabulary that its config names (or random pixe
 from __future__ import annotations
 
 import json
-import statistics
 import time
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import ExitStack
@@ -180,8 +179,8 @@ def latencies(
                     times[name].append(1000 * seconds)
     return {
         name: Latency(
-            median=statistics.median(values),
-            spread=_quartile_distance(values),
+            median=float(np.median(values)),
+            spread=float(np.subtract(*np.percentile(values, [75, 25]))),
             batch_size=batch_size,
             tokens=tokens if isinstance(tokens, int) else None,
             repeats=repeats,
@@ -220,11 +219,6 @@ def _finish(device: torch.device) -> None:
     # Accelerators work behind the caller's back; wait, or only the launch is timed.
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
-
-
-def _quartile_distance(values: list[float]) -> float:
-    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
-    return high - low
 
 
 def _reads_text(model: PreTrainedModel) -> bool:

@@ -195,11 +195,7 @@ def _logits(session: GraphSession, feeds: Sequence[Feed]) -> np.ndarray:
 
 def amounts(groups: int) -> list[int]:
     """How many groups to leave in float, in the order that is tried: 1, 2, 4, …, below all of them."""
-    found, number = [], 1
-    while number < groups:
-        found.append(number)
-        number *= 2
-    return found
+    return [2**power for power in range((groups - 1).bit_length())]
 
 
 # Quantisation-aware distillation: a short last stage in which a model learns to live with int8. A

@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from limbeck.evaluation.calibration import Bin
+from limbeck.records import ReliabilityPoint
 from limbeck.report.svg import INK, MUTED, PAPER, Panel, series_colour, series_dash, series_marker
 
 # A reference level, and what stands beside it.
@@ -215,30 +215,30 @@ def stacks(title: str, bars: Sequence[StackedBars], *, x_label: str, unit: str) 
     return panel
 
 
-def reliability_panel(title: str, bins: Sequence[Bin], error: float) -> Panel:
+def reliability_panel(title: str, points: Sequence[ReliabilityPoint], error: float) -> Panel:
     """Accuracy by confidence, over bins; the fuller a bin, the darker its bar. `error`: expected, 0 to 1."""
-    full = [part for part in bins if part.count]
+    full = [(one, one.confidence or 0.0, one.accuracy or 0.0) for one in points if one.rows]
     said = "; ".join(
-        f"{part.confidence:.0%} sure, {part.accuracy:.0%} right ({part.count})" for part in full
+        f"{sure:.0%} sure, {right:.0%} right ({one.rows})" for one, sure, right in full
     )
     panel = Panel(title, f"{title}. Accuracy by confidence: {said}.", 3.0, 2.7)
     with panel as axes:
-        most = max(part.count for part in full)
-        for part in full:
+        most = max(one.rows for one, _, _ in full)
+        for one, sure, right in full:
             axes.bar(
-                (part.low + part.high) / 2, part.accuracy, width=0.92 * (part.high - part.low),
-                color=series_colour(0), alpha=0.2 + 0.8 * (part.count / most) ** 0.5,
+                (one.low + one.high) / 2, right, width=0.92 * (one.high - one.low),
+                color=series_colour(0), alpha=0.2 + 0.8 * (one.rows / most) ** 0.5,
             )  # fmt: skip
             axes.plot(
-                [part.confidence - 0.02, part.confidence + 0.02], [part.confidence] * 2,
+                [sure - 0.02, sure + 0.02], [sure] * 2,
                 color=series_colour(1), linewidth=2.2, solid_capstyle="butt",
             )  # fmt: skip
         # The largest of C probabilities is at least 1 / C, so bins below are always empty.
-        lowest = min(part.low for part in full)
+        lowest = min(one.low for one, _, _ in full)
         axes.plot([lowest, 1], [lowest, 1], color=MUTED, linestyle=(0, (4, 3)), linewidth=1)
         axes.set_xlim(lowest, 1)
         axes.set_ylim(0, 1)
-        place = {"xycoords": "axes fraction", "color": INK, "fontsize": 9}
+        place: dict[str, Any] = {"xycoords": "axes fraction", "color": INK, "fontsize": 9}
         axes.annotate(f"error {100 * error:.1f} %", (0.04, 0.92), **place)
         axes.set(xlabel="confidence", ylabel="accuracy")
     return panel

@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from limbeck.evaluation.calibration import Bin
 from limbeck.records import ClassificationScores, ModelScores, Record, TeamFacts
 from limbeck.report import plots
 from limbeck.report.svg import COLOURS, Panel, series_dash, series_marker
@@ -135,16 +134,8 @@ def _section(key: str, split: str, found: ClassificationScores, run: Record) -> 
 def _reliability(name: str, model: ModelScores) -> list[Panel]:
     if model.calibration_error is None:
         return []
-    bins = [
-        Bin(
-            point.low,
-            point.high,
-            point.rows,
-            *(np.nan if one is None else one for one in (point.confidence, point.accuracy)),
-        )
-        for point in model.reliability
-    ]
-    return [plots.reliability_panel(f"{name}: reliability", bins, model.calibration_error / 100)]
+    error = model.calibration_error / 100
+    return [plots.reliability_panel(f"{name}: reliability", model.reliability, error)]
 
 
 def _confusion(name: str, found: ClassificationScores, model: ModelScores) -> list[Panel]:

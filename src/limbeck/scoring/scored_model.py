@@ -297,8 +297,7 @@ class ScoredModel:
             # Rows that can be read, where the run's own were objects.
             recipe = recipe.model_copy(update={"data": str(asked.data)})
         own = asked.task in (None, recipe.task)
-        elsewhere = Labelling(teacher=names_of(self.config))
-        task, splits, wanted = rows_of_run(recipe, self.place, asked, elsewhere=elsewhere)
+        task, splits, wanted = rows_of_run(recipe, self.place, asked)
         found = _split_of(task, splits, wanted, labeled=labeled)
         own_rows = asked.are_those_of(recipe.task)
         return replace(
@@ -501,13 +500,12 @@ def student_labelling(recipe: Recipe, student: str | Path) -> Labelling:
 
 
 def rows_of_run(
-    recipe: Recipe, student: str | Path, asked: RowsAsked, *, elsewhere: Labelling
+    recipe: Recipe, student: str | Path, asked: RowsAsked
 ) -> tuple[Task, DatasetDict, RowsAsked]:
     """The rows that are named, else those that a run by the recipe was scored on.
 
     Args:
         student: the run's, whose head has the classes in its order.
-        elsewhere: what is known of the classes of another task than the run's.
 
     Returns:
         Their task and splits; and what was asked, with what the recipe says of the rest.
@@ -531,7 +529,9 @@ def rows_of_run(
         text_columns=wanted.text_columns,
         label_column=wanted.label_column,
         kind=recipe.kind if own or recipe.kind == "text" else None,
-        labelling=student_labelling(recipe, student) if own else elsewhere,
+        labelling=student_labelling(recipe, student)
+        if own
+        else Labelling(teacher=names_at(student)),
         for_training=drawn,
         max_rows=recipe.max_rows,
         division=recipe.division if drawn else Division(),
@@ -543,7 +543,7 @@ def own_task(recipe: Recipe, student: str | Path) -> Task:
     """The task that the run was trained on, of a user's own file as the file has it."""
     if recipe.task in TASKS and not (recipe.text_columns or recipe.label_column):
         return as_kind(get_task(str(recipe.task)), recipe.kind)
-    return rows_of_run(recipe, student, NOTHING_NAMED, elsewhere=Labelling())[0]
+    return rows_of_run(recipe, student, NOTHING_NAMED)[0]
 
 
 # What a model was shipped with that decides how rows are read or scored; whether it has their classes, in their order.

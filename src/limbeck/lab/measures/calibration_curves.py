@@ -56,16 +56,7 @@ def reliability_curve(
         raise ValueError(f"{confidence.shape} probabilities, {right.shape} predictions")
     hits = right.astype(float)
     found = reliability(confidence, hits, bins)
-    points = tuple(
-        CurvePoint(
-            part.low,
-            part.high,
-            part.count,
-            part.confidence if part.count else None,
-            part.accuracy if part.count else None,
-        )
-        for part in found
-    )
+    points = tuple(CurvePoint(**one.model_dump()) for one in found)
     return ReliabilityCurve(
         100 * calibration_error(found),
         float(confidence.mean()),

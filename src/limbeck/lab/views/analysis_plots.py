@@ -6,16 +6,17 @@ Each takes a mapping from what it was found of (`student`, `teacher`, a run's na
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 
 import numpy as np
 
-from limbeck.evaluation.calibration import Bin
 from limbeck.evaluation.similarity_matrix import LayerSimilarity
 from limbeck.lab.measures.attention_by_layer import LayerAttention
 from limbeck.lab.measures.calibration_curves import ReliabilityCurve
 from limbeck.lab.measures.input_noise import NoiseTolerance
 from limbeck.lab.measures.layer_probing import ACCURACY, ProbedLayers
 from limbeck.lab.measures.row_agreement import RowAgreement
+from limbeck.records import ReliabilityPoint
 from limbeck.report.plots import (
     SCORE_SPAN,
     Series,
@@ -140,18 +141,11 @@ def calibration_panels(found: Mapping[str, ReliabilityCurve]) -> list[Panel]:
     return [
         reliability_panel(
             f"{name}: reliability",
-            [
-                Bin(p.low, p.high, p.rows, _number(p.confidence), _number(p.accuracy))
-                for p in one.points
-            ],
+            [ReliabilityPoint(**asdict(point)) for point in one.points],
             one.error / 100,
         )
         for name, one in found.items()
     ]
-
-
-def _number(value: float | None) -> float:
-    return float("nan") if value is None else value
 
 
 def agreement_panels(found: Mapping[str, RowAgreement]) -> list[Panel]:
