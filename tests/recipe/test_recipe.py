@@ -96,6 +96,13 @@ def test_overrides_win_and_dots_reach_inside():
     assert (soft.temperature, soft.weight) == (2.0, 1 / 3)
 
 
+def test_a_group_and_one_of_its_settings_may_be_given_in_any_order():
+    group, single = {"student": {"init": "runs/s", "pick": "last"}}, {"student.layers": 3}
+    for given in (group | single, single | group):
+        student = Recipe.load("kd", task="mrpc", **given).student
+        assert (student.init, student.pick, student.layers) == ("runs/s", "last", 3)
+
+
 def test_fractions_and_scientific_notation_are_numbers(tmp_path):
     own = write(
         tmp_path,

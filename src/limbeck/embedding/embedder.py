@@ -278,16 +278,11 @@ def _cosines(pairs: np.ndarray) -> np.ndarray:
     return found
 
 
-def _unit(vectors: Tensor) -> Tensor:
-    return F.normalize(vectors, dim=-1)
-
-
-def _same(vectors: Tensor) -> Tensor:
-    return vectors
-
-
 WAYS: Mapping[str, Similarity] = MappingProxyType(
-    {COSINE: Similarity(_cosines, _unit), DOT: Similarity(_products, _same)}
+    {
+        COSINE: Similarity(_cosines, lambda vectors: F.normalize(vectors, dim=-1)),
+        DOT: Similarity(_products, lambda vectors: vectors),
+    }
 )
 """By the name that a model's folder has for it."""
 

@@ -66,12 +66,10 @@ class MaskedKD(InputTransform):
 
     def choose(self, batch: Batch, sampled: None, student: Trace) -> Tensor:
         """Which tokens the teacher reads, [B, N] boolean: of an image as many in every example."""
-        (last,) = (
-            values
-            for key, values in student.values.items()
-            if key.what == "probabilities" and key.layer == _deepest(student)
-        )
-        attention = last.detach()[:, :, 0, 1:].float().mean(1)
+        layers = {
+            key.layer: at for key, at in student.values.items() if key.what == "probabilities"
+        }
+        attention = layers[max(layers)].detach()[:, :, 0, 1:].float().mean(1)
         real = student.mask()[:, 1:]
         kept = (real.sum(1, keepdim=True) * float(self.spec.keep)).round().clamp(min=1)
         # Of equal ones the first; padding comes last.
@@ -88,13 +86,23 @@ class MaskedKD(InputTransform):
         """
         if asked.side == "student":
             return asked.plain()
-        _refuse_tokens(asked.request)
+        tokens = [key for key in asked.request.items if key.what != "hidden" or key.pool != "cls"]
+        if tokens:
+            raise LimbeckError(
+                f"masked-kd: the teacher reads some of the tokens only, and {tokens[0]} is of all of them",
+                "compare the logits (method kd), or states of the class token, pool: cls",
+            )
         if asked.batch.get("input_ids") is not None:
             batch = {**asked.batch, "attention_mask": sampled.to(torch.long)}
             trace = asked.run(batch, asked.request)
         else:
             embedded = capture(asked.model, asked.batch, Request(frozenset({_EMBEDDED})))
-            _refuse_others(embedded[_EMBEDDED], sampled)
+            own, wanted = embedded[_EMBEDDED].shape[1], sampled.shape[1]
+            if own != wanted:
+                raise LimbeckError(
+                    f"masked-kd: the student has {wanted} tokens of an image, the teacher {own}",
+                    "take models of one image size and patch size",
+                )
             kept = embedded[_EMBEDDED][sampled]
             entry = kept.reshape(len(sampled), -1, kept.shape[-1])
             trace = capture(asked.model, asked.batch, asked.request, entry=entry)
@@ -111,25 +119,3 @@ class MaskedKD(InputTransform):
             for side, model in models.items()
             if "probabilities" not in kinds_available(model)
         ]
-
-
-def _deepest(student: Trace) -> int:
-    return max(key.layer for key in student.values if key.what == "probabilities")
-
-
-def _refuse_tokens(request: Request) -> None:
-    tokens = [key for key in request.items if key.what != "hidden" or key.pool != "cls"]
-    if tokens:
-        raise LimbeckError(
-            f"masked-kd: the teacher reads some of the tokens only, and {tokens[0]} is of all of them",
-            "compare the logits (method kd), or states of the class token, pool: cls",
-        )
-
-
-def _refuse_others(embedded: Tensor, sampled: Tensor) -> None:
-    if embedded.shape[1] != sampled.shape[1]:
-        raise LimbeckError(
-            f"masked-kd: the student has {sampled.shape[1]} tokens of an image, the teacher "
-            f"{embedded.shape[1]}",
-            "take models of one image size and patch size",
-        )

@@ -99,7 +99,15 @@ class Mixup(InputTransform):
         # Made here, so that the clean pass hides the padding of decoder ids as the mixed one does.
         batch = _with_decoder_input(model, asked.batch)
         if sampled.at == "embedding_output":
-            _refuse_decoder(batch, request)
+            # Only the main stack's entry is exchanged: a decoder's words would stay as they are.
+            decoded = request.logits or any(
+                one.stack in ("decoder", "cross") for one in request.items
+            )
+            if decoded and batch.get("decoder_input_ids") is not None:
+                raise LimbeckError(
+                    "mixup.at: embedding_output mixes what the encoder reads, and not the decoder's tokens",
+                    "set at: word_embeddings, which mixes both",
+                )
             before = asked.clean | Request(frozenset({_ENTRY}))
             unmixed = capture(model, batch, before)
             _note(asked.passes, model, batch, before, unmixed)
@@ -130,16 +138,6 @@ def _note(
 
 def _mixed(values: Tensor, mixture: Mixture) -> Tensor:
     return mix(values, values[mixture.partner], mixture.share)
-
-
-def _refuse_decoder(batch: Mapping[str, Tensor], request: Request) -> None:
-    """Only the main stack's entry is exchanged: a decoder's words would stay as they are."""
-    reads = request.logits or any(seen.stack in ("decoder", "cross") for seen in request.items)
-    if batch.get("decoder_input_ids") is not None and reads:
-        raise LimbeckError(
-            "mixup.at: embedding_output mixes what the encoder reads, and not the decoder's tokens",
-            "set at: word_embeddings, which mixes both",
-        )
 
 
 def _with_union_masks(batch: Mapping[str, Tensor], mixture: Mixture) -> dict[str, Tensor]:

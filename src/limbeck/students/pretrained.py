@@ -179,9 +179,10 @@ def load_checkpoint(
     expected_head = head_keys(model)
     missing = set(info["missing_keys"])
     _check_loaded(model, path_or_name, missing - expected_head, info)
-    # A head over the vocabulary may be part of the model itself (T5), and an embedding model needs none.
-    whole = bool(expected_head) or has_no_weights(model)
-    has_head = whole and not missing & trained_head_keys(model)
+    # A head over the vocabulary may be part of the model itself (T5). An embedding model needs none, and no pooler.
+    embeds = isinstance(model, SentenceEmbedder)
+    whole = bool(expected_head) or embeds or model.get_output_embeddings() is not None
+    has_head = whole and not missing & (outside_backbone(model) if embeds else expected_head)
     if head == "required" and not has_head:
         raise LimbeckError(
             f"model {str(path_or_name)!r} has no trained classification head "
@@ -226,9 +227,13 @@ def _check_loaded(
             )
         )
     # Hugging Face drops surplus layers without a word; a "6-layer" file read as 3 is no baseline.
-    patterns = {_without_numbers(key) for key in model.state_dict()}
+    # They differ from the model's by their number, and perhaps by the backbone's name before it.
+    known = tuple("." + _without_numbers(key) for key in model.state_dict())
+    numbered = {key: _without_numbers(key) for key in info["unexpected_keys"]}
     surplus = sorted(
-        key for key in info["unexpected_keys"] if _matches_layer(_without_numbers(key), patterns)
+        key
+        for key, pattern in numbered.items()
+        if "*" in pattern and any(one.endswith("." + pattern) for one in known)
     )
     if surplus:
         problems.append(
@@ -244,13 +249,6 @@ def _check_loaded(
 
 def _without_numbers(key: str) -> str:
     return re.sub(r"(?<=\.)\d+(?=\.)", "*", key)
-
-
-def _matches_layer(pattern: str, patterns: set[str]) -> bool:
-    """Whether a numbered weight differs from the model's only by its number (and base prefix)."""
-    return "*" in pattern and any(
-        known == pattern or known.endswith("." + pattern) for known in patterns
-    )
 
 
 @contextmanager
@@ -378,18 +376,6 @@ def head_keys(model: PreTrainedModel) -> set[str]:
         for key in model.state_dict()
         if not key.startswith(prefix + ".") or key.startswith(prefix + ".pooler.")
     }
-
-
-def has_no_weights(model: PreTrainedModel) -> bool:
-    """Whether what stands on the backbone has no weights of its own: tied ones (T5), or a pooling."""
-    tied: Any = model
-    return isinstance(model, SentenceEmbedder) or tied.get_output_embeddings() is not None
-
-
-def trained_head_keys(model: PreTrainedModel) -> set[str]:
-    """Of `head_keys` those that a trained head cannot be without: an embedding reads no pooler."""
-    keys = head_keys(model)
-    return outside_backbone(model) if isinstance(model, SentenceEmbedder) else keys
 
 
 def heads_alike(source: PreTrainedModel, target: PreTrainedModel) -> bool:
