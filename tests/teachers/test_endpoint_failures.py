@@ -260,7 +260,7 @@ PAGE = "<!doctype html>\n<title>Please sign in</title>" + "<p>sk-very-secret</p>
         (answered('{"status": "ok", "usage": {}}'), '"status":"ok"'),
         (answered('{"usage": "none"}'), '"usage":"none"'),
         (answered("[]"), "'[]'"),
-        (answered("null"), "'None'"),
+        (answered("null"), "'null'"),
     ],
     ids=["html", "html as json", "empty", "null", "text", "other", "usage", "list", "nothing"],
 )

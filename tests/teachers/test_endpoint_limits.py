@@ -37,20 +37,20 @@ class Server:
         self._began = time.monotonic()
         self._lock = threading.Lock()
 
-    def create(self, **request):
+    def post(self, path, *, cast_to, body):
         with self._lock:
             self.times.append(time.monotonic() - self._began)
             fault = self.faults.pop(0) if self.faults else None
         if fault:
             raise fault
         time.sleep(self.seconds)
-        usage = SimpleNamespace(prompt_tokens=self.read, completion_tokens=0)
-        return SimpleNamespace(usage=usage, choices=["one"])
+        usage = {"prompt_tokens": self.read, "completion_tokens": 0}
+        return {"usage": usage, "choices": ["one"]}
 
 
 def client(server: Server, **settings) -> EndpointClient:
     made = EndpointClient(EndpointSettings(url="http://x/v1", model="m", **settings))
-    made._client = SimpleNamespace(completions=server)
+    made._client = server
     return made
 
 

@@ -87,25 +87,25 @@ def nested_answers(answers: Sequence[str]) -> tuple[str, str] | None:
 
 def listed_tokens(choice: Any) -> list[tuple[str, float]]:
     """The most likely first tokens of a chat's or a completion's choice; none where the server gave none."""
-    given = getattr(choice, "logprobs", None)
-    if content := getattr(given, "content", None):
-        top = _value(content[0], "top_logprobs") or []
-        return [(_value(one, "token"), float(_value(one, "logprob"))) for one in top]
-    top = getattr(given, "top_logprobs", None)
-    if top and isinstance(top[0], Mapping):
-        return [(text, float(log)) for text, log in top[0].items()]
-    return []
+    given = _part(choice, "logprobs")
+    content = given.get("content")
+    if content and isinstance(content[0], dict):
+        top = content[0].get("top_logprobs") or []
+        return [(one["token"], float(one["logprob"])) for one in top]
+    top = given.get("top_logprobs") or [None]
+    return [(text, float(log)) for text, log in (top[0] or {}).items()]
 
 
 def text_of(choice: Any) -> str:
     """A chat's or a completion's text; a refusal has none, nor has what is no choice."""
-    message = getattr(choice, "message", None)
-    text = getattr(choice, "text", None) if message is None else _value(message, "content")
-    return text if isinstance(text, str) else ""
+    whole = choice if isinstance(choice, dict) else {}
+    said = _part(whole, "message").get("content") or whole.get("text")
+    return said if isinstance(said, str) else ""
 
 
-def _value(thing: Any, name: str) -> Any:
-    return thing.get(name) if isinstance(thing, Mapping) else getattr(thing, name, None)
+def _part(thing: Any, name: str) -> dict[str, Any]:
+    found = thing.get(name) if isinstance(thing, dict) else None
+    return found if isinstance(found, dict) else {}
 
 
 def answer_schema(answers: Sequence[str]) -> dict[str, Any]:

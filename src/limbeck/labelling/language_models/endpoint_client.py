@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import random
 import threading
 import time
@@ -30,6 +29,7 @@ _LONGEST_PAUSE = 600.0
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 60.0
 _STATUS_TO_REPEAT = (408, 409, 425, 429)
 _MESSAGE = 300
+_MOST_TOKENS = 10**12  # what is no answer at all may say infinity
 # Of what is no answer: enough to recognise a page by.
 _BEGINNING = 120
 
@@ -133,20 +133,20 @@ class EndpointClient:
             used = _used(answer)
         finally:
             self.spending.end(most, size, used)
-        choices = getattr(answer, "choices", None)
+        choices = answer.get("choices") if isinstance(answer, dict) else None
         if isinstance(choices, list) and choices:
             return choices
-        # The client takes whatever a server says for an answer: of a page it gives the text.
-        whole = isinstance(answer, openai.BaseModel)
-        said = answer.to_json(indent=None, warnings=False) if whole else str(answer)
-        raise NoChoicesError(_beginning(said, self.settings), page=isinstance(answer, str))
+        # Of a page the client gives the text.
+        page = isinstance(answer, str)
+        said = answer if page else json.dumps(answer, separators=(",", ":"), ensure_ascii=False)
+        raise NoChoicesError(_beginning(said, self.settings), page=page)
 
     def _asked(self, request: dict[str, Any]) -> Any:
         """The answer; a server that asks for a pause gets it from all requests, whatever becomes of this one."""
-        chat = "messages" in request
-        completions: Any = self._client.chat.completions if chat else self._client.completions
+        path = "/chat/completions" if "messages" in request else "/completions"
+        body = {"model": self.settings.model, **request}
         try:
-            return completions.create(model=self.settings.model, **request)
+            return self._client.post(path, cast_to=object, body=body)
         except openai.APIStatusError as error:
             pause = seconds_to_wait(error) if may_succeed_later(error) else None
             if pause is not None and pause > _LONGEST_PAUSE:
@@ -160,14 +160,12 @@ class EndpointClient:
 
 def _used(answer: Any) -> Tokens | None:
     """The tokens that an answer says it took; None where it does not."""
-    usage = getattr(answer, "usage", None)
-    if usage is None:
+    usage = answer.get("usage") if isinstance(answer, dict) else None
+    if not isinstance(usage, dict):
         return None
-    # What is no answer at all may call anything so.
-    names = ("prompt_tokens", "completion_tokens")
-    given = [getattr(usage, name, None) for name in names]
+    given = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
     read, written = (
-        int(one) if isinstance(one, int | float) and 0 < one < math.inf else 0 for one in given
+        int(one) if isinstance(one, int | float) and 0 < one < _MOST_TOKENS else 0 for one in given
     )
     return read, written
 
