@@ -17,7 +17,13 @@ from dataclasses import asdict, dataclass, field, replace
 from operator import attrgetter
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
@@ -170,8 +176,19 @@ class TermSettings(Settings):
     names: ClassVar[tuple[str, ...]] = ()
     """What the terms are registered as that have these settings."""
 
+    unsaid: ClassVar[tuple[str, ...]] = ()
+    """Settings that are not written down where they have their default."""
+
     compare: str = Field(description="what is compared, and how: a registered name")
     weight: Weight = Field(1.0, description="weight in the sum: a number, a fraction, or a ramp")
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_unsaid(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written: dict[str, Any] = handler(self)
+        for key in self.unsaid:
+            if getattr(self, key) == type(self).model_fields[key].default:
+                written.pop(key, None)  # a dump may leave out what was not set
+        return written
 
     @model_validator(mode="before")
     @classmethod

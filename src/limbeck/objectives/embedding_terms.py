@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Mapping as Batch
-from typing import Any, Literal
+from typing import Literal
 
 import torch
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field
 from torch import Tensor
 
 from limbeck import functional as F
@@ -50,14 +50,8 @@ class OfEmbeddings(Objective):
 
     settings: OfEmbeddingsSpec
 
-    def __init__(
-        self,
-        settings: OfEmbeddingsSpec,
-        shape: Shape,
-        setting: str,
-        maps: Projections | None = None,
-    ) -> None:
-        super().__init__(settings, shape, setting, maps)
+    def __init__(self, settings: OfEmbeddingsSpec, shape: Shape, setting: str) -> None:
+        super().__init__(settings, shape, setting)
         if not shape.student.embedding:
             raise LimbeckError(
                 f"{setting}: {settings.compare} compares sentence embeddings, and the models of task type "
@@ -184,19 +178,14 @@ class SimilarityLists(OfEmbeddings):
 class OfCandidatesSpec(TermSettings):
     """What every comparison of a query's candidates may be told."""
 
+    unsaid = ("scale",)
+
     scale: Number = Field(
         1.0,
         gt=0,
         description="multiplies the student's scores; cosines are at most 1 apart from 0, and a cross-encoder's scores "
         "are not",
     )
-
-    @model_serializer(mode="wrap")
-    def _without_idle_scale(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        written: dict[str, Any] = handler(self)
-        if self.scale == 1:
-            written.pop("scale", None)  # a dump may leave out what was not set
-        return written
 
 
 class OfCandidates(Objective):
@@ -214,14 +203,8 @@ class OfCandidates(Objective):
     compares_candidates = True
     settings: OfCandidatesSpec
 
-    def __init__(
-        self,
-        settings: OfCandidatesSpec,
-        shape: Shape,
-        setting: str,
-        maps: Projections | None = None,
-    ) -> None:
-        super().__init__(settings, shape, setting, maps)
+    def __init__(self, settings: OfCandidatesSpec, shape: Shape, setting: str) -> None:
+        super().__init__(settings, shape, setting)
         if shape.kind.candidates is None:
             raise LimbeckError(
                 f"{setting}: {settings.compare} compares the candidates of a query, and {shape.kind.name} has none",

@@ -10,13 +10,12 @@ from collections.abc import Mapping as Batch
 from typing import Any, Literal
 
 import torch
-from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer
+from pydantic import Field, field_validator
 from torch import Tensor
 
 from limbeck import functional as F
 from limbeck.activations import Request, Trace
 from limbeck.functional.partial_logits import KeptTokens
-from limbeck.mappings.maps import Projections
 from limbeck.objectives.base import NOTHING, Objective, Shape, TermSettings
 from limbeck.objectives.registration import objective
 from limbeck.support.errors import LimbeckError, Problem, unknown
@@ -29,6 +28,8 @@ from limbeck.tasks.rules import EXAMPLE_WEIGHTS, HardRule, need_labels
 
 class SoftSpec(TermSettings):
     """The teacher's output distribution; squared error of the outputs for regression."""
+
+    unsaid = ("standardize", "tokens")
 
     compare: Literal["soft_cross_entropy", "soft_kl"]
     temperature: Temperature = Field(1.0, description="divides both sides' logits")
@@ -65,14 +66,6 @@ class SoftSpec(TermSettings):
         except LimbeckError as error:
             raise ValueError(f"{word!r}; {error.problems[0].fix}") from None
         return word
-
-    @model_serializer(mode="wrap")
-    def _without_idle_keys(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        written: dict[str, Any] = handler(self)
-        for key in ("standardize", "tokens"):
-            if not getattr(self, key):
-                written.pop(key, None)  # a dump may leave out what was not set
-        return written
 
     @property
     def kept(self) -> KeptTokens | None:
@@ -205,6 +198,8 @@ _SHOWN = 8
 class HardSpec(TermSettings):
     """Cross-entropy with the labels; squared error for regression."""
 
+    unsaid = ("class_weights",)
+
     compare: Literal["hard_label"]
     class_weights: Literal["balanced"] | dict[str, float] | None = Field(
         None,
@@ -232,13 +227,6 @@ class HardSpec(TermSettings):
                 raise ValueError(f"{wrong[0]}: {given[wrong[0]]}, and a weight is 0 or more")
         return given
 
-    @model_serializer(mode="wrap")
-    def _without_idle_weights(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        written: dict[str, Any] = handler(self)
-        if self.class_weights is None:
-            written.pop("class_weights", None)  # a dump may leave out what was not set
-        return written
-
     @property
     def counts_classes(self) -> bool:
         """Where all are to count alike."""
@@ -261,10 +249,8 @@ class HardLabel(Objective):
     settings: HardSpec
     class_weights: Tensor | None
 
-    def __init__(
-        self, settings: HardSpec, shape: Shape, setting: str, maps: Projections | None = None
-    ) -> None:
-        super().__init__(settings, shape, setting, maps)
+    def __init__(self, settings: HardSpec, shape: Shape, setting: str) -> None:
+        super().__init__(settings, shape, setting)
         weights = None
         if settings.class_weights is not None or settings.focus:
             _need_weighed_classes(shape, setting, settings)
@@ -386,10 +372,8 @@ class OfClasses(Objective):
     exclusive = True
     """Whether the classes have to exclude each other."""
 
-    def __init__(
-        self, settings: TermSettings, shape: Shape, setting: str, maps: Projections | None = None
-    ) -> None:
-        super().__init__(settings, shape, setting, maps)
+    def __init__(self, settings: TermSettings, shape: Shape, setting: str) -> None:
+        super().__init__(settings, shape, setting)
         several = shape.kind.outcomes(shape.student.labels, exclusive=False)
         if self.exclusive or not 0 < several < math.inf:
             need_classes(shape, setting, settings.compare)

@@ -283,7 +283,7 @@ class WordRelationSpec(MappedSpec):
         return self
 
     @model_serializer(mode="wrap")
-    def _without_idle_key(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_what_is_unsaid(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         written: dict[str, Any] = handler(self)
         if self.compare == "word_relation_kl":
             written.pop("window", None)

@@ -53,11 +53,10 @@ class ScoredOutputs(ABC):
         """Of logits (n, C) the classes' probabilities, float64."""
         return softmax(logits.astype(np.float64), axis=1)
 
-    @abstractmethod
     def compact_outputs(self, model: PreTrainedModel, batch: Batch, logits: Tensor) -> Tensor:
-        """What evaluation keeps of a batch, (B, …): as little as the scores need."""
+        """What evaluation keeps of a batch, (B, …): as little as the scores need, the logits of whole examples."""
+        return logits
 
-    @abstractmethod
     def results(
         self,
         task: TaskLike,
@@ -66,7 +65,12 @@ class ScoredOutputs(ABC):
         rows: Dataset,
         tokenizer: Processor,
     ) -> Results:
-        """Scores of all predictions on the encoded split; `rows` is the split before encoding."""
+        """Scores of all predictions on the encoded split; `rows` is the split before encoding.
+
+        Of whole examples with a label each, unless a type says otherwise.
+        """
+        labels = encoded.with_format("numpy")["labels"][:]
+        return self.results_of_examples(task, outputs, labels, encoded["index"][:])
 
     def results_of_examples(
         self, task: TaskLike, outputs: np.ndarray, labels: Labels, index: Sequence[int]

@@ -12,7 +12,7 @@ from datasets import ClassLabel, Dataset, List, Value
 from scipy.special import expit, logit
 from sklearn.metrics import accuracy_score, average_precision_score, f1_score
 from torch import Tensor
-from transformers import AutoModelForSequenceClassification, PretrainedConfig, PreTrainedModel
+from transformers import AutoModelForSequenceClassification, PretrainedConfig
 
 from limbeck import functional as F
 from limbeck.support.errors import LimbeckError
@@ -126,21 +126,6 @@ class Classes(TaskType):
             return F.mse(student / scale, teacher / scale, weights=weights)
         distance = F.soft_kl if rule.compare == "soft_kl" else F.soft_cross_entropy
         return distance(student, teacher, **rule.at, weights=weights)
-
-    def compact_outputs(self, model: PreTrainedModel, batch: Batch, logits: Tensor) -> Tensor:
-        """The logits (B, C)."""
-        return logits
-
-    def results(
-        self,
-        task: TaskLike,
-        outputs: np.ndarray,
-        encoded: Dataset,
-        rows: Dataset,
-        tokenizer: Processor,
-    ) -> Results:
-        """The task's own metrics; class ids with probabilities, or numbers, by example."""
-        return self.results_of_examples(task, outputs, encoded["labels"][:], encoded["index"][:])
 
     def results_of_examples(
         self, task: TaskLike, outputs: np.ndarray, labels: Labels, index: Sequence[int]
@@ -398,25 +383,9 @@ class MultiLabel(TaskType):
 
     # ---- outputs and scores ----
 
-    def compact_outputs(self, model: PreTrainedModel, batch: Batch, logits: Tensor) -> Tensor:
-        """The logits (B, C)."""
-        return logits
-
     def probabilities(self, logits: np.ndarray) -> np.ndarray:
         """A sigmoid's, each class by itself."""
         return expit(logits.astype(np.float64))
-
-    def results(
-        self,
-        task: TaskLike,
-        outputs: np.ndarray,
-        encoded: Dataset,
-        rows: Dataset,
-        tokenizer: Processor,
-    ) -> Results:
-        """Scores by the task's thresholds, tuned on these rows where it has a rule; by row 0 or 1 for each class."""
-        labels = encoded.with_format("numpy")["labels"][:]
-        return self.results_of_examples(task, outputs, labels, encoded["index"][:])
 
     def results_of_examples(
         self, task: TaskLike, outputs: np.ndarray, labels: Labels, index: Sequence[int]

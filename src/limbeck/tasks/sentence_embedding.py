@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from datasets import Dataset, Value
 from torch import Tensor
-from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 from limbeck import functional as F
 from limbeck.embedding import (
@@ -240,10 +240,6 @@ class Embedding(TaskType):
     def soft_label(self, student: Tensor, teacher: Tensor, batch: Batch, rule: SoftRule) -> Tensor:
         """Squared error of embeddings (B, d)."""
         return F.embedding_mse(student, teacher, weights=batch.get(EXAMPLE_WEIGHTS))
-
-    def compact_outputs(self, model: PreTrainedModel, batch: Batch, logits: Tensor) -> Tensor:
-        """The embeddings (B, d)."""
-        return logits
 
     def results(
         self,
