@@ -13,7 +13,7 @@ from limbeck.tasks import TASKS
 
 
 def test_titles_are_those_of_the_tasks_in_their_order():
-    """They are written twice, as a table is made without torch."""
+    """A table reads them without the tasks, and without torch."""
     assert [*TITLES.items()] == [(name, task.title) for name, task in TASKS.items()]
     for name, (column, *_) in get_profile("glue").columns.items():
         assert column.metrics == TASKS[name].primary

@@ -77,13 +77,24 @@ HUB_METRICS = {
 }
 """The Hub's identifiers of metrics, where they are not ours."""
 
-_NAMES = {
+METRICS = {
     "weighted_f1": "F1 weighted by class",
+    "f1": "F1",
+    "matthews": "Matthews correlation",
+    "pearson": "Pearson",
+    "spearman": "Spearman",
+    "exact_match": "exact match",
     "top5": "top-5 accuracy",
     "micro_f1": "micro F1",
     "macro_f1": "macro F1",
+    "average_precision": "average precision",
     "subset_accuracy": "subset accuracy",
+    "cosine": "mean cosine of the embeddings",
+    "relative_error": "root mean squared error, % of the standard deviation",
 }
+"""Metrics in words, where they are more than their names."""
+# One identifier of the Hub stands for several of ours.
+_COARSE = ("f1", "accuracy")
 _SPLITS = {
     "dev": "validation",
     "dev_mismatched": "validation_mismatched",
@@ -131,7 +142,7 @@ def evaluation_results(student: StudentFacts, source: HubSource | None) -> list[
             dataset_config=source.config if source is not None else None,
             dataset_split=_SPLITS.get(split, split),
             metric_type=HUB_METRICS.get(metric, metric),
-            metric_name=_NAMES.get(metric),
+            metric_name=METRICS[metric] if HUB_METRICS.get(metric) in _COARSE else None,
             metric_value=round(value if metric in _UNSCALED else value / 100, 4),
         )
         for split in own_splits(student)

@@ -179,18 +179,13 @@ def push(
         api.create_commit(
             made.repo_id,
             [CommitOperationAdd(one.name, _content(one)) for one in files],
-            commit_message=_message(run),
+            commit_message="{0.method} on {0.task}, seed {0.seed}".format(Record.load(run)),
         )
     return PushResult(str(made), files)
 
 
 def _content(file: PushFile) -> str | bytes:
     return file.content if isinstance(file.content, bytes) else str(file.content)
-
-
-def _message(run: str | Path) -> str:
-    record = Record.load(run)
-    return f"{record.method} on {record.task}, seed {record.seed}"
 
 
 def _check_name(repo: str) -> None:
@@ -236,19 +231,23 @@ def _explained(error: BaseException, repo: str, endpoint: str) -> LimbeckError |
 def _refused(error: HfHubHTTPError, repo: str, endpoint: str) -> LimbeckError:
     status = error.response.status_code
     said = error.server_message or f"{status} {error.response.reason_phrase}"
-    if status == 401:
-        return LimbeckError(
-            f"push: {endpoint} does not accept the token ({said})",
-            f"hf auth login, or set HF_TOKEN, with a valid one ({_TOKENS})",
-        )
-    if status in (403, 404):
-        return LimbeckError(
-            f"push: the token may not write to {repo} ({said})",
-            f"use a token with the right to write ({_TOKENS}), or a name of your own",
-        )
-    if status == 409:
-        return LimbeckError(f"push: {repo} was changed by others meanwhile ({said})", _AGAIN)
-    if status == 429:
-        return LimbeckError(f"push: {endpoint} asks for fewer requests ({said})", f"wait; {_AGAIN}")
-    fix = _AGAIN if status >= 500 else "see what the Hub says"
-    return LimbeckError(f"push: {endpoint} refused {repo} with {status}: {said}", fix)
+    login = "hf auth login, or set HF_TOKEN, with a valid one"
+    not_allowed = (
+        f"the token may not write to {repo} ({said})",
+        f"use a token with the right to write ({_TOKENS}), or a name of your own",
+    )
+    known = {
+        401: (f"{endpoint} does not accept the token ({said})", f"{login} ({_TOKENS})"),
+        403: not_allowed,
+        404: not_allowed,
+        409: (f"{repo} was changed by others meanwhile ({said})", _AGAIN),
+        429: (f"{endpoint} asks for fewer requests ({said})", f"wait; {_AGAIN}"),
+    }
+    message, fix = known.get(
+        status,
+        (
+            f"{endpoint} refused {repo} with {status}: {said}",
+            _AGAIN if status >= 500 else "see what the Hub says",
+        ),
+    )
+    return LimbeckError(f"push: {message}", fix)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from limbeck.cards.card_settings import METRICS
 from limbeck.cards.facts import StudentFacts, public_name, teacher_names
 from limbeck.records import Latency, ModelFacts, Numbers, Record
 from limbeck.records.words import rows_said
@@ -20,21 +21,6 @@ Cells = list[list[str]]
 """Headings, then rows."""
 
 _MB = 1e6
-_WORDS = {
-    "weighted_f1": "F1 weighted by class",
-    "f1": "F1",
-    "matthews": "Matthews correlation",
-    "pearson": "Pearson",
-    "spearman": "Spearman",
-    "exact_match": "exact match",
-    "top5": "top-5 accuracy",
-    "micro_f1": "micro F1",
-    "macro_f1": "macro F1",
-    "average_precision": "average precision",
-    "subset_accuracy": "subset accuracy",
-    "cosine": "mean cosine of the embeddings",
-    "relative_error": "root mean squared error, % of the standard deviation",
-}
 
 
 def as_markdown(cells: Cells, words: int = 1) -> str:
@@ -90,11 +76,11 @@ def _is_single(record: Record) -> bool:
 
 def _metric(record: Record, metric: str) -> str:
     if metric != "primary":
-        return _WORDS.get(metric, metric.replace("_", " "))
+        return METRICS.get(metric, metric.replace("_", " "))
     task = TASKS.get(record.task)
     if task is None:
         return "primary"
-    return "mean of " + " and ".join(_WORDS.get(name, name) for name in task.primary.split("+"))
+    return "mean of " + " and ".join(METRICS.get(name, name) for name in task.primary.split("+"))
 
 
 def size_table(student: StudentFacts) -> Cells:

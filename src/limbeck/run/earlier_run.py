@@ -63,7 +63,8 @@ class EarlierRun:
         self._refuse_unwritable()
         manifest = Manifest.read(self.folder.path)
         if manifest is None:
-            return self._of_older_version(overwrite=overwrite)
+            self._refuse_others()
+            return None
         if overwrite or not self.folder.recipe.is_file():
             return None
         self._refuse_other()
@@ -110,23 +111,17 @@ class EarlierRun:
         there = Manifest.read(self.folder.path) is not None and self.folder.recipe.is_file()
         return there and bool(self._changed())
 
-    def _of_older_version(self, *, overwrite: bool) -> Record | None:
-        """A folder without a manifest: new, of a version that wrote none, or somebody else's."""
-        others = self._others()
-        if not others:
-            return None
-        if self.folder.recipe.is_file() and others != {self.folder.recipe.name} and not overwrite:
-            self._refuse_other()
-            record = self._record_of()
-            if record is not None and record.status == "finished" and self.folder.student.is_dir():
-                return record
-        if others == {self.folder.recipe.name} and not overwrite and not self._changed():
-            return None  # the recipe that is to be run
-        raise LimbeckError(
-            f"out: {self.folder.path} is not empty and holds no limbeck run (no {NAME} says which of its "
-            "files are one's)",
-            "choose another folder with --out, or remove what lies there yourself",
-        )
+    def _refuse_others(self) -> None:
+        """Raise LimbeckError for a folder without a manifest that holds more than the recipe that is to be run."""
+        paths = self.folder.path.iterdir() if self.folder.path.is_dir() else ()
+        # A start that was killed before it began may leave some.
+        others = {p.name for p in paths if not is_temporary(p) and p.name not in (LOCK, HOLDER)}
+        if others and (others != {self.folder.recipe.name} or self._changed()):
+            raise LimbeckError(
+                f"out: {self.folder.path} is not empty and holds no limbeck run (no {NAME} says which of its "
+                "files are one's)",
+                "choose another folder with --out, or remove what lies there yourself",
+            )
 
     def _record_of(self) -> Record | None:
         """The record, if it is of this recipe."""
@@ -153,11 +148,6 @@ class EarlierRun:
                 f"out: cannot write to {self.folder.path} ({place} is not a folder you may write to)",
                 "choose another folder with --out",
             )
-
-    def _others(self) -> set[str]:
-        """Names in the folder, but for what a start that was killed may leave before it began."""
-        paths = self.folder.path.iterdir() if self.folder.path.is_dir() else ()
-        return {p.name for p in paths if not is_temporary(p) and p.name not in (LOCK, HOLDER)}
 
     def _refuse_other(self) -> None:
         if changed := self._changed():

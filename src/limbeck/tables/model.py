@@ -286,14 +286,7 @@ def columns_of(
 
 def values_of(record: Record, profile: str) -> dict[str, float]:
     """Column key → score, of one finished run."""
-    place = place_of(record)
-    values = {
-        f"{place}|{title}": value
-        for title, value in _values(profile, record.task, record.scores).items()
-    }
-    for split in _extra_splits(record.scores):
-        values[f"{place}|{split}"] = record.primary_score(split)
-    return {key: value for key, value in values.items() if value is not None}
+    return _values_at(record, record.scores, profile)
 
 
 def teacher_values(record: Record, profile: str) -> dict[str, float]:

@@ -8,28 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean
 
 from limbeck.support.errors import LimbeckError, unknown
+from limbeck.support.plain import read_yaml
 
 Scores = Mapping[str, Mapping[str, float]]
 """A run's scores by split and metric, as records keep them: {"dev": {"accuracy": 88.1, …}, …}."""
 
-TITLES = {
-    "cola": "CoLA", "sst2": "SST-2", "mrpc": "MRPC", "stsb": "STS-B", "qqp": "QQP", "mnli": "MNLI",
-    "qnli": "QNLI", "rte": "RTE", "wnli": "WNLI", "scitail": "SciTail", "paws": "PAWS",
-    "imdb": "IMDb", "ner": "NER", "squad": "SQuAD", "mlm": "MLM", "cifar100": "CIFAR-100",
-    "cifar10": "CIFAR-10", "digits": "Digits",
-}  # fmt: skip
-"""Name of each of `limbeck.tasks.TASKS` → its printed name, in the order of a table's columns."""
-
-# GLUE's own metrics, where it has others than accuracy.
-_PRIMARY = {
-    "cola": "matthews",
-    "mrpc": "accuracy+f1",
-    "stsb": "pearson+spearman",
-    "qqp": "accuracy+f1",
-}
+# The tasks' own file: `limbeck.tasks` would load torch.
+_TASKS = read_yaml(
+    (Path(__file__).parents[1] / "tasks" / "datasets.yaml").read_text("utf-8"), "datasets.yaml"
+)
+TITLES = {name: one["title"] for name, one in _TASKS.items()}
+"""Name of each known task → its printed name, in the order of a table's columns."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +68,7 @@ def _profile(
     for key in _ORDER:
         if key not in tasks:
             continue
-        chosen = metrics.get(key, _PRIMARY.get(key, "accuracy"))
+        chosen = metrics.get(key, _TASKS[key]["primary"])
         if not isinstance(chosen, str):
             columns[key] = chosen
         elif key == "mnli":
