@@ -73,7 +73,7 @@ def reporting(
         events: TensorBoard's folder; the others take their places from environment variables of their own.
         recipe: what TensorBoard, W&B and MLflow are told of the run, in plain values.
     """
-    opened = {name: _is_open(name) for name in names}
+    ours = [name for name in names if name in _TRACKERS and _open_id(name) is None]
     callbacks: list[TrainerCallback] = [
         tensorboard(events) if name == "tensorboard" else _CALLBACKS[name]() for name in names
     ]
@@ -87,43 +87,26 @@ def reporting(
     finally:
         for callback in callbacks:
             trainer.remove_callback(callback)
-        for name, before_us in opened.items():
-            if not before_us and _is_open(name):
-                _close(name)
+        for name in ours:
+            if _open_id(name) is not None:
+                _TRACKERS[name].close(sys.modules[name])
 
 
-def _is_open(name: str) -> bool:
-    tracker = sys.modules.get(name)
-    if tracker is None:
-        return False
-    if name == "wandb":
-        return tracker.run is not None
-    return name == "mlflow" and tracker.active_run() is not None
+log = logging.getLogger(__name__)
 
 
-def _close(name: str) -> None:
-    tracker = sys.modules[name]
-    if name == "wandb":
-        tracker.finish()
-    else:
-        tracker.end_run()
-
-
-# The trackers' runs that a stage reports to, by their ids: a stage that is continued goes on with
-# the same ones. transformers' callbacks report to a run that is open already, so W&B's and
-# MLflow's are opened before them; which run it was is kept beside the stage's checkpoints.
-
-
-class _TrackerRuns(ABC):
-    """How one tracker's runs are known and opened again; `module` is its own.
+class _Tracker(ABC):
+    """A tracker whose runs limbeck opens again, closes, and tells the recipe; `module` is its own.
 
     Attributes:
         variable: the environment variable by which a user chooses a run.
         places: environment variables that say where its runs lie: an id of another place is none.
+        callback: the name of transformers' callback.
     """
 
     variable: ClassVar[str]
     places: ClassVar[tuple[str, ...]]
+    callback: ClassVar[str]
 
     @abstractmethod
     def open_id(self, module: Any) -> str | None:
@@ -133,10 +116,23 @@ class _TrackerRuns(ABC):
     def go_on(self, module: Any, known: str, name: str | None) -> None:
         """Open the run of an id."""
 
+    @abstractmethod
+    def close(self, module: Any) -> None:
+        """Close the open run."""
 
-class _WandbRuns(_TrackerRuns):
+    @abstractmethod
+    def settings(self, module: Any, recipe: Mapping[str, Any]) -> None:
+        """Send the recipe."""
+
+    @abstractmethod
+    def scores(self, module: Any, scores: Mapping[str, float], step: int) -> None:
+        """Send the scores of the epoch that is kept."""
+
+
+class _Wandb(_Tracker):
     variable = "WANDB_RUN_ID"
     places = ("WANDB_PROJECT", "WANDB_ENTITY", "WANDB_BASE_URL")
+    callback = "WandbCallback"
 
     def open_id(self, module: Any) -> str | None:
         return None if module.run is None else str(module.run.id)
@@ -146,10 +142,20 @@ class _WandbRuns(_TrackerRuns):
         project = os.environ.get("WANDB_PROJECT", "huggingface")
         module.init(project=project, name=name, id=known, resume="allow")
 
+    def close(self, module: Any) -> None:
+        module.finish()
 
-class _MlflowRuns(_TrackerRuns):
+    def settings(self, module: Any, recipe: Mapping[str, Any]) -> None:
+        module.run.config.update({"recipe": dict(recipe)}, allow_val_change=True)
+
+    def scores(self, module: Any, scores: Mapping[str, float], step: int) -> None:
+        module.run.summary.update({**scores, "best/step": step})
+
+
+class _Mlflow(_Tracker):
     variable = "MLFLOW_RUN_ID"
     places = ("MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME")
+    callback = "MLflowCallback"
 
     def open_id(self, module: Any) -> str | None:
         run = module.active_run()
@@ -161,8 +167,27 @@ class _MlflowRuns(_TrackerRuns):
             module.set_experiment(experiment)
         module.start_run(run_id=known)
 
+    def close(self, module: Any) -> None:
+        module.end_run()
 
-_TRACKERS: dict[str, _TrackerRuns] = {"wandb": _WandbRuns(), "mlflow": _MlflowRuns()}
+    def settings(self, module: Any, recipe: Mapping[str, Any]) -> None:
+        longest = module.utils.validation.MAX_PARAM_VAL_LENGTH
+        try:
+            module.log_params({name: text[:longest] for name, text in flattened(recipe, "recipe")})
+        # A run of the user's own, which had another recipe before: what was logged cannot be changed.
+        except module.exceptions.MlflowException as error:
+            log.warning("MLflow does not take the recipe: %s", str(error).splitlines()[0])
+
+    def scores(self, module: Any, scores: Mapping[str, float], step: int) -> None:
+        module.log_metrics(dict(scores), step=step)
+
+
+_TRACKERS: dict[str, _Tracker] = {"wandb": _Wandb(), "mlflow": _Mlflow()}
+
+
+# The trackers' runs that a stage reports to, by their ids: a stage that is continued goes on with
+# the same ones. transformers' callbacks report to a run that is open already, so W&B's and
+# MLflow's are opened before them; which run it was is kept beside the stage's checkpoints.
 
 
 class ContinuedRuns(TrainerCallback):
@@ -233,8 +258,6 @@ def _place(name: str) -> dict[str, str]:
 # student is shipped.
 
 
-log = logging.getLogger(__name__)
-
 _EVAL = "eval_"
 _SPEEDS = ("_runtime", "_per_second", "_time")
 
@@ -253,31 +276,40 @@ class TrackedRecipe(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """All trackers are open by the first step."""
-        if not self.sent and state.is_world_process_zero:
-            self.sent = True
-            for tracker in self._open():
-                tracker.settings(self.recipe)
+        if self.sent or not state.is_world_process_zero:
+            return
+        self.sent = True
+        for name in self._open():
+            _TRACKERS[name].settings(sys.modules[name], self.recipe)
+        for writer in self._writers():
+            # It shows Markdown, where lines indented by four spaces stay as they are.
+            lines = write_yaml(self.recipe).splitlines()
+            writer.add_text("recipe", "\n".join(f"    {line}" for line in lines))
 
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Scores as `best/accuracy`, …"""
-        scores = best_scores(state)
-        if scores and state.is_world_process_zero:
-            for tracker in self._open():
-                tracker.scores(scores, state.best_global_step or 0)
+        scores, step = best_scores(state), state.best_global_step or 0
+        if not scores or not state.is_world_process_zero:
+            return
+        for name in self._open():
+            _TRACKERS[name].scores(sys.modules[name], scores, step)
+        for writer in self._writers():
+            for name, value in scores.items():
+                writer.add_scalar(name, value, step)
 
-    def _open(self) -> Iterator[_Wandb | _Mlflow | _Tensorboard]:
-        for callback in self.callbacks:
-            writer = getattr(callback, "tb_writer", None)
-            if isinstance(callback, TensorBoardCallback) and writer is not None:
-                yield _Tensorboard(writer)
-        wandb, mlflow = sys.modules.get("wandb"), sys.modules.get("mlflow")
-        names = {type(callback).__name__ for callback in self.callbacks}
-        if "WandbCallback" in names and wandb is not None and wandb.run is not None:
-            yield _Wandb(wandb.run)
-        if "MLflowCallback" in names and mlflow is not None and mlflow.active_run() is not None:
-            yield _Mlflow(mlflow)
+    def _open(self) -> list[str]:
+        used = {type(callback).__name__ for callback in self.callbacks}
+        return [
+            name
+            for name, tracker in _TRACKERS.items()
+            if tracker.callback in used and _open_id(name) is not None
+        ]
+
+    def _writers(self) -> list[Any]:
+        boards = (one for one in self.callbacks if isinstance(one, TensorBoardCallback))
+        return [one.tb_writer for one in boards if getattr(one, "tb_writer", None) is not None]
 
 
 def best_scores(state: TrainerState) -> dict[str, float]:
@@ -294,48 +326,6 @@ def best_scores(state: TrainerState) -> dict[str, float]:
                 and isinstance(value, int | float)
             }
     return {}
-
-
-class _Wandb:
-    def __init__(self, run: Any) -> None:
-        self.run = run
-
-    def settings(self, recipe: Mapping[str, Any]) -> None:
-        self.run.config.update({"recipe": dict(recipe)}, allow_val_change=True)
-
-    def scores(self, scores: Mapping[str, float], step: int) -> None:
-        self.run.summary.update({**scores, "best/step": step})
-
-
-class _Mlflow:
-    def __init__(self, mlflow: Any) -> None:
-        self.mlflow = mlflow
-
-    def settings(self, recipe: Mapping[str, Any]) -> None:
-        longest = self.mlflow.utils.validation.MAX_PARAM_VAL_LENGTH
-        flat = {name: text[:longest] for name, text in flattened(recipe, "recipe")}
-        try:
-            self.mlflow.log_params(flat)
-        # A run of the user's own, which had another recipe before: what was logged cannot be changed.
-        except self.mlflow.exceptions.MlflowException as error:
-            log.warning("MLflow does not take the recipe: %s", str(error).splitlines()[0])
-
-    def scores(self, scores: Mapping[str, float], step: int) -> None:
-        self.mlflow.log_metrics(dict(scores), step=step)
-
-
-class _Tensorboard:
-    def __init__(self, writer: Any) -> None:
-        self.writer = writer
-
-    def settings(self, recipe: Mapping[str, Any]) -> None:
-        # It shows Markdown, where lines indented by four spaces stay as they are.
-        lines = write_yaml(dict(recipe)).splitlines()
-        self.writer.add_text("recipe", "\n".join(f"    {line}" for line in lines))
-
-    def scores(self, scores: Mapping[str, float], step: int) -> None:
-        for name, value in scores.items():
-            self.writer.add_scalar(name, value, step)
 
 
 def flattened(settings: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
