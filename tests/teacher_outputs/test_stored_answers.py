@@ -20,8 +20,8 @@ from limbeck.outputs import (
     build,
     fingerprint,
     mapped,
-    measure,
 )
+from limbeck.outputs.building import measure
 from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import SentBatch
 from limbeck.teachers.teacher import Teacher

@@ -9,7 +9,8 @@ import transformers as hf
 from datasets import Dataset
 
 from limbeck.activations import Request, capture
-from limbeck.outputs import Ask, CachedTeacher, Store, build, fingerprint, measure
+from limbeck.outputs import Ask, CachedTeacher, Store, build, fingerprint
+from limbeck.outputs.building import measure
 from limbeck.teachers.teacher import Teacher
 
 # In the batches that are stored, neighbours read as much and write another number of tokens.

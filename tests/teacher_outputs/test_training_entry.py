@@ -12,7 +12,8 @@ from limbeck.activations import Request, token_mask
 from limbeck.activations.forward import text_mask
 from limbeck.data.row_ids import row_ids
 from limbeck.labelling.model_labeller import ModelLabeller
-from limbeck.outputs import MappedOutputs, Store, open_store, training_entry
+from limbeck.outputs import Store, open_store, training_entry
+from limbeck.outputs.mapped import MappedOutputs
 from limbeck.outputs.shards import shaped_values
 from limbeck.support.errors import LimbeckError
 from limbeck.teachers.teacher import Teacher

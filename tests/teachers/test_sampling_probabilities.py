@@ -13,7 +13,8 @@ from scipy.stats import chisquare
 
 from limbeck.lab.bandit import Bandit
 from limbeck.support.errors import LimbeckError
-from limbeck.teachers import SamplingProbabilities, draw, shares
+from limbeck.teachers import SamplingProbabilities, shares
+from limbeck.teachers.team import draw
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 Stored outputs take the live teacher's place.
 """
 
-from limbeck.outputs.building import StoringQuestion, build, measure, stored_if_it_pays
+from limbeck.outputs.building import StoringQuestion, build, stored_if_it_pays
 from limbeck.outputs.cache import Store, StoredEntry, default_store
 from limbeck.outputs.columns import Ask, Lengths
 from limbeck.outputs.files import StoreFiles
@@ -20,12 +20,11 @@ from limbeck.outputs.manifest import (
     EntryRows,
     ExamplesManifest,
     RowsIdentity,
-    ShardRecord,
     StoreManifest,
     TeacherIdentity,
     TokensIdentity,
 )
-from limbeck.outputs.mapped import MappedOutputs, training_entry
+from limbeck.outputs.mapped import training_entry
 from limbeck.outputs.remembering import RememberingTeacher
 from limbeck.outputs.store import OutputStore, open_store
 from limbeck.outputs.stored_teacher import CachedTeacher
@@ -38,11 +37,9 @@ __all__ = [
     "EntryRows",
     "ExamplesManifest",
     "Lengths",
-    "MappedOutputs",
     "OutputStore",
     "RememberingTeacher",
     "RowsIdentity",
-    "ShardRecord",
     "Store",
     "StoreFiles",
     "StoreManifest",
@@ -60,7 +57,6 @@ __all__ = [
     "digest_of_tokenizer",
     "fingerprint",
     "library_versions",
-    "measure",
     "open_store",
     "stored_if_it_pays",
     "training_entry",

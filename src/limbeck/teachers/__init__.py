@@ -7,7 +7,6 @@ which of its members to run.
 from limbeck.teachers.team import (
     RANKINGS,
     USES,
-    Answering,
     ChainSpec,
     EnsembleSpec,
     EnsembleTeam,
@@ -19,7 +18,6 @@ from limbeck.teachers.team import (
     TeamSpec,
     by_capacity,
     chain_links,
-    draw,
     form,
     has_ties,
     members_of,
@@ -29,7 +27,6 @@ from limbeck.teachers.team import (
 __all__ = [
     "RANKINGS",
     "USES",
-    "Answering",
     "ChainSpec",
     "EnsembleSpec",
     "EnsembleTeam",
@@ -41,7 +38,6 @@ __all__ = [
     "TeamSpec",
     "by_capacity",
     "chain_links",
-    "draw",
     "form",
     "has_ties",
     "members_of",
