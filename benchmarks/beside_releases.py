@@ -73,7 +73,8 @@ def difference(found: Gradients, expected: Gradients) -> float:
         other = expected.get(name, torch.zeros(()))
         total += float((one - other).double().square().sum())
         reference += float(other.double().square().sum())
-    return (total / reference) ** 0.5
+    result: float = (total / reference) ** 0.5
+    return result
 
 
 def pair_of(model: str, classes: int) -> Pair:

@@ -169,7 +169,8 @@ def memory_of_reading(count: int, folder: Path) -> tuple[float, float]:
 
 
 def _listed(data: Dataset, start: int, size: int) -> list[dict[str, Any]]:
-    return data.select(range(start, min(start + size, len(data)))).to_list()
+    found: list[dict[str, Any]] = data.select(range(start, min(start + size, len(data)))).to_list()
+    return found
 
 
 def main() -> None:

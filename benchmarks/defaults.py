@@ -234,7 +234,8 @@ def _teacher(rows: Rows, args: argparse.Namespace, book: Book) -> Path:
     if not book.has(name):
         said = _said(rows, TEACHER, "pretrained", record.student.layers)
         book.keep(name, **said, **_of(record), **spent)
-    return folder
+    found: Path = folder
+    return found
 
 
 def _ours(cell: Cell, teacher: Path, args: argparse.Namespace, book: Book) -> None:

@@ -91,10 +91,12 @@ def spearman_without(first: np.ndarray, second: np.ndarray) -> np.ndarray:
         found = rankdata(values)[:, None] - smaller  # pair, pair left out
         found -= (found.sum(0) - found.diagonal()) / (len(values) - 1)
         np.fill_diagonal(found, 0)
-        return found
+        result: np.ndarray = found
+        return result
 
     one, other = ranks(first), ranks(second)
-    return (one * other).sum(0) / np.sqrt((one**2).sum(0) * (other**2).sum(0))
+    result: np.ndarray = (one * other).sum(0) / np.sqrt((one**2).sum(0) * (other**2).sum(0))
+    return result
 
 
 def compared(runs: Runs, baseline: Runs, pairs: Pairs) -> Comparison | None:

@@ -35,6 +35,7 @@ from tokenizers.processors import TemplateProcessing
 from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
 
 import limbeck
+from limbeck.data.text_rows import read_unlabelled
 from limbeck.records import hardware, versions, write_whole
 from limbeck.run import rows as unlabelled_rows
 from limbeck.training import DistillationTrainer
@@ -142,7 +143,7 @@ def measure(folder: Path, file: Path, steps: int) -> dict[str, Any]:
     """One run; where its time and memory went until its first step."""
     times: dict[str, float] = {}
     imported, memory = private_gib(), Memory()
-    read, step = unlabelled_rows.read_unlabelled, DistillationTrainer.training_step
+    read, step = read_unlabelled, DistillationTrainer.training_step
 
     def reading(*args: Any, **kwargs: Any) -> Any:
         began = time.perf_counter()
@@ -158,7 +159,7 @@ def measure(folder: Path, file: Path, steps: int) -> dict[str, Any]:
             times["now"] = private_gib()
         return loss
 
-    unlabelled_rows.read_unlabelled = reading
+    setattr(unlabelled_rows, read.__name__, reading)
     DistillationTrainer.training_step = stepping
     with memory.watched():
         result = limbeck.distill(

@@ -32,6 +32,7 @@ from rich.table import Table
 from transformers import BertForSequenceClassification, TrainingArguments, set_seed
 
 import limbeck.mappings.maps as transport
+from limbeck.functional.layers import transport_flow
 from limbeck.objectives import CurriculumSpec
 from limbeck.recipe import Recipe
 from limbeck.records import hardware, versions, write_whole
@@ -148,7 +149,7 @@ def flow_share(
     """Seconds inside transport_flow, of both terms, as a share of the bert-emd step."""
     spent: list[float] = []
     steps: list[float] = []
-    solve = transport.transport_flow
+    solve = transport_flow
 
     def timed(*tensors: torch.Tensor) -> torch.Tensor:
         began = time.perf_counter()

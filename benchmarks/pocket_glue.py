@@ -43,7 +43,8 @@ ROWS = ("majority", "bag_of_words", "two_layers_alone", "teacher")
 
 def one_hot(classes: np.ndarray, task: Task) -> np.ndarray:
     """Predicted classes [n] as the predictions [n, classes] that `Task.scores` takes."""
-    return np.eye(len(task.labels))[classes]
+    found: np.ndarray = np.eye(len(task.labels))[classes]
+    return found
 
 
 def majority(task: Task, train: Dataset, dev: Dataset) -> dict[str, Any]:

@@ -88,7 +88,8 @@ def _report(label: str, path: Path | str, train_rows: int, repeat: int) -> None:
 
 def _measure(path: Path | str, train_rows: int, *, watched: bool = False) -> list[float]:
     command = [sys.executable, "-c", _CHILD, str(path), str(train_rows), "yes" if watched else ""]
-    return json.loads(subprocess.check_output(command, text=True))
+    found: list[float] = json.loads(subprocess.check_output(command, text=True))
+    return found
 
 
 if __name__ == "__main__":

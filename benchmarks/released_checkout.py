@@ -141,7 +141,8 @@ def their_model(modeling: Any, model: BertForSequenceClassification, pair: Pair)
         if "fit_dense." in name:
             with torch.no_grad():
                 parameter.copy_(pair.weight if name.endswith("weight") else pair.bias)
-    return theirs
+    found: nn.Module = theirs
+    return found
 
 
 def _same(theirs: nn.Module, model: nn.Module, apart: tuple[str, ...]) -> None:
@@ -159,7 +160,7 @@ def trained(run: Callable[[], None], student: nn.Module) -> Found:
 
     def noted(self: Tensor, *arguments: Any, **named: Any) -> Any:
         losses.append(self.item())
-        return backward(self, *arguments, **named)
+        return backward(self, *arguments, **named)  # type: ignore[no-untyped-call]
 
     with patch.object(Tensor, "backward", noted):
         try:

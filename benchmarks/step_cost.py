@@ -98,7 +98,10 @@ def model(layers: int, width: int, attention: str) -> BertForSequenceClassificat
         num_attention_heads=width // 32 if width == 384 else 12,
         intermediate_size=4 * width,
     )
-    return BertForSequenceClassification._from_config(config, attn_implementation=attention)
+    found: BertForSequenceClassification = BertForSequenceClassification._from_config(
+        config, attn_implementation=attention
+    )
+    return found
 
 
 def cases(methods: list[str], teacher: Teacher) -> list[Case]:

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as parquet
@@ -69,7 +70,7 @@ JSON: dict[str, str | bytes] = {
 }
 
 
-def _tables_of(rows: dict[str, list]) -> pa.Table:
+def _tables_of(rows: dict[str, list[Any]]) -> pa.Table:
     return pa.table(rows)
 
 

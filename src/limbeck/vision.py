@@ -50,9 +50,10 @@ def read_processor(folder: str | Path) -> BaseImageProcessor:
     Raises OSError or ValueError where there is none.
     """
     with _no_advice():
-        return AutoImageProcessor.from_pretrained(
+        found: BaseImageProcessor = AutoImageProcessor.from_pretrained(
             str(folder), backend="pil", trust_remote_code=False
         )
+        return found
 
 
 @contextmanager
@@ -110,7 +111,8 @@ def pixels_of(images: Sequence[Image.Image], processor: Any) -> np.ndarray:
     """Images resized and cropped as the processor does it, uint8 (B, 3, H, W), not yet scaled."""
     coloured = [image.convert("RGB") for image in images]
     made = processor(coloured, do_rescale=False, do_normalize=False, return_tensors="np")
-    return np.clip(np.rint(made["pixel_values"]), 0, 255).astype(np.uint8)
+    found: np.ndarray = np.clip(np.rint(made["pixel_values"]), 0, 255).astype(np.uint8)
+    return found
 
 
 def to_bytes(images: Sequence[Image.Image], processor: Any) -> list[bytes]:

@@ -103,11 +103,12 @@ def capture(
     anatomy = known_anatomy(model)
     plan = None if anatomy is None else anatomy.plans.get(request)
     if plan is None:
-        return _first_capture(model, batch, request, entry)
+        found: Trace = _first_capture(model, batch, request, entry)
+        return found
     return _record(model, batch, request, plan, entry)
 
 
-@torch.compiler.disable
+@torch.compiler.disable  # type: ignore[untyped-decorator]
 def _first_capture(
     model: PreTrainedModel, batch: Mapping[str, Tensor], request: Request, entry: Tensor | None
 ) -> Trace:
@@ -276,7 +277,8 @@ def _logits(model: PreTrainedModel, outputs: Any) -> Tensor:
             f"{type(model).__name__} has no head, so no logits",
             "load the model with a head, for example AutoModelForSequenceClassification",
         )
-    return logits
+    found: Tensor = logits
+    return found
 
 
 # Which forward passes a model has run, and how far each was padded: what its FLOPs are counted

@@ -249,7 +249,8 @@ def _recipe(record: Record) -> str | None:
 
 
 def _same(value: Any, default: Any) -> bool:
-    return value == _plain(default)
+    found: bool = value == _plain(default)
+    return found
 
 
 def _beyond(value: Any, default: Any) -> Any:

@@ -134,7 +134,7 @@ def may_wait(kind: TaskType) -> bool:
     return kind.encodes_in_turn
 
 
-class LazyRows(torch.utils.data.Dataset, RowFacts):
+class LazyRows(torch.utils.data.Dataset[Any], RowFacts):
     """Loaded rows that look encoded.
 
     Args:
@@ -195,7 +195,8 @@ class LazyRows(torch.utils.data.Dataset, RowFacts):
 
     def _column(self, name: str) -> np.ndarray:
         values = self.raw.with_format("numpy")[name][:]
-        return values if self.places is None else values[self.places]
+        found: np.ndarray = values if self.places is None else values[self.places]
+        return found
 
     @cached_property
     def labels(self) -> np.ndarray:

@@ -246,7 +246,8 @@ class ArrowRows:
         """One column; None where a row does not have it."""
         if column not in self._table.column_names:
             return [None] * len(self)
-        return self._table.column(column).to_pylist()
+        found: list[Any] = self._table.column(column).to_pylist()
+        return found
 
     def parts(self, column: str) -> list[Any]:
         """One column as it lies: lists, or Arrow's arrays."""
@@ -254,7 +255,8 @@ class ArrowRows:
 
     def dicts(self, columns: Sequence[str] | None) -> list[dict[str, Any]]:
         """The rows with some columns or all."""
-        return self.table(columns).to_pylist()
+        found: list[dict[str, Any]] = self.table(columns).to_pylist()
+        return found
 
     def table(self, columns: Sequence[str] | None) -> pa.Table:
         """The rows with some columns or all, typed as in their file."""

@@ -165,7 +165,7 @@ def _convert(task: Task, source: HubSource, split: Dataset, origin: str) -> Data
     return make_split(task, texts, _labels(task, source, split, origin))
 
 
-def _labels(task: Task, source: HubSource, split: Dataset, origin: str) -> list | None:
+def _labels(task: Task, source: HubSource, split: Dataset, origin: str) -> list[Any] | None:
     """Class or tag ids in the task's order, numbers, or answers; None for a split without labels."""
     column = source.label_column
     if column not in split.column_names or column in source.text_columns:
@@ -174,7 +174,8 @@ def _labels(task: Task, source: HubSource, split: Dataset, origin: str) -> list 
     if all(label == -1 for label in written):
         return None
     if not task.labels:
-        return written
+        found: list[Any] | None = written
+        return found
     feature = split.features[column]
     feature = getattr(feature, "feature", feature)
     named = isinstance(feature, ClassLabel) and set(feature.names) & set(task.labels)

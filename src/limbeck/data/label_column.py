@@ -71,7 +71,7 @@ class LabelColumn:
     """
 
     names: tuple[str, ...]
-    values: dict[str, list | None]
+    values: dict[str, list[Any] | None]
     said: Problem
 
 
@@ -98,7 +98,7 @@ def class_order(found: Sequence[str], given: Labelling, column: str) -> tuple[st
 
 
 def read_labels(
-    tables: dict[str, FileTable], labels: dict[str, list | None], column: str, given: Labelling
+    tables: dict[str, FileTable], labels: dict[str, list[Any] | None], column: str, given: Labelling
 ) -> LabelColumn:
     """What the label column says the task is, and its values as class ids or numbers.
 
@@ -173,7 +173,7 @@ def _holds(values: list[Any], kinds: set[type], given: Labelling, column: str) -
 
 
 def _classes(
-    train: FileTable, values: list, column: str, given: Labelling
+    train: FileTable, values: list[Any], column: str, given: Labelling
 ) -> tuple[tuple[str, ...], dict[Any, int]]:
     """Names of the classes in id order, and the id of each written value."""
     # 1.0 is the class 1 where a table with gaps writes whole numbers.
@@ -229,8 +229,8 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _parse_untyped(
-    tables: dict[str, FileTable], labels: dict[str, list | None]
-) -> dict[str, list | None]:
+    tables: dict[str, FileTable], labels: dict[str, list[Any] | None]
+) -> dict[str, list[Any] | None]:
     """Labels of CSV and TSV files as whole numbers or decimals, if all of them are."""
     untyped = {split: labels[split] or [] for split in labels if not tables[split].typed}
     written = [value for values in untyped.values() for value in values if value is not None]
@@ -244,7 +244,7 @@ def _parse_untyped(
     return labels
 
 
-def _check_classes(train: FileTable, column: str, classes: list) -> None:
+def _check_classes(train: FileTable, column: str, classes: list[Any]) -> None:
     if len(classes) < 2:
         raise LimbeckError(
             f"label column {column!r} of {train.path} holds one class only: {classes[0]!r}",

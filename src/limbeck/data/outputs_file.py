@@ -313,7 +313,8 @@ def _values(table: FileTable, piece: pa.Array | list[Any], width: int, start: in
         same = pc.all(pc.equal(pc.list_value_length(piece), width)).as_py()
         numbers = piece.flatten()
         if same and pa.types.is_floating(numbers.type) and not numbers.null_count:
-            return numbers.to_numpy(zero_copy_only=False).reshape(len(piece), width)
+            found: np.ndarray = numbers.to_numpy(zero_copy_only=False).reshape(len(piece), width)
+            return found
     rows = piece.to_pylist() if isinstance(piece, pa.Array) else piece
     return numbers_of(table, EMBEDDING, [structured(row) for row in rows], width, start)
 

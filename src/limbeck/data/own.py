@@ -146,7 +146,7 @@ def splits_of_tables(
     task: Task,
     tables: dict[str, FileTable],
     texts: Sequence[str],
-    labels: Mapping[str, list | None],
+    labels: Mapping[str, list[Any] | None],
 ) -> DatasetDict:
     """Make the splits of tables, by the names of their text columns and the labels of each split; see `made_splits`."""
 
@@ -194,7 +194,9 @@ def made_splits(
     return splits
 
 
-def _need_labels(tables: dict[str, FileTable], labels: dict[str, list | None], column: str) -> None:
+def _need_labels(
+    tables: dict[str, FileTable], labels: dict[str, list[Any] | None], column: str
+) -> None:
     """Raise LimbeckError where neither train nor dev has any label; rows of train may go without."""
     train = tables["train"]
     if labels.get("dev") or any(value is not None for value in labels["train"] or ()):
@@ -207,7 +209,7 @@ def _need_labels(tables: dict[str, FileTable], labels: dict[str, list | None], c
     )
 
 
-def written_labels(table: FileTable, column: str, split: str) -> list | None:
+def written_labels(table: FileTable, column: str, split: str) -> list[Any] | None:
     """The label column as it is written; None of a split without labels."""
     if column not in table.columns:
         return None
@@ -367,7 +369,7 @@ def our_columns(texts: int) -> tuple[str, ...]:
     return ("sentence",) if texts == 1 else ("sentence1", "sentence2")
 
 
-def _known_labels(task: Task, values: list, path: Path) -> list:
+def _known_labels(task: Task, values: list[Any], path: Path) -> list[Any]:
     """Labels of a known task as ids or numbers: written as names, ids or digits."""
     ids: dict[object, Any] = {}
     for number, label in enumerate(task.labels):

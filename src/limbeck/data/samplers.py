@@ -318,7 +318,8 @@ class QuerySampler(Sampler[int]):
         sizes = np.array([len(rows) for rows in self.groups], dtype=np.int64)
         if self.candidates is None:
             return sizes
-        return np.minimum(sizes, self._beside() + self.candidates)
+        found: np.ndarray = np.minimum(sizes, self._beside() + self.candidates)
+        return found
 
     def _beside(self) -> np.ndarray:
         """How many rows of each group are a query itself, (queries,)."""

@@ -69,7 +69,7 @@ class OwnSeveralLabels(OnDisk):
             name, name, our_columns(len(texts)), names, METRICS_OF_SEVERAL, primary, kind=kind,
             said=_said(label, names, sets),
         )  # fmt: skip
-        labels: dict[str, list | None] = {
+        labels: dict[str, list[Any] | None] = {
             split: rows
             and [
                 None if row is None else [1.0 if one in row else 0.0 for one in names]
@@ -137,7 +137,7 @@ def _of_column(
     }
 
 
-def _flat(columns: Iterable[list | None]) -> list[Any]:
+def _flat(columns: Iterable[list[Any] | None]) -> list[Any]:
     """All values, one column after another."""
     return [value for column in columns for value in column or ()]
 

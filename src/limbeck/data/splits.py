@@ -216,7 +216,8 @@ def _strata(values: np.ndarray, labelled: np.ndarray) -> np.ndarray:
     has = values == 1
     rows_of = has[labelled].sum(axis=0)
     rarest = np.where(has, rows_of, len(values) + 1).argmin(axis=1)
-    return np.where(has.any(axis=1), rarest, values.shape[1])
+    found: np.ndarray = np.where(has.any(axis=1), rarest, values.shape[1])
+    return found
 
 
 def _drawn(
@@ -256,7 +257,8 @@ def _apportioned(sizes: np.ndarray, share: float, most: np.ndarray) -> np.ndarra
         for place in order:
             if quotas.sum() < total and quotas[place] < most[place]:
                 quotas[place] += 1
-    return quotas
+    found: np.ndarray = quotas
+    return found
 
 
 def _drawn_groups(

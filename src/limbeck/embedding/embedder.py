@@ -41,7 +41,7 @@ HEAD = "ForSentenceEmbedding"
 """How the classes' names end."""
 
 
-class SentenceEmbedder(PreTrainedModel):  # type: ignore[no-untyped-call]
+class SentenceEmbedder(PreTrainedModel):
     """An encoder, pooling, perhaps a linear map, perhaps a division by the length.
 
     Its classes are made for an encoder's family by `embedder_class`; this is what they share. `logits` of its

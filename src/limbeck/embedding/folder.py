@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from safetensors.torch import save_file
 from torch import nn
 from transformers import PretrainedConfig
-from transformers.utils import cached_file  # type: ignore[attr-defined]
+from transformers.utils import cached_file
 
 from limbeck.functional.hidden import POOLINGS
 from limbeck.support.errors import LimbeckError, unknown

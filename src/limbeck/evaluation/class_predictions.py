@@ -34,8 +34,10 @@ class ClassPredictions:
         if known is None:
             return None
         if self.ids.ndim == 2:
-            return np.where(self.ids == 1, known, 1 - known).prod(axis=1)
-        return known[np.arange(len(self.ids)), self.ids]
+            known = np.where(self.ids == 1, known, 1 - known)
+            return np.asarray(known.prod(axis=1))
+        found: np.ndarray = known[np.arange(len(self.ids)), self.ids]
+        return found
 
 
 def has_class_scores(task: Task) -> bool:
@@ -65,7 +67,8 @@ def class_predictions(task: Task, predictions: Predictions) -> ClassPredictions:
 def alike(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     """Where rows have the same class, or the same classes (n,)."""
     same = one == other
-    return same.all(axis=1) if same.ndim == 2 else same
+    found: np.ndarray = same.all(axis=1) if same.ndim == 2 else same
+    return found
 
 
 def agreement(task: Task, one: Predictions, other: Predictions) -> float | None:

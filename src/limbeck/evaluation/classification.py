@@ -188,7 +188,8 @@ def _confusion(labels: np.ndarray, given: np.ndarray, classes: int) -> list[list
         return None
     wide = confusion_matrix(labels, given, labels=np.arange(classes + 1))[:classes]
     # The last column: predictions that name no class, which only generated text can be.
-    return (wide if wide[:, classes].any() else wide[:, :classes]).tolist()
+    found: list[list[int]] | None = (wide if wide[:, classes].any() else wide[:, :classes]).tolist()
+    return found
 
 
 def _disagreements(

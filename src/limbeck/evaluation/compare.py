@@ -207,7 +207,8 @@ def _differences(method: Sequence[float], baseline: Sequence[float]) -> np.ndarr
         raise ValueError(f"{len(method)} scores cannot be paired with {len(baseline)}")
     # The difference of two infinities is not a number, which the tests look for.
     with np.errstate(invalid="ignore"):
-        return np.asarray(method, dtype=float) - np.asarray(baseline, dtype=float)
+        found: np.ndarray = np.asarray(method, dtype=float) - np.asarray(baseline, dtype=float)
+        return found
 
 
 def _constant(differences: np.ndarray, method: Sequence[float], baseline: Sequence[float]) -> bool:

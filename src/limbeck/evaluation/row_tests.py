@@ -92,7 +92,8 @@ def primary_of_samples(task: Task, predictions: Predictions) -> SampledPrimary |
         return None
 
     def score(chosen: np.ndarray) -> np.ndarray:
-        return np.mean([part(chosen) for part in known], axis=0)
+        found: np.ndarray = np.mean([part(chosen) for part in known], axis=0)
+        return found
 
     return SampledPrimary(score, len(units.kept["label"]), units.name)
 
@@ -170,7 +171,8 @@ def score_difference(counts: McNemarFacts, rows: int) -> DifferenceFacts:
         square = linear**2 + 8 * rows * second * gap * (1 - gap)
         only_second = (np.sqrt(max(square, 0.0)) - linear) / (4 * rows)
         variance = rows * (2 * only_second + gap * (1 - gap))
-        return (first - second - rows * gap) / np.sqrt(max(variance, 1e-12))
+        found: float = (first - second - rows * gap) / np.sqrt(max(variance, 1e-12))
+        return found
 
     seen, edge = (first - second) / rows, 1 - 1e-9
     low = brentq(lambda gap: score(gap) - z, -edge, seen) if score(-edge) > z else -1.0

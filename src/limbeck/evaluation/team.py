@@ -146,7 +146,8 @@ def _q_statistic(right: np.ndarray) -> np.ndarray:
     both, neither = hit @ hit.T, miss @ miss.T
     crossed = (hit @ miss.T) * (miss @ hit.T)
     top, bottom = both * neither - crossed, both * neither + crossed
-    return np.divide(top, bottom, out=np.full_like(top, np.nan), where=bottom != 0)
+    found: np.ndarray = np.divide(top, bottom, out=np.full_like(top, np.nan), where=bottom != 0)
+    return found
 
 
 def _one_minus_correlation(outputs: np.ndarray) -> np.ndarray:

@@ -352,4 +352,5 @@ def recovered(
             optimizer.step()
             decay.step()
             step(1)
-    return student.eval()
+    result: PreTrainedModel = student.eval()
+    return result

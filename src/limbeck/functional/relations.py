@@ -34,7 +34,8 @@ def _log_relations(features: Tensor, valid: Tensor) -> Tensor:
         scores = (features * features.shape[-1] ** -0.5) @ features.transpose(-1, -2)
     # The least number, not −∞: a row without any valid key then stays finite.
     least = torch.finfo(scores.dtype).min
-    return scores.masked_fill(~valid[:, None, None, :], least).log_softmax(-1)
+    found: Tensor = scores.masked_fill(~valid[:, None, None, :], least).log_softmax(-1)
+    return found
 
 
 _HEADS_FIX = "split the features of both into the same number of relation heads"
@@ -111,7 +112,10 @@ def relation_scores(
         for side, mask in zip((queries, keys), masks, strict=True)
     )
     with without_autocast(rows):
-        return (rows * rows.shape[-1] ** -0.5) @ columns.transpose(-1, -2)
+        found: Float[Tensor, "batch heads queries keys"] = (
+            rows * rows.shape[-1] ** -0.5
+        ) @ columns.transpose(-1, -2)
+        return found
 
 
 def relation_mse(

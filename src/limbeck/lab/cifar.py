@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from datasets import DatasetDict
+from datasets import Dataset, DatasetDict
 
 from limbeck.data.images import ImageFolder, as_png
 from limbeck.data.reader import DataRequest, Loaded, OnDisk, data_reader
@@ -102,7 +102,7 @@ def read_cifar(task: Task, root: Path) -> DatasetDict | None:
     return None
 
 
-def _read(task: Task, files: list[Path], label_bytes: int):
+def _read(task: Task, files: list[Path], label_bytes: int) -> Dataset:
     images, labels = [], []
     for file in files:
         records = _records(file, label_bytes + _PIXELS)

@@ -166,7 +166,7 @@ def _similarity(group: Group, folder: Path, live: Teacher) -> np.ndarray:
     student = recipe.student.model_copy(update=trained)
     matrix = similarity(prepare(recipe.model_copy(update={"student": student}), live))
     assert matrix is not None
-    return matrix
+    return np.array(matrix, dtype=float)
 
 
 def _present(

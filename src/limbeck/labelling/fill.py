@@ -90,7 +90,8 @@ class LabelWork:
     @cached_property
     def ids(self) -> np.ndarray:
         """Of the different rows, in the order in which they were read."""
-        return self.rows.ids[self.rows.first]
+        found: np.ndarray = self.rows.ids[self.rows.first]
+        return found
 
     def __len__(self) -> int:
         return len(self.rows.first)

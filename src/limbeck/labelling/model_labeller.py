@@ -23,6 +23,7 @@ from limbeck.outputs.columns import (
     IDS,
     INDEX,
     LOGITS,
+    PROBABILITIES,
     REST,
     VALUES,
     ModelOutputs,
@@ -32,7 +33,6 @@ from limbeck.outputs.columns import (
     places,
     storage_type,
 )
-from limbeck.outputs.shards import PROBABILITIES
 from limbeck.students import class_places, generic_labels, labels_of
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import SENTENCE, TEXT, TEXT_READING, Processor, Task, TaskType, task_type_of

@@ -22,9 +22,9 @@ from limbeck.data.candidates import PASSAGE, QUERY, SCORE
 from limbeck.data.files import open_rows
 from limbeck.data.text_rows import TextRows
 from limbeck.outputs import OutputStore
-from limbeck.outputs.columns import LOGITS
+from limbeck.outputs.columns import LOGITS, PROBABILITIES
 from limbeck.outputs.manifest import has_one_label
-from limbeck.outputs.shards import DECIDING, LABEL, PROBABILITIES
+from limbeck.outputs.shards import DECIDING, LABEL
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.files import written_whole
 from limbeck.tasks import get_task_type

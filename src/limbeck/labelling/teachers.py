@@ -27,8 +27,7 @@ from limbeck.labelling.language_models import (
 from limbeck.labelling.language_models.answers import JOURNALS
 from limbeck.labelling.model_labeller import ModelLabeller, TargetLabeller, kept_word
 from limbeck.outputs import default_store
-from limbeck.outputs.columns import LOGITS
-from limbeck.outputs.shards import PROBABILITIES
+from limbeck.outputs.columns import LOGITS, PROBABILITIES
 from limbeck.preflight import refuse_beyond
 from limbeck.recipe import Recipe
 from limbeck.records.runs_meant import members_at

@@ -364,7 +364,8 @@ class Projection(nn.Module):
 
     def forward(self, hidden: Tensor, student_layer: int) -> Tensor:
         """(..., d) to (..., u) by the map of `student_layer`, in float32."""
-        return self.maps[student_layer if len(self.maps) > 1 else 0](hidden.float())
+        found: Tensor = self.maps[student_layer if len(self.maps) > 1 else 0](hidden.float())
+        return found
 
 
 class Unprojected(nn.Module):

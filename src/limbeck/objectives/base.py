@@ -239,7 +239,8 @@ class TermSettings(Settings):
     @property
     def reads_numbers(self) -> bool:
         """Whether it reads labels where they are numbers."""
-        return self.reads_labels
+        found: bool = self.reads_labels
+        return found
 
     @property
     def counts_classes(self) -> bool:

@@ -204,7 +204,8 @@ class LayerMatch(ComparedTerm):
         if not self._mapped_before_mixing:
             return hidden
         maps = self.maps.student if side == "student" else self.maps.teacher
-        return maps(hidden, 0)
+        found: Tensor = maps(hidden, 0)
+        return found
 
     def compare(
         self, states: dict[int, Tensor], targets: dict[int, Tensor], masks: Masks

@@ -277,7 +277,8 @@ class Reader(nn.Module):
         """A layer's sentence vectors (B, u)."""
         hidden = trace[ActivationKey("hidden", layer, self.pool, self.stack)]
         maps = self.projections.student if side == "student" else self.projections.teacher
-        return maps(hidden, 0)
+        found: Tensor = maps(hidden, 0)
+        return found
 
 
 # Mapped layers compared pair by pair: a distance each, weighed as the mapping says, and added up. A

@@ -114,7 +114,8 @@ class TeamObjectives(nn.Module):
         self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], step_state: StepState
     ) -> dict[str, Tensor]:
         """The unweighted terms by name, as of the teacher whose step it is."""
-        return self.of(step_state.teacher)(student, teacher, batch, step_state)
+        found: dict[str, Tensor] = self.of(step_state.teacher)(student, teacher, batch, step_state)
+        return found
 
     def total(self, terms: dict[str, Tensor], step_state: StepState) -> Tensor:
         """The weighted sum."""

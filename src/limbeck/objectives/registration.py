@@ -124,7 +124,8 @@ def values_of(term: Objective) -> dict[str, Any]:
     """An object's settings; without any its attributes that are numbers, text and lists of them."""
     own = getattr(term, "settings", None)
     if own is not None:
-        return own.model_dump(mode="json", exclude={"compare", "weight"})
+        result: dict[str, Any] = own.model_dump(mode="json", exclude={"compare", "weight"})
+        return result
     found = {}
     for name, value in vars(term).items():
         if name.startswith("_") or name in ("training", "setting", "shape"):

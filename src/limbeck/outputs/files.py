@@ -37,7 +37,10 @@ class StoreFiles:
         """The file system, and the folder's path in it."""
         text = str(self.url)
         try:
-            return fsspec.core.url_to_fs(text if "://" in text else str(at_home(text)))
+            found: tuple[Any, str] = fsspec.core.url_to_fs(
+                text if "://" in text else str(at_home(text))
+            )
+            return found
         except ImportError as error:
             raise LimbeckError(f"{text}: {error}", "install what it names") from None
         except ValueError as error:
@@ -85,7 +88,8 @@ class StoreFiles:
     def open(self, name: str) -> IO[bytes]:
         """A file to read parts of."""
         with self._said(name):
-            return self._place[0].open(self.path(name), "rb")
+            found: IO[bytes] = self._place[0].open(self.path(name), "rb")
+            return found
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file whole or not at all, in place of what had its name.

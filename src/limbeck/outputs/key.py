@@ -100,7 +100,8 @@ def _is_numbers(kind: pa.DataType) -> bool:
     """Whether values, or values of lists, are numbers; bytes and text of any type are not."""
     while _is_list(kind):
         kind = kind.value_type
-    return pa.types.is_primitive(kind)
+    found: bool = pa.types.is_primitive(kind)
+    return found
 
 
 def _is_list(kind: pa.DataType) -> bool:

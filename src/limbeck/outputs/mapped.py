@@ -220,8 +220,11 @@ class _StoredPiece:
     def value(self, row: int) -> np.ndarray:
         """One example's values, flat: a view."""
         if self._ends is None:
-            return self._flat[row * self._size : (row + 1) * self._size]
-        return self._flat[self._ends[row] : self._ends[row + 1]]
+            start, end = row * self._size, (row + 1) * self._size
+        else:
+            start, end = self._ends[row], self._ends[row + 1]
+        found: np.ndarray = self._flat[start:end]
+        return found
 
 
 def training_entry(

@@ -84,7 +84,8 @@ def shaped_values(column: OutputColumn, array: pa.ChunkedArray) -> np.ndarray:
     array = array.combine_chunks()
     flat = array.flatten().to_numpy(zero_copy_only=False)
     if column.fixed:
-        return flat.reshape(len(array), *column.sizes())
+        result: np.ndarray = flat.reshape(len(array), *column.sizes())
+        return result
     ends = np.asarray(array.offsets) - array.offsets[0].as_py()
     found = np.empty(len(array), dtype=object)
     for row in range(len(array)):
@@ -122,7 +123,8 @@ def labels_of(
         value = values.get(name)
         if value is not None and value.dtype != object and value.shape[1:] == (width,):
             if classes:
-                return value.argmax(axis=1).astype(np.int64)
+                found: np.ndarray | None = value.argmax(axis=1).astype(np.int64)
+                return found
             return value[:, 0].astype(np.float32)
     return None
 
@@ -199,7 +201,8 @@ def read_rows(files: StoreFiles, shard: ShardRecord) -> np.ndarray:
             found = parquet.read_table(pa.PythonFile(file, mode="r"), columns=[ROW])[ROW]
     except (FileNotFoundError, pa.ArrowException, LimbeckError):
         found = read_shard(files, shard, [ROW])[ROW]
-    return found.to_numpy()
+    result: np.ndarray = found.to_numpy()
+    return result
 
 
 # A shard of an entry of training, mapped into memory.

@@ -241,7 +241,8 @@ def _identity(manifest: StoreManifest) -> dict[str, Any]:
         "rows": [content["rows"]["count"], content["rows"]["fingerprint"]],
     }
     teacher = {f"teacher {name}": value for name, value in manifest.teacher.fingerprint.items()}
-    return parts | teacher | content["settings"]
+    found: dict[str, Any] = parts | teacher | content["settings"]
+    return found
 
 
 def _refused(url: str, name: str, values: tuple[Any, Any]) -> Problem:

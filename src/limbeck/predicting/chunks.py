@@ -149,7 +149,8 @@ def _by_length(encoded: Rows) -> list[int]:
     if "input_ids" not in encoded:
         return list(range(len(encoded["index"])))
     lengths = np.array([len(ids) for ids in encoded["input_ids"]])
-    return np.argsort(-lengths, kind="stable").tolist()
+    found: list[int] = np.argsort(-lengths, kind="stable").tolist()
+    return found
 
 
 def _check_finite(values: np.ndarray) -> None:

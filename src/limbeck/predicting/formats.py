@@ -305,4 +305,5 @@ def _as_type(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.Chunke
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    found: bool = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return found

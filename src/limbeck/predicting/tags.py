@@ -117,7 +117,9 @@ class TagReader(RowReader):
                 found[name].append(one[name])
         return found
 
-    def _of_words(self, logits: np.ndarray, spans: list, words: list[str]) -> dict[str, list[Any]]:
+    def _of_words(
+        self, logits: np.ndarray, spans: list[Any], words: list[str]
+    ) -> dict[str, list[Any]]:
         probabilities = softmax(logits, axis=-1) if len(logits) else logits
         every: dict[str, list[Any]] = {
             name: [None] * len(words) for name in (PREDICTION, SCORE, PROBABILITIES, LOGITS)
@@ -129,7 +131,7 @@ class TagReader(RowReader):
             every[LOGITS][word] = self.by_class(raw)
         return every
 
-    def _of_text(self, logits: np.ndarray, spans: list, text: str) -> dict[str, list[Any]]:
+    def _of_text(self, logits: np.ndarray, spans: list[Any], text: str) -> dict[str, list[Any]]:
         probabilities = softmax(logits, axis=-1) if len(logits) else logits
         spelled = entity_tags(self.facts.classes)
         tags = [(spelled or self.facts.classes)[int(one.argmax())] for one in logits]

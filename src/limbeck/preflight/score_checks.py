@@ -93,7 +93,7 @@ def recorded_scores(
     return same, place
 
 
-def teacher_record(path: str | Path | None, task: Task) -> tuple[Mapping, Path] | None:
+def teacher_record(path: str | Path | None, task: Task) -> tuple[Mapping[str, Any], Path] | None:
     """The content of the `record.json` of, or above, a teacher's folder, and its place.
 
     None without a folder, a readable record, or where it is of another task.
@@ -109,7 +109,7 @@ def teacher_record(path: str | Path | None, task: Task) -> tuple[Mapping, Path] 
     return None
 
 
-def _read_record(path: Path) -> Mapping | None:
+def _read_record(path: Path) -> Mapping[str, Any] | None:
     try:
         record = verified(read_json(path.read_bytes(), str(path), constant=lambda _: None), path)
     except (OSError, LimbeckError):
@@ -319,4 +319,5 @@ def correlations(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
     sides = [side - side.mean(axis=0) for side in (logits, labels)]
     spread = [np.sqrt((side**2).sum(axis=0)) for side in sides]
     product = spread[0][:, None] * spread[1][None]
-    return sides[0].T @ sides[1] / np.where(product > 0, product, 1)
+    found: np.ndarray = sides[0].T @ sides[1] / np.where(product > 0, product, 1)
+    return found

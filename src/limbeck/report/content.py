@@ -7,6 +7,7 @@ over seeds.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from statistics import fmean
 from typing import Any
 
@@ -57,8 +58,14 @@ def curve(
     if not found:
         return None
     values = [found[epoch] for epoch in sorted(found)]
-    mean, low, high = (tuple(map(of, values)) for of in (fmean, min, max))
+    mean = tuple(map(fmean, values))
+    low, high = tuple(map(min, values)), tuple(map(max, values))
     return Series(name, style, tuple(map(float, sorted(found))), mean, low, high)
+
+
+def _of_term(term: str, epoch: Epoch) -> float | None:
+    """A training term of an epoch."""
+    return epoch.train.get(term)
 
 
 def _placed(run: Record) -> Iterator[tuple[int, Epoch]]:
@@ -247,7 +254,7 @@ class Content:
         for title, runs in self._panels():
             names = {term: None for run in runs for epoch in run.epochs for term in epoch.train}
             for term in sorted(names, key=lambda term: term != "loss"):
-                if found := self._series(runs, lambda epoch, term=term: epoch.train.get(term)):
+                if found := self._series(runs, partial(_of_term, term)):
                     name = "total loss" if term == "loss" else term
                     drawings.append(
                         plots.line_panel(f"{title}: {name}", found, x_label="epoch", y_label=name)

@@ -64,7 +64,7 @@ def series_marker(index: int) -> str:
     return MARKERS[index % len(MARKERS)]
 
 
-def series_dash(index: int) -> str | tuple:
+def series_dash(index: int) -> str | tuple[Any, ...]:
     """A dash pattern; repeats only after all colours have been used with it."""
     return DASHES[(index // COLOURS) % len(DASHES)]
 

@@ -230,7 +230,8 @@ class Prepared:
         """The model that the student is held against; None where there is none, or its outputs alone."""
         if not self.named or self.named[self.reference].stored:
             return None
-        return self.named[self.reference].teacher.model
+        found: PreTrainedModel | None = self.named[self.reference].teacher.model
+        return found
 
     @property
     def selecting(self) -> Dataset:

@@ -30,7 +30,7 @@ _EXAMPLES = 128
 _BATCH = 32
 
 
-def similarity(prepared: Prepared) -> list[list[float]] | None:
+def similarity(prepared: Prepared) -> list[list[float | None]] | None:
     """How alike teacher and student layers represent dev examples.
 
     None without a teacher, or where one of the two has no layers over tokens or they read

@@ -112,7 +112,8 @@ def _with_thresholds(task: Task, recipe: Recipe) -> Task:
     """A task of several labels a row with how their thresholds are found."""
     tuned = task.kind.tuned(task, recipe.thresholds)
     if tuned is not None:
-        return tuned
+        found: Task = tuned
+        return found
     given = [key for key in ("thresholds", "label_separator") if getattr(recipe, key) is not None]
     if given:
         raise LimbeckError(

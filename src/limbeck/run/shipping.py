@@ -159,7 +159,8 @@ class Spent:
     @property
     def training_seconds(self) -> float:
         """Of the epochs, dev scores not counted."""
-        return sum(entry["seconds"] for entry in self.epochs)
+        found: float = sum(entry["seconds"] for entry in self.epochs)
+        return found
 
 
 def stage_facts(spent: Spent, prepared: Prepared) -> StageFacts:

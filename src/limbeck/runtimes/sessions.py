@@ -98,7 +98,8 @@ class OnnxSession(GraphSession):
 
     def run(self, feed: dict[str, np.ndarray]) -> list[np.ndarray]:
         """One forward pass."""
-        return self._session.run(list(self.outputs), feed)
+        found: list[np.ndarray] = self._session.run(list(self.outputs), feed)
+        return found
 
 
 class OpenVinoSession(GraphSession):

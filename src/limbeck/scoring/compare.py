@@ -41,7 +41,7 @@ class RunComparison:
 
     def as_json(self) -> dict[str, Any]:
         """Plain values; a number that is not finite is None."""
-        return finite(
+        found: dict[str, Any] = finite(
             {
                 "task": self.task,
                 "split": self.split,
@@ -51,6 +51,7 @@ class RunComparison:
                 "row_tests": self.tests.model_dump(mode="python"),
             }
         )
+        return found
 
 
 def compare_runs(first: str | Path, second: str | Path, split: str | None = None) -> RunComparison:

@@ -46,7 +46,8 @@ class Evaluation:
         """Plain values; a number that is not finite is None."""
         parts = {"classification": self.classification, "row_tests": self.row_tests}
         plain = {name: part and part.model_dump(mode="python") for name, part in parts.items()}
-        return finite({"split": self.split, "scores": self.scores, **plain})
+        found: dict[str, Any] = finite({"split": self.split, "scores": self.scores, **plain})
+        return found
 
 
 log = logging.getLogger(__name__)

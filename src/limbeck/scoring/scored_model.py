@@ -556,7 +556,8 @@ def decided_by(task: Task, config: PretrainedConfig) -> Task:
         LimbeckError: thresholds that are none.
     """
     task = replace(task, kind=task.kind.of_model(config))
-    return task.kind.decided_by(task, config)
+    found: Task = task.kind.decided_by(task, config)
+    return found
 
 
 def class_names(task: Task, config: PretrainedConfig, *, side: str) -> list[Problem]:

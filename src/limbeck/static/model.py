@@ -84,7 +84,7 @@ class StaticStudent(PreTrainedModel):
         self.pairs: nn.Embedding | None = None
         if config.pairs:
             self.pairs = nn.Embedding(config.pairs, config.output_width, sparse=True)
-        self.post_init()
+        self.post_init()  # type: ignore[no-untyped-call]
 
     def _init_weights(self, module: nn.Module) -> None:
         """Token weights start at 1 and pairs at 0, so that both add nothing before they are learned."""
@@ -93,7 +93,7 @@ class StaticStudent(PreTrainedModel):
         elif module is self.pairs:
             nn.init.zeros_(self.pairs.weight)
         else:
-            super()._init_weights(module)
+            super()._init_weights(module)  # type: ignore[no-untyped-call]
 
     def get_input_embeddings(self) -> nn.Module:
         """The table of token vectors."""

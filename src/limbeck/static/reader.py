@@ -15,18 +15,17 @@ from tokenizers import Tokenizer
 class StaticReader:
     """A static student's folder. Called with texts it returns their logits or embeddings, one row a text."""
 
-    def __init__(self, folder):
-        folder = Path(folder)
+    def __init__(self, folder: Path) -> None:
         self.config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self.arrays = load_file(folder / "model.safetensors")
 
-    def __call__(self, texts):
+    def __call__(self, texts: list[str]) -> np.ndarray:
         """Outputs (B, d) of texts."""
         rows = self.tokenizer.encode_batch(texts, add_special_tokens=False)
         return np.stack([self.output(np.array(row.ids, np.int64)) for row in rows])
 
-    def output(self, ids):
+    def output(self, ids: np.ndarray) -> np.ndarray:
         """The output row of a text's tokens."""
         arrays = self.arrays
         part = arrays["counted"][ids]
@@ -45,7 +44,7 @@ class StaticReader:
             output = output + rows.sum(0) / max(1, len(rows))
         if self.config["normalize"]:
             output = output / max(np.linalg.norm(output), 1e-12)
-        return output
+        return np.asarray(output)
 
 
 if __name__ == "__main__":

@@ -119,7 +119,8 @@ def principal_axes(vectors: np.ndarray, width: int) -> np.ndarray:
     _, axes = np.linalg.eigh(np.cov(vectors, rowvar=False))
     axes = axes[:, ::-1][:, :width].astype(np.float32)
     largest = np.abs(axes).argmax(0)
-    return axes * np.sign(axes[largest, np.arange(width)])
+    found: np.ndarray = axes * np.sign(axes[largest, np.arange(width)])
+    return found
 
 
 def token_shares(tokenizer: Any, texts: Sequence[str], size: int) -> np.ndarray:
@@ -129,7 +130,8 @@ def token_shares(tokenizer: Any, texts: Sequence[str], size: int) -> np.ndarray:
         coded = tokenizer(list(texts[start : start + _TEXTS]), add_special_tokens=False)
         ids = np.concatenate([np.asarray(row, np.int64) for row in coded["input_ids"]])
         counts += np.bincount(ids, minlength=size)
-    return counts / max(1.0, counts.sum())
+    found: np.ndarray = counts / max(1.0, counts.sum())
+    return found
 
 
 @torch.inference_mode()
@@ -159,7 +161,8 @@ def token_vectors(
 
 def _pooled(teacher: Any, batch: dict[str, Tensor], pooling: str | None) -> Tensor:
     if pooling is None and isinstance(teacher, SentenceEmbedder):
-        return teacher(**batch).logits
+        found: Tensor = teacher(**batch).logits
+        return found
     encoder = teacher.get_encoder() if teacher.config.is_encoder_decoder else teacher.base_model
     return pool(encoder(**batch).last_hidden_state, batch["attention_mask"], pooling or "mean")
 

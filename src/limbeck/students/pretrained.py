@@ -21,7 +21,7 @@ from typing import Any, Literal
 import torch
 from huggingface_hub import constants, try_to_load_from_cache
 from huggingface_hub.errors import HFValidationError
-from huggingface_hub.utils import get_session, validate_repo_id  # type: ignore[attr-defined]
+from huggingface_hub.utils import get_session, validate_repo_id
 from safetensors import SafetensorError
 from torch import Tensor
 from transformers import (
@@ -31,7 +31,7 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
-from transformers.utils import (  # type: ignore[attr-defined]
+from transformers.utils import (
     ADAPTER_CONFIG_NAME,
     ADAPTER_SAFE_WEIGHTS_NAME,
     SAFE_WEIGHTS_INDEX_NAME,
@@ -290,13 +290,13 @@ def _quiet() -> Iterator[None]:
     bars = hub_logging.is_progress_bar_enabled()
     logger.addFilter(_no_load_report)
     if bars:
-        hub_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+        hub_logging.disable_progress_bar()
     try:
         yield
     finally:
         logger.removeFilter(_no_load_report)
         if bars:
-            hub_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+            hub_logging.enable_progress_bar()
 
 
 def _some(names: Sequence[str], most: int = 6) -> str:

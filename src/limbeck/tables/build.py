@@ -191,7 +191,7 @@ def _split_further(students: Sequence[Record], by: Sequence[str]) -> dict[Any, l
     return {row: other_settings(runs) for row, runs in rows.items()}
 
 
-def _row_order(group: _RowGroup) -> tuple:
+def _row_order(group: _RowGroup) -> tuple[Any, ...]:
     known = _FIRST_METHODS
     place = known.index(group.method) if group.method in known else len(known)
     return (-(group.layers or 0), place, group.method, group.variant)

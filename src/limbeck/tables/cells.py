@@ -9,6 +9,7 @@ import re
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from limbeck.records import ModelFacts, Record
 from limbeck.support.errors import LimbeckError, unknown
@@ -299,7 +300,7 @@ def _bench_of(facts: ModelFacts) -> str | None:
 
 
 def _benched(record: Record, bench: str) -> Record:
-    def timed(facts: ModelFacts) -> dict:
+    def timed(facts: ModelFacts) -> dict[str, Any]:
         found = facts.bench_ms
         return {"latency_ms": found if found is not None and found.bench == bench else None}
 

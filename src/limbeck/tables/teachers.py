@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from limbeck.records import Record, TeacherFacts
 from limbeck.tables.model import place_of, teacher_values, values_of
@@ -31,7 +32,7 @@ def split_teachers(
     records: Sequence[Record], profile: str
 ) -> tuple[list[TeacherRow], list[Record]]:
     """The distinct teachers of all runs, and the runs that are not a listed teacher's own."""
-    teachers: dict[tuple, TeacherRow] = {}
+    teachers: dict[tuple[Any, ...], TeacherRow] = {}
     for record in records:
         if record.teacher is None:
             continue

@@ -51,7 +51,8 @@ class ScoredOutputs(ABC):
 
     def probabilities(self, logits: np.ndarray) -> np.ndarray:
         """Of logits (n, C) the classes' probabilities, float64."""
-        return softmax(logits.astype(np.float64), axis=1)
+        found: np.ndarray = softmax(logits.astype(np.float64), axis=1)
+        return found
 
     def compact_outputs(self, model: PreTrainedModel, batch: Batch, logits: Tensor) -> Tensor:
         """What evaluation keeps of a batch, (B, …): as little as the scores need, the logits of whole examples."""
@@ -257,15 +258,18 @@ class TaskType(ScoredOutputs):
         """
         if task.regression:
             return outputs.reshape(-1).tolist()
-        return outputs.argmax(axis=1).tolist()
+        found: list[Any] = outputs.argmax(axis=1).tolist()
+        return found
 
     def logits_from(self, probabilities: np.ndarray) -> np.ndarray:
         """Logits of which a row's classes have these probabilities (n, C)."""
-        return np.log(probabilities)
+        found: np.ndarray = np.log(probabilities)
+        return found
 
     def right_rows(self, given: Sequence[Any], right: Sequence[Any]) -> np.ndarray:
         """Which of the rows' predictions are right, (n,) of bool."""
-        return np.asarray(given) == np.asarray(right)
+        found: np.ndarray = np.asarray(given) == np.asarray(right)
+        return found
 
     def counted_logits(self, batch: Batch, logits: np.ndarray) -> Any:
         """Index of the logits of a batch that count: padding's are nobody's."""
@@ -625,7 +629,8 @@ def labelled_rows(labels: Any) -> np.ndarray:
     or of a number for each class (n, C)."""
     values = np.asarray(labels)
     known = ~np.isnan(values) if values.dtype.kind == "f" else values != NO_LABEL
-    return known if known.ndim == 1 else known.all(axis=1)
+    found: np.ndarray = known if known.ndim == 1 else known.all(axis=1)
+    return found
 
 
 class NoUnlabelled(NamedTuple):

@@ -299,11 +299,13 @@ class MultiLabel(TaskType):
 
     def logits_from(self, probabilities: np.ndarray) -> np.ndarray:
         """Each class's own."""
-        return logit(np.minimum(probabilities, 1 - _LEAST))
+        found: np.ndarray = logit(np.minimum(probabilities, 1 - _LEAST))
+        return found
 
     def right_rows(self, given: Sequence[Any], right: Sequence[Any]) -> np.ndarray:
         """All classes of a row have to be."""
-        return (np.asarray(given) == np.asarray(right)).all(axis=1)
+        found: np.ndarray = (np.asarray(given) == np.asarray(right)).all(axis=1)
+        return found
 
     def tuned(self, task: Any, thresholds: Any) -> Any:
         """By one for all classes, if nobody says otherwise."""
@@ -385,7 +387,8 @@ class MultiLabel(TaskType):
 
     def probabilities(self, logits: np.ndarray) -> np.ndarray:
         """A sigmoid's, each class by itself."""
-        return expit(logits.astype(np.float64))
+        found: np.ndarray = expit(logits.astype(np.float64))
+        return found
 
     def results_of_examples(
         self, task: TaskLike, outputs: np.ndarray, labels: Labels, index: Sequence[int]

@@ -55,7 +55,7 @@ def spearman(predicted: np.ndarray, labels: np.ndarray) -> float:
     return _correlation(stats.spearmanr, predicted, labels)
 
 
-def _correlation(correlate: Callable, predicted: np.ndarray, labels: np.ndarray) -> float:
+def _correlation(correlate: Callable[..., Any], predicted: np.ndarray, labels: np.ndarray) -> float:
     if len(labels) < 2 or np.ptp(predicted) == 0 or np.ptp(labels) == 0:
         return 0.0
     with warnings.catch_warnings():

@@ -228,7 +228,7 @@ class Spans(TaskType):
         return 0.0, "nothing"
 
 
-def _place(answers: dict[str, list], offsets: list[list[int]]) -> tuple[int, int]:
+def _place(answers: dict[str, list[Any]], offsets: list[list[int]]) -> tuple[int, int]:
     """First and last token of the first right answer; 0, 0 if the window does not hold all of it."""
     if not answers["text"]:
         return 0, 0

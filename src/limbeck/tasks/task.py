@@ -267,4 +267,5 @@ def project(predictions: np.ndarray, source: Task, target: Task) -> np.ndarray:
             "use the student that was trained on that task",
         )
     translated = np.array([target.labels.index(names[label]) for label in source.labels])
-    return np.eye(len(target.labels))[translated[predictions.argmax(axis=1)]]
+    found: np.ndarray = np.eye(len(target.labels))[translated[predictions.argmax(axis=1)]]
+    return found

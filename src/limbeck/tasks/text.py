@@ -153,13 +153,14 @@ class Text(LabelledPositions):
         """Greedily generated token ids (B, T)."""
         longest = batch["labels"].shape[1] if "labels" in batch else 0
         generator: Any = model  # every encoder-decoder with a language head generates
-        return generator.generate(
+        found: Tensor = generator.generate(
             input_ids=batch["input_ids"],
             attention_mask=batch["attention_mask"],
             max_new_tokens=max(_LONGEST, longest),
             do_sample=False,
             num_beams=1,
         )
+        return found
 
     def results(
         self,

@@ -104,7 +104,10 @@ class OwnTokens:
                 "batch has others, or none, in a column named index",
                 "train on the rows that the teacher was given",
             )
-        return self.collate([self.rows[self._place[number]] for number in numbers])
+        found: dict[str, Tensor] = self.collate(
+            [self.rows[self._place[number]] for number in numbers]
+        )
+        return found
 
     def only(self, numbers: Sequence[int]) -> OwnTokens:
         """The same for some of the rows."""
@@ -233,12 +236,14 @@ class Teacher:
     @property
     def config(self) -> PretrainedConfig:
         """The model's configuration, labels included."""
-        return self.model.config
+        found: PretrainedConfig = self.model.config
+        return found
 
     @property
     def device(self) -> torch.device:
         """Where the model is."""
-        return self.model.device
+        found: torch.device = self.model.device
+        return found
 
     @property
     def columns(self) -> set[str]:

@@ -83,7 +83,8 @@ def load_weights(folder: str | Path, model: nn.Module) -> None:
 
 def load_progress(folder: str | Path) -> dict[str, Any]:
     """What `save` was given."""
-    return json.loads((Path(folder) / PROGRESS).read_text(encoding="utf-8"))
+    found: dict[str, Any] = json.loads((Path(folder) / PROGRESS).read_text(encoding="utf-8"))
+    return found
 
 
 def is_last(folder: str | Path) -> bool:
@@ -490,4 +491,5 @@ class Resumes(SendsBatches):
 
     @property
     def _sees_every_device(self) -> bool:
-        return self.args.parallel_mode == ParallelMode.DISTRIBUTED
+        found: bool = self.args.parallel_mode == ParallelMode.DISTRIBUTED
+        return found

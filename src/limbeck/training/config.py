@@ -45,12 +45,12 @@ class MethodSettings:
         "A shipped method's name, a recipe file, or (in Python) a Recipe; kd if neither it nor objectives are "
         "given.",
     )
-    objectives: dict | str | None = said(
+    objectives: dict[str, Any] | str | None = said(
         None,
         "The terms themselves by name, instead of a method: settings as in a recipe, or (in Python) "
         "limbeck.Objective.",
     )
-    curriculum: dict | str | None = said(None, "With objectives: when each layer learns.")
+    curriculum: dict[str, Any] | str | None = said(None, "With objectives: when each layer learns.")
     min_confidence: float | None = said(
         None,
         "With objectives: examples of whose class the teacher's probability is lower do not count in the terms "
@@ -61,20 +61,22 @@ class MethodSettings:
         "With objectives: how much an example without a label counts in those terms, next to one with a label; 1 "
         "if left out.",
     )
-    example_weights: dict | str | None = said(
+    example_weights: dict[str, Any] | str | None = said(
         None,
         "With objectives: how much each example counts in those terms, by its name (use) and settings: "
         "confidence, llkd.",
     )
-    mixup: dict | str | None = said(None, "With objectives: mix the inputs of both models.")
-    input_transform: dict | str | None = said(
+    mixup: dict[str, Any] | str | None = said(
+        None, "With objectives: mix the inputs of both models."
+    )
+    input_transform: dict[str, Any] | str | None = said(
         None, "With objectives: another input transform, by its name (use) and settings."
     )
-    first_stage: dict | str | None = said(
+    first_stage: dict[str, Any] | str | None = said(
         None,
         "Changes to the method's first stage, by its keys in a recipe: epochs, lr, batch_size, objectives.",
     )
-    optimisation: dict | str | None = said(
+    optimisation: dict[str, Any] | str | None = said(
         None,
         "What the Trainer's own arguments do not reach: momentum and nesterov (SGD), milestones and decay (a rate "
         "that falls in steps), bert_adam and epsilon; the method's own if left out.",
@@ -218,7 +220,7 @@ class DistillationConfig(MethodSettings, TrainingArguments):
         for name, value in defaults.items():
             if getattr(self, name) is None:
                 setattr(self, name, value)
-        super().__post_init__()
+        super().__post_init__()  # type: ignore[no-untyped-call]
 
     def for_rows(self, rows: int, kind: TaskType | None, depth: float) -> DistillationConfig:
         """The same with what it leaves to the rows: a copy, where anything is left to them.
@@ -281,10 +283,14 @@ class DistillationConfig(MethodSettings, TrainingArguments):
 
         A term that is an object is a text that leads to it as long as it lives.
         """
-        found = super().to_dict() | dict.fromkeys(self.by_rows)
+        found: dict[str, Any] = super().to_dict()  # type: ignore[no-untyped-call]
+        found |= dict.fromkeys(self.by_rows)
         if isinstance(self.method, Recipe):
             found["method"] = self.method.model_dump(mode="json")
-        return found | {name: _plain(plain_terms(getattr(self, name))) for name in _OF_TERMS}
+        result: dict[str, Any] = found | {
+            name: _plain(plain_terms(getattr(self, name))) for name in _OF_TERMS
+        }
+        return result
 
     def _make_plain(self) -> None:
         """Settings given as objects, or as JSON, become plain values; a recipe stays one, and so do terms."""
@@ -308,7 +314,8 @@ class DistillationConfig(MethodSettings, TrainingArguments):
             found |= {key: plain[key] for key in ("momentum", "nesterov", "bert_adam", "epsilon")}
         if self.lr_scheduler_type is not None:
             found |= {key: plain[key] for key in ("milestones", "decay")}
-        return _plain(found)
+        result: dict[str, Any] = _plain(found)
+        return result
 
 
 def _read(value: Any) -> Any:

@@ -135,7 +135,7 @@ def examples_in(batch: Any) -> int:
 class SendsBatches(Trainer):
     """A Trainer whose training steps know of a batch what it was on the host, without waiting."""
 
-    def get_train_dataloader(self) -> DataLoader:
+    def get_train_dataloader(self) -> DataLoader[Any]:
         """Its batches stay on the host until a step, which reads there what it has to know."""
         placed = self.accelerator.device_placement
         self.accelerator.device_placement = False
@@ -199,7 +199,7 @@ class FeedsExamples(SendsBatches):
         rows: Any = self.train_dataset
         return len(rows) if rows is not None and has_length(rows) else None
 
-    def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler | None:
+    def _get_train_sampler(self, train_dataset: Dataset[Any] | None = None) -> Sampler[Any] | None:
         dataset: Any = train_dataset if train_dataset is not None else self.train_dataset
         strategy = getattr(self.args, "train_sampling_strategy", "random")
         mixed = self.labelled_share is not None
@@ -276,13 +276,16 @@ class FeedsExamples(SendsBatches):
             return None
         name = getattr(self.args, "length_column_name", "length")
         try:
-            return facts_of(dataset).lengths_of(self.kind.reads, name)
+            found: Sequence[int] | np.ndarray | None = facts_of(dataset).lengths_of(
+                self.kind.reads, name
+            )
+            return found
         except LimbeckError:
             if asked:
                 raise
             return None
 
-    def _get_eval_sampler(self, eval_dataset: Dataset) -> Sampler | None:
+    def _get_eval_sampler(self, eval_dataset: Dataset[Any]) -> Sampler[Any] | None:
         if not has_length(eval_dataset):
             return None
         return SequentialSampler(cast(Any, eval_dataset)) if self.args.world_size <= 1 else None
@@ -299,7 +302,7 @@ class FeedsExamples(SendsBatches):
     # ---- weight ----
 
     def get_batch_samples(
-        self, epoch_iterator: Iterator, num_batches: int, device: torch.device
+        self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
     ) -> Any:
         """As the Trainer's; the examples of the step are counted, on the host where they lie there."""
         samples = super().get_batch_samples(epoch_iterator, num_batches, device)
@@ -339,7 +342,8 @@ class FeedsExamples(SendsBatches):
             or not self.accelerator.gradient_state.end_of_dataloader
         ):
             return count
-        return min(max(over - self.args.process_index * size, 0), count)
+        found: int = min(max(over - self.args.process_index * size, 0), count)
+        return found
 
     def counts_of(self, batch: Any) -> BatchCounts:
         """How many examples a batch of this task type holds, and how many of them have a label."""

@@ -73,7 +73,8 @@ def recipe_of(
         raise LimbeckError(problems)
     given = {"objectives": dict(objectives), **beside}
     raw = {"method": "own"} | {key: value for key, value in given.items() if value is not None}
-    return check(raw, Recipe, known_tasks=())
+    found: Recipe = check(raw, Recipe, known_tasks=())
+    return found
 
 
 def kind_of(model: PreTrainedModel | None) -> TaskType | None:
@@ -97,7 +98,8 @@ def of_kind(recipe: Recipe, kind: TaskType) -> Recipe:
         return recipe
     raw = {**recipe.model_dump(), "kind": kind.name}
     put_terms_of_kind(raw, {})
-    return check(raw, Recipe, known_tasks=(str(recipe.task),))
+    found: Recipe = check(raw, Recipe, known_tasks=(str(recipe.task),))
+    return found
 
 
 def _says(term: Any) -> bool:
@@ -140,7 +142,8 @@ def with_first_stage(recipe: Recipe, given: Mapping[str, Any] | None) -> Recipe:
     raw["first_stage"] = merge(raw["first_stage"] or {}, settings)
     terms = raw["first_stage"].get("objectives") or {}
     raw["first_stage"]["objectives"] = {n: t for n, t in terms.items() if t is not None}
-    return check(raw, Recipe, known_tasks=(str(recipe.task),))
+    found: Recipe = check(raw, Recipe, known_tasks=(str(recipe.task),))
+    return found
 
 
 def _named_only(first: FirstStage | None, given: Mapping[str, Any]) -> list[Problem]:

@@ -168,7 +168,8 @@ class Counts(Trainer):
     @property
     def distiller(self) -> Distiller:
         """Student and objectives, out of whatever the Trainer wrapped around them."""
-        return self.accelerator.unwrap_model(self.model)
+        found: Distiller = self.accelerator.unwrap_model(self.model)
+        return found
 
     def begin_counting(self) -> None:
         """Forget passes that are none of this training's."""
@@ -328,7 +329,8 @@ class TakesSteps(Counts, FeedsExamples):
         if self.sampled_team is not None:  # also by whose they are
             weighed = weighed | {f"loss ({self.sampled_team.names[step_state.teacher]})": loss}
         self.progress.add(weighed, loss, labelled)
-        return loss
+        found: Tensor = loss
+        return found
 
     @cached_property
     def _some_unlabelled(self) -> bool:

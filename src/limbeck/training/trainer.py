@@ -147,7 +147,7 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
         callbacks: list[Any] | None = None,
         *,
         first_stage: Mapping[str, Any] | None = None,
-        holdout: Dataset | None = None,
+        holdout: Dataset[Any] | None = None,
         **kwargs: Any,
     ) -> None:
         known = {*inspect.signature(DistillationTrainer.__init__).parameters, *kwargs}
@@ -202,8 +202,8 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
         self.progress = Progress()
 
     def _rows_to_train(
-        self, args: TrainingArguments, rows: Any, holdout: Dataset | None
-    ) -> tuple[Any, Dataset | None]:
+        self, args: TrainingArguments, rows: Any, holdout: Dataset[Any] | None
+    ) -> tuple[Any, Dataset[Any] | None]:
         """The training rows, numbered where somebody finds them by number, and those held out."""
         recipe = self.plan.recipe
         if learns_whom_to_sample(recipe) and holdout is None:
@@ -254,7 +254,7 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
         # A NaN must end the run, not be averaged away.
         self.args.logging_nan_inf_filter = False
 
-    def _add_callbacks(self, given: Any, holdout: Dataset | None) -> None:
+    def _add_callbacks(self, given: Any, holdout: Dataset[Any] | None) -> None:
         """Its own, distinguished from those that the user gave."""
         self.own_callbacks = {id(callback) for callback in self.callback_handler.callbacks}
         self.own_callbacks -= {id(one) for one in users_callbacks(self, given)}
@@ -370,7 +370,8 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
                 self._course = Course.begin(folder, write=keep)
             checkpoint = None if checkpoint is None else str(checkpoint)
         with self.progress.parts.part("training"):
-            return super().train(checkpoint, trial, ignore_keys_for_eval)
+            found: TrainOutput = super().train(checkpoint, trial, ignore_keys_for_eval)
+            return found
 
     def _inner_training_loop(self, *args: Any, **kwargs: Any) -> TrainOutput:
         """As the Trainer's, after everything that comes before it; unused words take no part."""

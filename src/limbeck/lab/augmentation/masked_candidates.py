@@ -106,7 +106,8 @@ def best_words(
 def scores_at(model: PreTrainedModel, ids: Tensor, valid: Tensor, places: Tensor) -> Tensor:
     """The head's scores (B, V) at one place (B) of each text (B, N)."""
     with torch.no_grad(), _only(model, places):
-        return model(input_ids=ids, attention_mask=valid).logits[:, 0]
+        found: Tensor = model(input_ids=ids, attention_mask=valid).logits[:, 0]
+        return found
 
 
 @contextmanager

@@ -107,7 +107,8 @@ def pieces_of(tokenizer: PreTrainedTokenizerBase, words: Sequence[str]) -> list[
     if not words:
         return []
     spaced = [f" {word}" for word in words]
-    return tokenizer(spaced, add_special_tokens=False, verbose=False)["input_ids"]
+    found: list[list[int]] = tokenizer(spaced, add_special_tokens=False, verbose=False)["input_ids"]
+    return found
 
 
 def check_file(path: str | Path) -> None:

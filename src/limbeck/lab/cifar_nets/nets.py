@@ -48,7 +48,7 @@ class CifarNetConfig(PreTrainedConfig):
 
     def __post_init__(self, **kwargs: Any) -> None:
         self.widths = list(self.widths)
-        super().__post_init__(**kwargs)
+        super().__post_init__(**kwargs)  # type: ignore[no-untyped-call]
 
     def validate_shape(self) -> None:
         """Check that there is such a CNN."""
@@ -110,7 +110,8 @@ class _PreactivatedBlock(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         entered = functional.relu(self.bn1(x))
         out = self.conv2(functional.relu(self.bn2(self.conv1(entered))))
-        return out + (x if self.shortcut is None else self.shortcut(entered))
+        found: Tensor = out + (x if self.shortcut is None else self.shortcut(entered))
+        return found
 
 
 _BLOCKS: dict[str, type[nn.Module]] = {"basic": _BasicBlock, "preactivated": _PreactivatedBlock}
@@ -130,7 +131,7 @@ class _CifarNetPreTrainedModel(PreTrainedModel):
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
         """He initialisation of convolutions by their outputs, as both papers' releases do."""
-        super()._init_weights(module)
+        super()._init_weights(module)  # type: ignore[no-untyped-call]
         if isinstance(module, nn.Conv2d):
             init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
         elif isinstance(module, nn.Linear):
@@ -164,7 +165,7 @@ class CifarNetModel(_CifarNetPreTrainedModel):
             others = [block(outputs, outputs, 1) for _ in range(config.blocks - 1)]
             self.groups.append(nn.Sequential(first, *others))
             inputs = outputs
-        self.post_init()
+        self.post_init()  # type: ignore[no-untyped-call]
 
     def forward(self, pixel_values: Tensor, **kwargs: Any) -> BaseModelOutputWithPooling:
         """`pixel_values` (B, C, H, W), normalised; maps (B, C', H/4, W/4) and their means (B, C')."""
@@ -188,7 +189,7 @@ class CifarNetForImageClassification(_CifarNetPreTrainedModel):
         self.num_labels = config.num_labels
         self.cifar_net = CifarNetModel(config)
         self.classifier = nn.Linear(config.widths[-1], int(config.num_labels or 0))
-        self.post_init()
+        self.post_init()  # type: ignore[no-untyped-call]
 
     def forward(
         self, pixel_values: Tensor, labels: Tensor | None = None, **kwargs: Any

@@ -6,7 +6,7 @@ Without a study it lists those that ship with limbeck.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -111,10 +111,10 @@ def _list() -> None:
 def _run(
     name: str,
     scale: str | None,
-    given: dict,
+    given: dict[str, Any],
     out: Path,
     jobs: int | None,
-    by: dict,
+    by: dict[str, Any],
     *,
     dry_run: bool,
 ) -> None:
@@ -167,7 +167,7 @@ def _run(
         )
 
 
-def _sizes(plan) -> str:  # importing its type would load torch
+def _sizes(plan: Any) -> str:  # importing its type would load torch
     asked = plan.study
     tries = max(group.tries for group in plan.groups)
     parts = [

@@ -96,7 +96,8 @@ def _distance(teacher: ClassPredictions, student: ClassPredictions) -> np.ndarra
     """Total variation distance by row (n,); 0 where probabilities are not known."""
     if teacher.probabilities is None or student.probabilities is None:
         return np.zeros(len(teacher.ids))
-    return 0.5 * np.abs(teacher.probabilities - student.probabilities).sum(axis=1)
+    found: np.ndarray = 0.5 * np.abs(teacher.probabilities - student.probabilities).sum(axis=1)
+    return found
 
 
 def _example(

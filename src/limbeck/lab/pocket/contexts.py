@@ -44,7 +44,7 @@ def _side(random: Random, groups: tuple[str, ...]) -> str:
 def _deeds(random: Random) -> list[_Deed]:
     """Deeds of which no two share two parts."""
     while True:
-        forms = [pick(random, events.lexicon.EVENT_VERBS)[0] for _ in range(pick(random, _DEEDS))]
+        forms = [pick(random, lexicon.EVENT_VERBS)[0] for _ in range(pick(random, _DEEDS))]
         deeds = [
             _Deed(_side(random, lexicon.SENIORS), form, _side(random, lexicon.JUNIORS))
             for form in forms

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from random import Random
+from typing import Any
 
 from datasets import Dataset, DatasetDict, Features, Value
 
@@ -116,7 +117,7 @@ def _distinct(task: str, seed: int, domain: Domain) -> Iterator[Example]:
 def _split(task: str, stream: Iterator[Example], size: int) -> Dataset:
     _, columns = _GENERATORS[task]
     rows = [next(stream) for _ in range(size)]
-    data: dict[str, list] = {
+    data: dict[str, list[Any]] = {
         column: [row.texts[place] for row in rows] for place, column in enumerate(columns)
     }
     kind = "float32" if task == "stsb" else "int64"

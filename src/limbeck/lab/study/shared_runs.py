@@ -348,7 +348,8 @@ def portable(run: Path) -> dict[str, Any] | None:
     record = verified(json.loads(file.read_text(encoding="utf-8")), file)
     if not isinstance(record, dict) or record["status"] != "finished":
         return None
-    return without_folders(record)
+    found: dict[str, Any] | None = without_folders(record)
+    return found
 
 
 def without_folders(value: Any) -> Any:

@@ -59,5 +59,6 @@ def _diagnostic(data: str) -> Mapping[str, Dataset]:
     layout = replace(LAYOUTS["mnli"], folders=_FOLDERS, files={DIAGNOSTIC: _FILE})
     for folder in task_folders(at_home(data), _FOLDERS):
         if (folder / _FILE).is_file():
-            return read_tables(mnli, layout, folder)
+            result: Mapping[str, Dataset] = read_tables(mnli, layout, folder)
+            return result
     return {}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -152,7 +153,7 @@ def point_panels(found: Mapping[str, StatePoints]) -> list[Panel]:
     return panels
 
 
-def _points(axes: Axes, side: str, points: Sequence, one: StatePoints, *, style: int) -> None:
+def _points(axes: Axes, side: str, points: Sequence[Any], one: StatePoints, *, style: int) -> None:
     """The model by colour, classes by the marker's shape."""
     plane = np.array(points)
     labels = np.zeros(len(plane), dtype=int) if one.labels is None else np.array(one.labels)

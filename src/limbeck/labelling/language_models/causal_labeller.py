@@ -233,7 +233,8 @@ def content_free_prior(scores: np.ndarray) -> np.ndarray:
         log-probabilities, (C,).
     """
     each = log_softmax(np.asarray(scores, dtype=np.float64), axis=1)
-    return logsumexp(each, axis=0) - np.log(len(each))
+    found: np.ndarray = logsumexp(each, axis=0) - np.log(len(each))
+    return found
 
 
 def calibrated(scores: np.ndarray, prior: np.ndarray | None) -> np.ndarray:
@@ -243,4 +244,5 @@ def calibrated(scores: np.ndarray, prior: np.ndarray | None) -> np.ndarray:
     which leaves every distribution nearly flat, and a student is to learn the distribution.
     """
     logs = log_softmax(np.asarray(scores, dtype=np.float64), axis=1)
-    return logs if prior is None else log_softmax(logs - prior, axis=1)
+    found: np.ndarray = logs if prior is None else log_softmax(logs - prior, axis=1)
+    return found

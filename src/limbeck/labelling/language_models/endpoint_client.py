@@ -172,7 +172,8 @@ def _used(answer: Any) -> Tokens | None:
 
 def back_off(attempt: int) -> float:
     """Seconds before a request is repeated: more each time, and not the same for all."""
-    return min(_LONGEST_WAIT, _FIRST_WAIT * 2**attempt) + random.uniform(0, _FIRST_WAIT)
+    found: float = min(_LONGEST_WAIT, _FIRST_WAIT * 2**attempt) + random.uniform(0, _FIRST_WAIT)
+    return found
 
 
 class Pace:

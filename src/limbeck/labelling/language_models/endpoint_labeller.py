@@ -56,7 +56,7 @@ _FEW_TOKENS = 5
 _AT_FIRST = 2
 
 
-class EndpointLabeller(AbstractContextManager):
+class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
     """Asks a server about each row; made, it has been asked once, and its key, model and form of request are right.
 
     Outputs: in mode `logprobs` the classes' `logits` and `probabilities` (B, C) and `coverage` (B,), the probability

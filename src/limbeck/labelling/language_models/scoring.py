@@ -197,7 +197,8 @@ class CausalScorer:
             mask = past.mask = torch.cat([past.mask, mask], dim=1)
             given[self._cache_name] = past.cache
         logits = self.model(input_ids=ids, attention_mask=mask, **given).logits
-        return logits if self._keeps else logits[:, first:]
+        found: Tensor = logits if self._keeps else logits[:, first:]
+        return found
 
     def _forget_frequencies(self, ids: Tensor) -> None:
         """A dynamic model keeps those of the longest pass so far until one that is shorter than its original length."""
@@ -256,7 +257,7 @@ def _padded(sequences: Sequence[Sequence[int]], device: torch.device) -> tuple[T
     return ids.to(device), mask.to(device)
 
 
-def _parts(items: Sequence, size: int) -> list[Any]:
+def _parts(items: Sequence[Any], size: int) -> list[Any]:
     return [items[at : at + size] for at in range(0, len(items), size)]
 
 
