@@ -308,7 +308,8 @@ def _values_at(record: Record, scores: Mapping[str, Numbers], profile: str) -> d
 
 def task_title(name: str) -> str:
     """A known task's printed name; any other name as it is."""
-    return TITLES.get(name, name)
+    title: str = TITLES.get(name, name)
+    return title
 
 
 def _values(profile: str, task: str, scores: Mapping[str, Numbers]) -> Mapping[str, float | None]:
