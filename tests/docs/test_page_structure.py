@@ -50,7 +50,7 @@ def test_lists_and_tables_begin_after_an_empty_line(page) -> None:
         for before, line in pairwise(lines)
         if re.match(r"(- |\d+\. |\|)", line)
         and before.strip()
-        and not before.startswith(("- ", "  ", "#", "|"))
+        and not re.match(r"- |  |#|\||\d+\. ", before)
     ]
     assert joined == []
 
