@@ -9,7 +9,7 @@ import pytest
 
 from limbeck.records import Best, Numbers, TeamFacts, TeamMember
 from limbeck.support.errors import LimbeckError
-from limbeck.tables import build_table, collect, render
+from limbeck.tables import Baseline, build_table, collect, render
 from synthetic_records import a_run, a_student, a_study, a_teacher
 
 
@@ -182,7 +182,9 @@ def test_a_profile_may_show_a_task_in_several_columns():
     runs = [mrpc("finetune", s, 80.0, 85.0) for s in (1, 2)]
     runs += [mrpc("kd", 1, 82.0, 86.0), mrpc("kd", 2, 84.0, 89.0)]
     runs += [a_run(m, s, 60.0 + s) for m in ("finetune", "kd") for s in (1, 2)]
-    table = build_table(runs, profile="internal", baseline="finetune", correction="column")
+    table = build_table(
+        runs, profile="internal", baseline=Baseline("finetune", correction="column")
+    )
     assert [column.title for column in table.columns] == ["MRPC acc", "MRPC F1", "RTE"]
     kd = row_of(table, "kd")
     assert cell_of(table, "kd", "MRPC F1").mean == 87.5
@@ -275,7 +277,7 @@ def test_rates_and_batches_that_differ_are_noted(key, values, said):
 
 
 def test_paired_test_by_hand_with_holm():
-    table = build_table(a_study(), baseline="finetune", correction="column")
+    table = build_table(a_study(), baseline=Baseline("finetune", correction="column"))
     # RTE: kd's differences 1, 2, 3: p = .0742 (t = 2√3 on 2 degrees of freedom). rail-kd-l's 5,
     # 5.1, 5.2: t = 5.1·√3/.1 = 88.335, p = 1 − t/√(t² + 2) = 1.2812e-4. Holm: ×2 and ×1.
     kd, rail = cell_of(table, "kd", "RTE").comparison, cell_of(table, "rail-kd-l", "RTE").comparison
@@ -307,7 +309,9 @@ def test_differences_stand_with_their_intervals_and_what_a_column_could_reach():
     assert "RTE +2.0 (−0.5 to +4.5), p 0.15" in notes
     # Six pairs: 2 / 64 at best; of the five tests one, in another column, is smaller.
     assert "average: the smallest p that it could reach is 0.12 (Holm-corrected), so that" in notes
-    by_column = " ".join(build_table(a_study(), baseline="finetune", correction="column").notes)
+    by_column = " ".join(
+        build_table(a_study(), baseline=Baseline("finetune", correction="column")).notes
+    )
     assert "the smallest p that it could reach is 0.062" in by_column
 
 
@@ -319,12 +323,12 @@ def test_pooled_variance_finds_what_few_seeds_alone_cannot():
         for number in range(7) for seed in (1, 2, 3) for task in ("rte", "sst2", "cola")
     ]  # fmt: skip
     own = row_of(build_table(runs, baseline="m0"), "m6").average
-    pooled = build_table(runs, baseline="m0", variance="pooled")
+    pooled = build_table(runs, baseline=Baseline("m0", variance="pooled"))
     assert own.marker == "" and row_of(pooled, "m6").average.marker == "▼"
     assert [row.label for row in pooled.rows if row.average.marker] == ["m6"]
     assert "pooled over all methods of the same layers" in " ".join(pooled.notes)
     with pytest.raises(LimbeckError, match="unknown variance 'pool'"):
-        build_table(runs, baseline="m0", variance="pool")
+        build_table(runs, baseline=Baseline("m0", variance="pool"))
 
 
 def test_below_the_baseline_is_marked_below():

@@ -9,7 +9,7 @@ import pytest
 
 from limbeck.records import Record
 from limbeck.support.errors import LimbeckError
-from limbeck.tables import FACTS, FORMATS, build_table, render
+from limbeck.tables import FACTS, FORMATS, Baseline, build_table, render
 from limbeck.tables.cells import duration, magnitude, milliseconds
 from synthetic_records import a_run, a_study
 
@@ -46,7 +46,7 @@ def test_latex_is_booktabs_and_escaped():
 
 def test_csv_keeps_full_numbers():
     facts = ["layers", "latency", "kept"]
-    table = build_table(a_study(), baseline="finetune", correction="column", facts=facts)
+    table = build_table(a_study(), baseline=Baseline("finetune", correction="column"), facts=facts)
     rows = {row["method"]: row for row in csv.DictReader(io.StringIO(render(table, "csv")))}
     assert float(rows["kd"]["RTE mean"]) == 73.0
     assert float(rows["kd"]["RTE sd"]) == 2.0

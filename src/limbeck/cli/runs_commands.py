@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -18,33 +19,49 @@ from limbeck.support.registry import load_plugins
 BY_SUFFIX = {".md": "markdown", ".tex": "latex", ".csv": "csv"}
 
 
-def table(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders that hold runs.")],
-    profile: Annotated[
-        str, typer.Option(help="Which scores make a task's number: glue, or a paper's own.")
-    ] = "glue",
+@dataclass(frozen=True)
+class TestOptions:
+    """Which method every other one is tested against, and how."""
+
     baseline: Annotated[
         str | None, typer.Option(help="The method every other one is tested against.")
-    ] = None,
+    ] = None
     correction: Annotated[
         str,
         typer.Option(help="Which tests Holm's correction takes together: table, or column."),
-    ] = "table",
+    ] = "table"
     variance: Annotated[
         str,
         typer.Option(
             help="Spread over seeds by which differences are judged: own (of the two methods) or pooled (over all "
             "methods of the same depth, for few seeds)."
         ),
-    ] = "own",
+    ] = "own"
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """Where a table is written, and in which format."""
+
     form: Annotated[
         str | None,
         typer.Option(
             "--format",
             help="terminal, markdown, latex or csv; by default what --out's name says.",
         ),
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Write to this file instead.")] = None,
+    ] = None
+    out: Annotated[Path | None, typer.Option(help="Write to this file instead.")] = None
+
+
+@takes_groups
+def table(
+    *,
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders that hold runs.")],
+    profile: Annotated[
+        str, typer.Option(help="Which scores make a task's number: glue, or a paper's own.")
+    ] = "glue",
+    tests: TestOptions,
+    shown: TableFile,
     columns: Annotated[
         list[str] | None,
         typer.Option(help="What to show beside the scores, for example: layers latency kept."),
@@ -63,22 +80,29 @@ def table(
 ) -> None:
     """Compare runs: mean ± standard deviation over seeds, methods by tasks."""
     from limbeck.records import write_whole
-    from limbeck.tables import DEFAULT_FACTS, build_table, check_by, collect, render, terminal
+    from limbeck.tables import (
+        DEFAULT_FACTS,
+        Baseline,
+        build_table,
+        check_by,
+        collect,
+        render,
+        terminal,
+    )
 
     records = collect(runs)
     check_by(records, by or ())
     built = build_table(
         records,
         profile=profile,
-        baseline=baseline,
-        correction=correction,
-        variance=variance,
+        baseline=Baseline(tests.baseline, tests.correction, tests.variance),
         facts=columns or DEFAULT_FACTS,
         by=by or (),
-        title=title,
         split=split,
     )
-    form = form or (BY_SUFFIX.get(out.suffix, "terminal") if out else "terminal")
+    built = replace(built, title=title)
+    out = shown.out
+    form = shown.form or (BY_SUFFIX.get(out.suffix, "terminal") if out else "terminal")
     if out is not None:
         write_whole(out, render(built, form))
     elif form == "terminal":

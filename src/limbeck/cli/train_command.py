@@ -108,6 +108,8 @@ class TeacherOptions:
     missing_outputs: Annotated[str | None, setting("missing_outputs", DATA)] = None
     output_classes: Annotated[list[str] | None, setting("output_classes", DATA)] = None
     unlabelled: Annotated[list[str] | None, setting("unlabelled", DATA)] = None
+    cache: Annotated[str | None, setting("cache", TRAINING)] = None
+    min_confidence: Annotated[float | None, setting("min_confidence", TRAINING)] = None
 
 
 @takes_groups
@@ -174,11 +176,9 @@ def distill(
     student: Annotated[str | None, setting("student", STUDENT)] = None,
     shape: ShapeOptions,
     training: TrainingOptions,
-    cache: Annotated[str | None, setting("cache", TRAINING)] = None,
-    min_confidence: Annotated[float | None, setting("min_confidence", TRAINING)] = None,
 ) -> None:
     """Distil a fine-tuned teacher into a smaller student, by a method's name or a recipe file."""
-    own = {"method": method, "student": student, "cache": cache, "min_confidence": min_confidence}
+    own = {"method": method, "student": student}
     groups = typed(teaching) | typed(data) | typed(shape) | typed(training)
     given = merge(flags_given(own | groups), [one for one in recipe or [] if is_setting(one)])
     names = [one for one in recipe or [] if not is_setting(one)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +55,8 @@ def write_report(
         several = {record.method for record in students}
         baseline = "finetune" if "finetune" in several and len(several) > 1 else None
     if table is None:
-        table = build_table(
-            records, profile=profile, baseline=baseline, facts=_FACTS, title="Results"
-        )
+        table = build_table(records, profile=profile, baseline=baseline, facts=_FACTS)
+        table = replace(table, title="Results")
     _, students = split_teachers(records, table.profile)
     content = Content(records, students, table)
     sections = [*content.sections(similarity), *more]

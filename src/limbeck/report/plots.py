@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -58,15 +58,14 @@ def line_panel(
     y_label: str,
     reference: Level = None,
     least_span: float = 0.0,
-    whole: bool = True,
+    scale: Literal["whole", "linear", "log"] = "whole",
     legend: bool = False,
-    log: bool = False,
 ) -> Panel:
     """Lines with bands from the lowest to the highest seed, and a dashed reference level.
 
-    The axis of y covers at least `least_span`, so that a small step does not look like a cliff. `whole`: x counts
-    something. `legend`: the lines' names stand in the drawing. `log`: the axis of x is logarithmic, with a mark at
-    each x.
+    The axis of y covers at least `least_span`, so that a small step does not look like a cliff. `scale` of the axis
+    of x: `whole` numbers count something; a `log` axis has a mark at each x. `legend`: the lines' names stand in the
+    drawing.
     """
     ends = "; ".join(f"{s.name} from {s.mean[0]:.3g} to {s.mean[-1]:.3g}" for s in series)
     beside = f"; {reference[0]} at {reference[1]:.1f}" if reference else ""
@@ -89,12 +88,12 @@ def line_panel(
                 axes.annotate(said, place, (-2, 3), ("axes fraction", "data"), **_BESIDE)
         axes.margins(y=0.12)
         axes.set_ylim(widened(axes.get_ylim(), least_span))
-        if log:
+        if scale == "log":
             places = sorted({place for line in series for place in line.x})
             axes.set_xscale("log")
             axes.set_xticks(places, [f"{place:g}" for place in places])
             axes.set_xticks([], minor=True)
-        elif whole:
+        elif scale == "whole":
             axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, min_n_ticks=1))
         axes.set(xlabel=x_label, ylabel=y_label)
         if legend:

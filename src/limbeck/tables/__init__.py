@@ -3,6 +3,7 @@
 Tables are made from records alone.
 """
 
+from limbeck.tables.against import Baseline
 from limbeck.tables.build import build_table, check_by, collect
 from limbeck.tables.cells import DEFAULT_FACTS, FACTS
 from limbeck.tables.model import Fact, ResultsTable, Row, TableCell, TableColumn
@@ -12,6 +13,7 @@ __all__ = [
     "DEFAULT_FACTS",
     "FACTS",
     "FORMATS",
+    "Baseline",
     "Fact",
     "ResultsTable",
     "Row",

@@ -7,6 +7,7 @@ what is printed: a task's mean over its seeds, and the average as the weighted m
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -40,45 +41,57 @@ VARIANCES = ("own", "pooled")
 """By which spread over seeds a difference is judged: that of its own pairs, or of all rows of the same depth."""
 
 
-def check_variance(variance: str) -> None:
-    """Raises LimbeckError for a variance that does not exist."""
-    if variance not in VARIANCES:
-        raise LimbeckError(unknown("variance", variance, list(VARIANCES)))
+@dataclass(frozen=True)
+class Baseline:
+    """The method every other one is tested against, and how.
 
+    Attributes:
+        method: the method; None for no tests.
+        correction: which p-values are Holm-corrected together: all of the "table", or those of each "column".
+        variance: whose spread over seeds counts: a comparison's "own", or that "pooled" over all rows of its depth.
 
-def check_correction(correction: str) -> None:
-    """Raises LimbeckError for a correction that does not exist."""
-    if correction not in CORRECTIONS:
-        raise LimbeckError(unknown("correction", correction, list(CORRECTIONS)))
+    Raises:
+        LimbeckError: a correction or variance that does not exist.
+    """
+
+    method: str | None = None
+    correction: str = "table"
+    variance: str = "own"
+
+    def __post_init__(self) -> None:
+        """Check the words."""
+        if self.correction not in CORRECTIONS:
+            raise LimbeckError(unknown("correction", self.correction, list(CORRECTIONS)))
+        if self.variance not in VARIANCES:
+            raise LimbeckError(unknown("variance", self.variance, list(VARIANCES)))
 
 
 def compare_rows(
     rows: Mapping[int, RowId],
     scores: Mapping[int, Scores],
-    baseline: str | None,
+    baseline: Baseline,
     columns: Sequence[TableColumn],
-    correction: str = "table",
-    variance: str = "own",
 ) -> tuple[dict[tuple[int, str], Tested], list[str]]:
     """(row, column key or "average") → test with Holm-corrected p; and the notes on them."""
-    if baseline is None:
+    method = baseline.method
+    if method is None:
         return {}, []
     found: dict[tuple[int, str], Tested] = {}
     lonely: list[str] = []
     for index, row in rows.items():
-        if row[0] == baseline:
+        if row[0] == method:
             continue
-        other = baseline_of(row, rows, baseline)
+        other = baseline_of(row, rows, method)
         if other is None:
             lonely.append(row_label(row))
             continue
         pool = None
-        if variance == "pooled":
+        if baseline.variance == "pooled":
             pool = {i: scores[i] for i, one in rows.items() if one[1] == row[1]}
         for key, result in _tests(index, other, scores, columns, pool).items():
             found[index, key] = result
-    found = _corrected(found, correction)
-    return found, mark_notes(found, rows, baseline, columns, lonely, correction, variance)
+    found = _corrected(found, baseline.correction)
+    return found, mark_notes(found, rows, baseline, columns, lonely)
 
 
 def _corrected(
@@ -226,13 +239,12 @@ By = dict[str, list[tuple[str, Tested]]]
 def mark_notes(
     found: Found,
     rows: Mapping[int, RowId],
-    baseline: str,
+    baseline: Baseline,
     columns: Sequence[TableColumn],
     lonely: Sequence[str],
-    correction: str,
-    variance: str = "own",
 ) -> list[str]:
     """The notes on the tests in `found`; `lonely` rows had no baseline to be tested against."""
+    method = str(baseline.method)
     titles = {column.key: column.title for column in columns} | {AVERAGE: AVERAGE}
     by_column: By = {
         title: [(row_label(rows[i]), test) for (i, at), test in found.items() if at == key]
@@ -244,9 +256,9 @@ def mark_notes(
     }
     notes: list[str] = []
     if found:
-        notes.append(_what_marks_are(found, baseline, columns, correction, variance))
+        notes.append(_what_marks_are(found, baseline, columns))
         notes += _beyond_reach(by_column)
-        notes += _differences(by_row, baseline)
+        notes += _differences(by_row, method)
     own = {title: tests for title, tests in by_column.items() if title != AVERAGE}
     untested = []
     for title, tests in own.items():
@@ -261,20 +273,18 @@ def mark_notes(
     ):
         notes += [f"{said}: {'; '.join(where)}."] if where else []
     if lonely:
-        notes.append(f"No {baseline} run of the same layers to compare with: {', '.join(lonely)}.")
+        notes.append(f"No {method} run of the same layers to compare with: {', '.join(lonely)}.")
     return notes
 
 
-def _what_marks_are(
-    found: Found, baseline: str, columns: Sequence[TableColumn], correction: str, variance: str
-) -> str:
+def _what_marks_are(found: Found, baseline: Baseline, columns: Sequence[TableColumn]) -> str:
     """Which tests the marks are of."""
     each, average = (
         (
             "by t-tests with the spread over seeds pooled over all methods of the same layers",
             "; the average likewise, for these tasks alone",
         )
-        if variance == "pooled"
+        if baseline.variance == "pooled"
         else (
             "by a paired t-test over shared seeds",
             "; the average by a paired sign-flip permutation test over (task, seed) pairs, every "
@@ -285,13 +295,13 @@ def _what_marks_are(
     tested = sum(test.p is not None for test in found.values())
     together = (
         f"over the {tested} tests of this table"
-        if correction == "table"
+        if baseline.correction == "table"
         else "over the rows of a column"
     )
     pairs = [test.pairs for (_, key), test in found.items() if key != AVERAGE]
     counts = "–".join(str(count) for count in sorted({min(pairs), max(pairs)}))
     return (
-        f"▲ above, ▼ below {baseline} with the same layers, p < {SIGNIFICANT:g}: each task {each} "
+        f"▲ above, ▼ below {baseline.method} with the same layers, p < {SIGNIFICANT:g}: each task {each} "
         f"({counts} seed{'s' * (counts != '1')} paired){average * several}; two-sided, Holm-corrected {together}. The "
         "dev rows are held fixed. No mark: no difference shown, which is not that there is none."
     )

@@ -16,10 +16,9 @@ from limbeck.records.words import agreement_said, grouped
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.words import count_of
 from limbeck.tables.against import (
+    Baseline,
     Scores,
     baseline_of,
-    check_correction,
-    check_variance,
     compare_rows,
 )
 from limbeck.tables.cells import DEFAULT_FACTS, check_facts, facts_of, with_bench
@@ -79,32 +78,26 @@ def build_table(
     records: Sequence[Record],
     *,
     profile: str = "glue",
-    baseline: str | None = None,
-    correction: str = "table",
-    variance: str = "own",
+    baseline: Baseline | str | None = None,
     facts: Sequence[str] = DEFAULT_FACTS,
     by: Sequence[str] = (),
     out_of_domain: OutOfDomain = "beside",
-    title: str = "",
     split: str | None = None,
     teachers_own: bool = False,
 ) -> ResultsTable:
     """Methods by tasks: mean and sample standard deviation over seeds, averages, facts, notes.
 
     A row is a method at one student depth and, with `by` (dotted recipe keys such as "lr"), at one
-    value of each. With `baseline` (a method) every other row is tested against the baseline's row
-    of the same depth (and the same `by` values where it has them), and `correction` says which
-    p-values are Holm-corrected together: all of the "table", or those of each "column". `variance`
-    says whose spread over seeds counts: a comparison's "own", or that "pooled" over all rows of its depth. `split`
+    value of each. With `baseline` (a method's name, or a `Baseline` that also says how to test) every other row is
+    tested against the baseline's row of the same depth (and the same `by` values where it has them). `split`
     takes another split's scores in place of those of dev, as of test. With `teachers_own` teachers are rows by runs
     of their own, and the one that a student's record describes is only whom its speed is held against. Raises
-    LimbeckError for an unknown profile, baseline, correction or fact column, or where there is
-    nothing to show.
+    LimbeckError for an unknown profile, baseline or fact column, or where there is nothing to show.
     """
     check_profile(profile)
-    check_correction(correction)
-    check_variance(variance)
     check_facts(facts)
+    tests = baseline if isinstance(baseline, Baseline) else Baseline(baseline)
+    method = tests.method
     if not records:
         raise LimbeckError("there are no records to make a table of", "name one or more runs")
     said = split_note(records, split)
@@ -117,30 +110,28 @@ def build_table(
     teachers, students = split_teachers(records, profile)
     groups = _groups(students, by, profile)
     methods = sorted({group.method for group in groups})
-    if baseline is not None and baseline not in methods:
-        raise LimbeckError(unknown("baseline", baseline, methods))
+    if method is not None and method not in methods:
+        raise LimbeckError(unknown("baseline", method, methods))
     columns, left_out = _shown_columns(students, groups, teachers, profile, out_of_domain)
     named = {index: (g.method, g.layers, g.variant) for index, g in enumerate(groups)}
     comparisons, test_notes = compare_rows(
         named,
         {index: group.scores for index, group in enumerate(groups)},
-        baseline,
+        tests,
         columns,
-        correction,
-        variance,
     )
     rows = _teacher_rows(teachers, columns) + _floor_rows(students, columns, profile)
     averaged = [column.key for column in columns if column.in_average]
     for index, group in enumerate(groups):
         compared = {key: c for (row, key), c in comparisons.items() if row == index}
-        other = None if baseline is None else baseline_of(named[index], named, baseline)
+        other = None if method is None else baseline_of(named[index], named, method)
         found = facts_of(
             [run.student for run in group.runs],
             [timed.get(id(run), run) for run in group.finished],
             share_kept(group.finished, averaged, teachers, profile),
             [] if other is None else groups[other].finished,
         )
-        rows.append(_student_row(group, columns, compared, found, baseline))
+        rows.append(_student_row(group, columns, compared, found, method))
     follows = any(knows(run.task) for run in records)
     notes = [profile_note(profile) if follows else "", said, _seed_note(rows), *test_notes]
     notes += left_out + _agreement_notes(students)
@@ -151,13 +142,13 @@ def build_table(
     notes += latency_notes(students, bench) if "latency" in facts else []
     notes += failure_notes(students)
     return ResultsTable(
-        title=title,
+        title="",
         profile=profile,
         columns=tuple(columns),
         rows=tuple(rows),
         facts=tuple(facts),
         notes=tuple(note for note in notes if note),
-        baseline=baseline,
+        baseline=method,
         follows_profile=follows,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -18,7 +19,7 @@ NAMES = ["[/t]", "[bold]x", "a|b<i>", "*b* _c_ `d`", "[a](http://b)", "~~x~~ &lt
 
 
 def table_of(name: str):
-    return build_table([a_run("kd", 1, 80.0, task=name)], title=name)
+    return replace(build_table([a_run("kd", 1, 80.0, task=name)]), title=name)
 
 
 @pytest.mark.parametrize("name", NAMES)

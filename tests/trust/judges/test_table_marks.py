@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from limbeck.support.errors import LimbeckError
-from limbeck.tables import build_table, render
+from limbeck.tables import Baseline, build_table, render
 from limbeck.tables.against import compare_rows
 from limbeck.tables.model import TableColumn
 from synthetic_records import a_run, a_study
@@ -42,7 +42,7 @@ def test_the_averages_mark_does_not_contradict_the_printed_averages():
     runs += runs_of("kd", "rte", {s: 69.0 + 0.01 * (s % 3) for s in range(20)})
     runs += runs_of("finetune", "sst2", {1: 80.0, 2: 80.5})
     runs += runs_of("kd", "sst2", {1: 83.0, 2: 83.5})
-    table = build_table(runs, baseline="finetune", correction="column")
+    table = build_table(runs, baseline=Baseline("finetune", correction="column"))
     kd, plain = row_of(table, "kd").average, row_of(table, "finetune").average
     assert kd.mean - plain.mean == pytest.approx(1.0)
     assert kd.comparison.difference == pytest.approx(1.0)
@@ -63,7 +63,7 @@ def test_the_averages_test_by_trying_every_flip(seed):
         for run in runs_of("finetune", task, dict.fromkeys(differences, 70.0))
         + runs_of("kd", task, {s: 70.0 + d for s, d in differences.items()})
     ]
-    table = build_table(runs, baseline="finetune", correction="column")
+    table = build_table(runs, baseline=Baseline("finetune", correction="column"))
 
     def printed(signs: dict[tuple[str, int], int]) -> float:
         return mean(mean(signs[t, s] * d for s, d in some.items()) for t, some in ours.items())
@@ -150,12 +150,12 @@ def test_holm_over_the_whole_table_by_hand():
 
 
 def test_a_column_can_be_corrected_by_itself():
-    table = build_table(a_study(), baseline="finetune", correction="column")
+    table = build_table(a_study(), baseline=Baseline("finetune", correction="column"))
     assert row_of(table, "kd").average.comparison.p == pytest.approx(4 / 64)
     assert cell_of(table, "rail-kd-l", "RTE").comparison.p == pytest.approx(2 * 1.2812e-4, rel=1e-3)
     assert "over the rows of a column" in " ".join(table.notes)
     with pytest.raises(LimbeckError, match="unknown correction 'tabel'"):
-        build_table(a_study(), baseline="finetune", correction="tabel")
+        build_table(a_study(), baseline=Baseline("finetune", correction="tabel"))
 
 
 @pytest.mark.slow
@@ -170,7 +170,7 @@ def test_few_tables_without_any_difference_bear_a_mark():
             for row in rows
         }
         for correction, count in marked.items():
-            found, _ = compare_rows(rows, scores, "finetune", columns, correction)
+            found, _ = compare_rows(rows, scores, Baseline("finetune", correction), columns)
             some = any(t.p is not None and t.p < 0.05 for t in found.values())
             marked[correction] = count + some
     # Of tables without any difference one in twenty may bear a mark. By chance a true rate of

@@ -5,6 +5,7 @@ Without a study it lists those that ship with limbeck.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +13,7 @@ import typer
 from rich.table import Table
 
 from limbeck.cli.console import output, say, trouble
-from limbeck.cli.options import is_recipe_file, is_setting, parse_settings
+from limbeck.cli.options import is_recipe_file, is_setting, parse_settings, takes_groups
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.terminal import print_line
 from limbeck.support.words import count_of
@@ -21,7 +22,31 @@ OUT = Path("runs/studies")
 ENGINES = ("local", "ray")
 
 
+@dataclass(frozen=True)
+class ProcessOptions:
+    """What runs a study's runs."""
+
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Processes side by side, each on cores of its own; by default the study's."
+        ),
+    ] = None
+    engine: Annotated[
+        str, typer.Option(help="local, or ray: the runs are tasks of a Ray cluster.")
+    ] = "local"
+    address: Annotated[
+        str | None,
+        typer.Option(
+            help="With --engine ray: a cluster's HOST:PORT whose machines all see the folder OUT; by default "
+            "RAY_ADDRESS, else one on this machine."
+        ),
+    ] = None
+
+
+@takes_groups
 def study(
+    *,
     arguments: Annotated[
         list[str] | None,
         typer.Argument(
@@ -47,22 +72,7 @@ def study(
             "command again goes on where it was stopped."
         ),
     ] = OUT,
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Processes side by side, each on cores of its own; by default the study's."
-        ),
-    ] = None,
-    engine: Annotated[
-        str, typer.Option(help="local, or ray: the runs are tasks of a Ray cluster.")
-    ] = "local",
-    address: Annotated[
-        str | None,
-        typer.Option(
-            help="With --engine ray: a cluster's HOST:PORT whose machines all see the folder OUT; by default "
-            "RAY_ADDRESS, else one on this machine."
-        ),
-    ] = None,
+    processes: ProcessOptions,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what it will take, and run nothing.")
     ] = False,
@@ -86,12 +96,14 @@ def study(
         raise LimbeckError(
             [Problem(f"--{key} and {key}=… are both given", "give one") for key in both]
         )
-    if engine not in ENGINES:
-        raise LimbeckError(unknown("engine", engine, ENGINES))
-    if address is not None and engine != "ray":
-        raise LimbeckError(f"--address {address} without a cluster", "give --engine ray as well")
-    by = {"engine": engine, "address": address}
-    _run(names[0], scale, {"data": data, "model": model, **given}, out, jobs, by, dry_run=dry_run)
+    if processes.engine not in ENGINES:
+        raise LimbeckError(unknown("engine", processes.engine, ENGINES))
+    if processes.address is not None and processes.engine != "ray":
+        raise LimbeckError(
+            f"--address {processes.address} without a cluster", "give --engine ray as well"
+        )
+    given = {"data": data, "model": model, **given}
+    _run(names[0], scale, given, out, processes, dry_run=dry_run)
 
 
 def _list() -> None:
@@ -113,8 +125,7 @@ def _run(
     scale: str | None,
     given: dict[str, Any],
     out: Path,
-    jobs: int | None,
-    by: dict[str, Any],
+    processes: ProcessOptions,
     *,
     dry_run: bool,
 ) -> None:
@@ -133,7 +144,7 @@ def _run(
     from limbeck.tables import terminal
 
     asked = load_study(name, scale=scale, **given)
-    jobs = jobs or min(asked.jobs or 1, cores() or 1)
+    jobs = processes.jobs or min(asked.jobs or 1, cores() or 1)
     console = trouble()
     folder = out / asked.full_name
     plan = StudyPlan.of(asked, folder)
@@ -144,7 +155,15 @@ def _run(
         print_line(console, line)
     if dry_run:
         return
-    failed = carry_out(plan, runs, jobs=jobs, **by, seconds=found.seconds, console=console)
+    failed = carry_out(
+        plan,
+        runs,
+        jobs=jobs,
+        engine=processes.engine,
+        address=processes.address,
+        seconds=found.seconds,
+        console=console,
+    )
     try:
         with step_bar(console) as bar:
             table, page = write_study(plan, runs, folder, watch=watching(bar))

@@ -67,10 +67,9 @@ def line_panels(
                     y_label="primary dev score",
                     reference=_reference(task, teachers),
                     least_span=SCORE_SPAN,
-                    whole=False,
                     legend=True,
                     # Where rows double from point to point a straight axis would crowd the small ones.
-                    log=places[0] > 0 and places[-1] / places[0] >= 8,
+                    scale="log" if places[0] > 0 and places[-1] / places[0] >= 8 else "linear",
                 )
             )
     return panels

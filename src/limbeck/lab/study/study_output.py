@@ -24,7 +24,7 @@ from limbeck.lab.views.figures import write_figure
 from limbeck.records import Record, write_collection, write_whole
 from limbeck.report import write_report
 from limbeck.support.files import file_name
-from limbeck.tables import ResultsTable, build_table, render
+from limbeck.tables import Baseline, ResultsTable, build_table, render
 from limbeck.tables.cells import duration
 
 RECORDS = "records.jsonl.gz"
@@ -211,16 +211,14 @@ def paper_table(study: Study, records: Sequence[Record]) -> ResultsTable:
     table = build_table(
         records,
         profile=study.table.profile,
-        baseline=baseline,
-        correction=study.table.correction,
+        baseline=Baseline(baseline, study.table.correction),
         facts=study.table.columns,
         out_of_domain=study.table.out_of_domain,
         by=[key for key in study.axes if key != "student.layers"],
-        title=study.title,
         # Members have rows of their own; which of them a student's record describes is no matter of the table.
         teachers_own=bool(members),
     )
-    table = in_order(table, [*members, *study.methods])
+    table = in_order(replace(table, title=study.title), [*members, *study.methods])
     if study.printed is not None:
         said = study.printed
         table = beside_printed(

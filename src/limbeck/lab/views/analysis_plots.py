@@ -114,7 +114,7 @@ def noise_panels(found: Mapping[str, NoiseTolerance]) -> list[Panel]:
             x_label="standard deviation of the noise",
             y_label=label,
             least_span=span,
-            whole=False,
+            scale="linear",
             legend=len(found) > 1,
         )
         for title, label, which, span in (
