@@ -57,8 +57,8 @@ def arguments(task: Task = SST2, **changes):
 
 
 def test_nothing_wrong():
-    assert check(**arguments()) == []
-    assert check(**arguments(teachers={})) == []
+    assert check(**arguments()).problems == []
+    assert check(**arguments(teachers={})).problems == []
 
 
 def test_everything_wrong_at_once():
@@ -73,7 +73,7 @@ def test_everything_wrong_at_once():
             method=Method(weights={"hard": 0.0}, requests={"teacher": Request.hidden([9])}),
             max_length=99,
         ),
-    )
+    ).problems
     text = words_of(found)
     for words in (
         "no 'dev' split",
@@ -88,12 +88,16 @@ def test_everything_wrong_at_once():
 def test_unnamed_classes_are_settled_by_the_teachers_answers():
     unnamed = {"id2label": {0: "LABEL_0", 1: "LABEL_1"}}
     right = TeacherSide(knowing_teacher(**unnamed), tokenizer())
-    assert check(**arguments(teachers={"teacher": right})) == []
+    assert check(**arguments(teachers={"teacher": right})).problems == []
     swapped = TeacherSide(knowing_teacher(swapped=True, **unnamed), tokenizer())
-    assert "class 0 means 'positive'" in words_of(check(**arguments(teachers={"teacher": swapped})))
+    assert "class 0 means 'positive'" in words_of(
+        check(**arguments(teachers={"teacher": swapped})).problems
+    )
     ignorant = model(**unnamed)
     nn.init.zeros_(ignorant.classifier.weight)
-    found = words_of(check(**arguments(teachers={"teacher": TeacherSide(ignorant, tokenizer())})))
+    found = words_of(
+        check(**arguments(teachers={"teacher": TeacherSide(ignorant, tokenizer())})).problems
+    )
     assert "no better than" in found and "have no names" in found
 
 
@@ -102,11 +106,15 @@ def test_a_bad_record_is_believed(tmp_path):
     record["examples"] = {"fingerprints": {"dev": rows_fingerprint(SST2, rows(20, what="plot"))}}
     (tmp_path / "record.json").write_text(json.dumps(record))
     teacher = TeacherSide(knowing_teacher(), tokenizer(), tmp_path)
-    assert "50.0 (recorded in" in words_of(check(**arguments(teachers={"teacher": teacher})))
+    assert "50.0 (recorded in" in words_of(
+        check(**arguments(teachers={"teacher": teacher})).problems
+    )
 
 
 def test_cut_examples_and_other_tokenizers_are_in_the_list():
-    found = check(**arguments(), truncated={"train": 3})
+    found = check(**arguments(), truncated={"train": 3}).problems
     assert "train: 3 of 40 examples" in words_of(found)
     other = TeacherSide(knowing_teacher(), tokenizer(WORDS[::-1]))
-    assert "different vocabularies" in words_of(check(**arguments(teachers={"teacher": other})))
+    assert "different vocabularies" in words_of(
+        check(**arguments(teachers={"teacher": other})).problems
+    )

@@ -76,6 +76,21 @@ class Method:
     modules: Iterable[nn.Module] = ()
 
 
+@dataclass
+class Findings:
+    """What pre-flight found, and what it learned on the way.
+
+    Attributes:
+        problems: everything wrong or suspicious, each with its fix.
+        asked: what teachers were asked on dev, by what messages call them.
+        in_train: by split how many scored rows are training rows too.
+    """
+
+    problems: list[Problem]
+    asked: dict[str, TeacherOutputs] = field(default_factory=dict)
+    in_train: dict[str, int] = field(default_factory=dict)
+
+
 def check(
     *,
     task: Task,
@@ -86,32 +101,27 @@ def check(
     teachers: Mapping[str, TeacherSide] = MappingProxyType({}),
     method: Method | None = None,
     truncated: Mapping[str, int] | None = None,
-    asked: dict[str, TeacherOutputs] | None = None,
-    in_train: dict[str, int] | None = None,
-) -> list[Problem]:
-    """Everything wrong or suspicious about a run, before its first step, each with its fix.
+) -> Findings:
+    """Everything wrong or suspicious about a run, before its first step.
 
     `rows`: the loaded splits. `tokenizer`: the student's, of images its image processor.
     `teachers`: by what messages call them. `truncated`: the counts of
-    `encode`, by split. `asked` gets what teachers were asked on dev, by the same names as
-    `teachers`, and `in_train` by split how many scored rows are training rows too. Weights,
-    gradients, random state and buffers are left as they were.
+    `encode`, by split. Weights, gradients, random state and buffers are left as they were.
     """
     method = method or Method()
     in_data = _check_data(task, rows)
     in_models = _check_models(task, student, tokenizer, max_length, teachers, method)
     problems = in_data + in_models + check_weights(method.weights)
+    found = Findings(problems)
     if errors_of(in_data):
-        return problems
+        return found
     problems += check_scored_length(task, max_length)
     problems += check_truncation(task, rows, truncated or {}, tokenizer, max_length)
     checks = INPUT_CHECKS[task.kind.reads.name]
     models = {"student": student} | {side: one.model for side, one in teachers.items()}
     problems += checks.lengths(task, rows, tokenizer, models, max_length)
-    repeated = checks.in_train(task, rows)
-    problems += check_overlap(rows, repeated)
-    if in_train is not None:
-        in_train |= repeated
+    found.in_train = checks.in_train(task, rows)
+    problems += check_overlap(rows, found.in_train)
     problems += checks.reader(task, rows["train"], tokenizer, side="student")
     for side, teacher in teachers.items():
         in_tokenizers = []
@@ -124,12 +134,12 @@ def check(
         problems += in_tokenizers
         if not errors_of(in_models + in_tokenizers):
             dev = rows[task.dev_splits[0]]
-            problems += _check_score(task, dev, side, teacher, max_length, asked)
+            problems += _check_score(task, dev, side, teacher, max_length, found.asked)
     if method.terms is not None and method.batch is not None and not errors_of(problems):
         problems += check_influence(
             method.terms, method.weights, student, method.batch, method.modules
         )
-    return problems
+    return found
 
 
 def _check_data(task: Task, rows: Mapping[str, Dataset]) -> list[Problem]:
@@ -170,7 +180,7 @@ def _check_score(
     side: str,
     teacher: TeacherSide,
     max_length: int,
-    asked: dict[str, TeacherOutputs] | None,
+    asked: dict[str, TeacherOutputs],
 ) -> list[Problem]:
     """The teacher's score, and the order of its classes where their names prove nothing."""
     if task.kind.of_teacher(teacher.model.config) is not task.kind:
@@ -182,8 +192,7 @@ def _check_score(
         return check_teacher_score(task, score, labels, side=side, rows=dev)
     try:
         outputs = ask_teacher(task, teacher.model, teacher.tokenizer, dev, max_length)
-        if asked is not None:
-            asked[side] = outputs
+        asked[side] = outputs
         order = check_class_order(task, outputs, side=side)
         if order:
             return order

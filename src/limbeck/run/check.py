@@ -53,8 +53,6 @@ def check_run(prepared: Prepared, *, show: bool) -> Prepared:
     problems += preflight.check_workers(recipe.workers)
     problems += preflight.check_share(last.recipe.batch_size, last.recipe.accumulation)
     sides = {}
-    asked: dict[str, preflight.TeacherOutputs] = {}
-    in_train: dict[str, int] = {}
     if learns_from_its_teacher(recipe):
         sides = {
             one.setting: preflight.TeacherSide(
@@ -73,7 +71,7 @@ def check_run(prepared: Prepared, *, show: bool) -> Prepared:
         problems += misread
         if preflight.errors_of(misread):
             method = None  # a teacher that reads something else has nothing to compare
-    problems += preflight.check(
+    checked = preflight.check(
         task=prepared.task,
         rows=prepared.splits | ({} if prepared.final is None else prepared.final.to_check()),
         student=prepared.student,
@@ -82,19 +80,18 @@ def check_run(prepared: Prepared, *, show: bool) -> Prepared:
         teachers=sides,
         method=method,
         truncated=prepared.truncated,
-        asked=asked,
-        in_train=in_train,
     )
+    problems += checked.problems
     errors = preflight.errors_of(problems)
     if errors:
         raise LimbeckError(problem for problem in problems if problem.severity != "note")
     problems += _plateau(prepared, method)
     floor = fit_before(prepared)
     if floor is not None:
-        problems += floor_problems(prepared, floor, asked)
+        problems += floor_problems(prepared, floor, checked.asked)
     if show and problems:
         preflight.show(problems)
-    return replace(prepared, floor=floor, in_train=in_train)
+    return replace(prepared, floor=floor, in_train=checked.in_train)
 
 
 def _plateau(prepared: Prepared, method: preflight.Method | None) -> list[Problem]:

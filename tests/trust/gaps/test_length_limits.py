@@ -61,7 +61,7 @@ def found(reviews, model, max_length: int) -> list[tuple[str, str]]:
     task, rows = reviews
     problems = check(
         task=task, rows=rows, student=model, tokenizer=tiny.tokenizer(), max_length=max_length
-    )
+    ).problems
     return [(one.severity, one.message) for one in problems if "positions" in one.message]
 
 

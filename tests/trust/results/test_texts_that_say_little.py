@@ -26,7 +26,7 @@ def found(train: list[str], dev: list[str]) -> list[str]:
         student=tiny.bert(2),
         tokenizer=tiny.tokenizer(),
         max_length=20,
-    )
+    ).problems
     return [f"{problem.severity}: {problem.message}" for problem in problems]
 
 
@@ -97,8 +97,8 @@ def test_of_pairs_both_texts_have_to_be_there():
         "tokenizer": tiny.tokenizer(),
         "max_length": 20,
     }
-    assert check(rows=splits, **settings) == []
-    (problem,) = check(rows={"train": splits["train"], "dev": splits["train"]}, **settings)
+    assert check(rows=splits, **settings).problems == []
+    (problem,) = check(rows={"train": splits["train"], "dev": splits["train"]}, **settings).problems
     assert "20 of 20 rows are also training rows" in problem.message
 
 
