@@ -7,6 +7,7 @@ teacher's outputs on all rows, labels unread. Everything is generated and traine
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -176,14 +177,14 @@ def _present(
     task: str,
     console: Console,
 ) -> Path:
+    table = results(records)
     report = write_report(
         records,
         folder / "report.html",
         title=f"Quickstart: pocket {task}",
         similarity=matrices,
-        baseline=ALONE,
+        table=replace(table, title="Results"),
     )
-    table = results(records)
     console.print()
     console.print(terminal(table))
     console.print()

@@ -20,6 +20,7 @@ from limbeck.tables.model import place_title
 from limbeck.tables.teachers import split_teachers
 
 _FACTS = ("layers", "parameters", "flops", "latency", "speedup", "kept")
+_PROFILE = "glue"
 REPORT_NAME = "report.html"
 
 
@@ -29,8 +30,6 @@ def write_report(
     *,
     title: str = "Distillation report",
     similarity: Mapping[str, np.ndarray] | None = None,
-    profile: str = "glue",
-    baseline: str | None = None,
     exports: Sequence[ExportManifest] = (),
     table: ResultsTable | None = None,
     about: Sequence[tuple[str, Sequence[str]]] = (),
@@ -40,23 +39,14 @@ def write_report(
 
     `out_path` is a file, or a folder that gets `report.html`. `similarity` maps a label (a student)
     to a matrix of student layers by teacher layers, as `limbeck.evaluation.similarity_matrix` gives.
-    `baseline` is the method the others are tested against; None takes `finetune` where it is among
-    several methods. `exports` are those of a run's student. A `table` of the same runs that is made
-    already takes the place of the page's own, with its profile and baseline. `about`: headings with
-    their lines, below the table. `more`: sections after the page's own.
-    Raises LimbeckError for an unknown profile or baseline, for runs
-    without anything to show, and for a place that cannot be written.
+    `exports` are those of a run's student. A `table` of the same runs (`build_table`, with any profile and baseline)
+    takes the place of the page's own, which tests against `finetune` where it is among several methods. `about`:
+    headings with their lines, below the table. `more`: sections after the page's own.
+    Raises LimbeckError for runs without anything to show, and for a place that cannot be written.
     """
     # One bench's times wherever it timed all the runs: cards and table then say the same.
     records, _ = with_bench(records)
-    methods = {record.method for record in records}
-    if table is None and baseline is None and "finetune" in methods:
-        _, students = split_teachers(records, profile)
-        several = {record.method for record in students}
-        baseline = "finetune" if "finetune" in several and len(several) > 1 else None
-    if table is None:
-        table = build_table(records, profile=profile, baseline=baseline, facts=_FACTS)
-        table = replace(table, title="Results")
+    table = table or _own_table(records)
     _, students = split_teachers(records, table.profile)
     content = Content(records, students, table)
     sections = [*content.sections(similarity), *more]
@@ -76,6 +66,14 @@ def write_report(
         surroundings=content.surroundings(),
     )
     return write_page(page, out_path, REPORT_NAME)
+
+
+def _own_table(records: Sequence[Record]) -> ResultsTable:
+    """The page's own: against plain training, where it is one of several methods."""
+    methods = {record.method for record in split_teachers(records, _PROFILE)[1]}
+    baseline = "finetune" if "finetune" in methods and len(methods) > 1 else None
+    table = build_table(records, profile=_PROFILE, baseline=baseline, facts=_FACTS)
+    return replace(table, title="Results")
 
 
 def _subtitle(records: Sequence[Record], profile: str | None) -> str:
