@@ -53,7 +53,9 @@ def test_tables_of_words_and_tags(tmp_path):
     known, splits = load_task("ner", file, **names | {"kind": None})
     assert known is TASKS["ner"]
     assert splits["train"]["tags"][0] == [1, 0]
-    with pytest.raises(LimbeckError, match=r"no column 'tokens', 'tags'(.|\n)*there are: w, t"):
+    with pytest.raises(
+        LimbeckError, match=r"no column 'tokens', 'tags'(.|\n)*that are there: w, t"
+    ):
         load_task("mine", file, kind="tokens")
     rows[3] = {"w": ["ann", "saw"], "t": ["O"]}
     file.write_text("\n".join(map(json.dumps, rows)))

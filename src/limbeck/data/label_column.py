@@ -67,12 +67,12 @@ class LabelColumn:
 
     None stands for a row without a label, and for a split without any.
 
-    `said` is what was understood, why, and how to say otherwise.
+    `said` is a note of what was understood, why, and how to say otherwise; None where a warning was logged.
     """
 
     names: tuple[str, ...]
     values: dict[str, list[Any] | None]
-    said: Problem
+    said: Problem | None
 
 
 def class_order(found: Sequence[str], given: Labelling, column: str) -> tuple[str, ...]:
@@ -199,16 +199,16 @@ def _classes(
 
 def _said_classes(
     column: str, why: str, names: Sequence[str], kinds: set[type], given: Labelling
-) -> Problem:
+) -> Problem | None:
     otherwise = "classes=[…] gives another order"
     if kinds <= {int, float}:
         otherwise += ", labels=numbers makes it a regression"
     guessed = float in kinds and given.holds is None and not given.classes
     what = f"label column {column!r}: {len(names)} classes, {_some(names)}, as {why}"
-    return Problem(what, otherwise, "warning" if guessed else "note")
+    return _said(what, otherwise, guessed=guessed)
 
 
-def _said_numbers(column: str, why: str, values: list[Any], given: Labelling) -> Problem:
+def _said_numbers(column: str, why: str, values: list[Any], given: Labelling) -> Problem | None:
     low, high = min(values), max(values)
     otherwise = "write the class into the column if they stand for classes"
     if all(value % 1 == 0 for value in values):
@@ -217,7 +217,15 @@ def _said_numbers(column: str, why: str, values: list[Any], given: Labelling) ->
         otherwise += "; a model's probabilities: give that model as teacher"
     guessed = given.holds is None and len(given.teacher) != 1
     what = f"label column {column!r}: numbers from {low:g} to {high:g}, a regression, as {why}"
-    return Problem(what, otherwise, "warning" if guessed else "note")
+    return _said(what, otherwise, guessed=guessed)
+
+
+def _said(what: str, otherwise: str, *, guessed: bool) -> Problem | None:
+    """Log a guess at once: evaluation has no pre-flight, and a run in Python shows none."""
+    if guessed:
+        logger.warning("%s; %s", what, otherwise)
+        return None
+    return Problem(what, otherwise, "note")
 
 
 def _some(names: Sequence[str]) -> str:

@@ -17,9 +17,7 @@ from limbeck.run import distill
 from limbeck.training import DistillationTrainer
 from limbeck.training.progress import PARTS, Parts
 
-module, training, finishing = (
-    import_module(f"limbeck.run.{name}") for name in ("distill", "train", "finish")
-)
+module, training = (import_module(f"limbeck.run.{name}") for name in ("distill", "train"))
 OWN = {"text_columns": ["review"], "label_column": "verdict"}
 NAMED = [name for name in Cost.model_fields if name.endswith("_seconds") and name[:5] != "total"]
 
@@ -97,10 +95,10 @@ def test_the_parts_of_a_run_add_up_to_its_time(place, tmp_path):
     ("part", "owner", "name"),
     [
         ("evaluation_seconds", Trainer, "predict"),
-        ("evaluation_seconds", finishing, "reference_scores"),
+        ("evaluation_seconds", module, "reference_scores"),
         ("preparation_seconds", module, "check_run"),
-        ("measuring_seconds", finishing, "model_facts"),
-        ("saving_seconds", finishing, "ship"),
+        ("measuring_seconds", module, "model_facts"),
+        ("saving_seconds", module, "ship"),
         ("student_seconds", DistillationTrainer, "training_step"),
     ],
 )
