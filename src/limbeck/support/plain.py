@@ -23,6 +23,7 @@ from limbeck.support.errors import LimbeckError
 LARGEST_WHOLE = 2**63 - 1
 """Whole numbers beyond it, and their negatives, fit into no setting and no column."""
 _DEEPEST = 32
+_MOST_VALUES = 100_000
 
 _NULL = re.compile(r"~|null|Null|NULL|")
 _TRUTH = re.compile(r"true|True|TRUE|false|False|FALSE")
@@ -57,15 +58,33 @@ def read_yaml(text: str, where: str) -> Any:
     """The one YAML document in `text` as dictionaries, lists, text, numbers, truth values and None.
 
     `where` names the text in messages. Anchors and `<<` work. Raises LimbeckError naming the line
-    for what is not YAML, and for what `check_plain` refuses.
+    for what is not YAML, for aliases that make millions of values out of a few lines, and for what
+    `check_plain` refuses.
     """
     try:
         value = yaml.load(text, _Loader)
+        count = _count(value, {})
     except yaml.YAMLError as error:
         raise LimbeckError(f"{where} is not YAML: {_said(error)}", "fix it") from None
     except RecursionError:
         raise LimbeckError(f"{where} is not YAML: nested too deep", "fix it") from None
+    if count > _MOST_VALUES:
+        raise LimbeckError(
+            f"{where}: more than {_MOST_VALUES} values with its aliases written out",
+            "check that the right file is named, or use fewer aliases",
+        )
     return check_plain(value, where)
+
+
+def _count(value: Any, counted: dict[int, int]) -> int:
+    """Values in it with aliases written out; visits each aliased list or mapping once."""
+    if not isinstance(value, list | dict):
+        return 1
+    if id(value) not in counted:
+        counted[id(value)] = 0  # one that holds itself is for `check_plain` to refuse
+        items = value.values() if isinstance(value, dict) else value
+        counted[id(value)] = 1 + sum(_count(item, counted) for item in items)
+    return counted[id(value)]
 
 
 def write_yaml(value: Any, *, width: int | None = None) -> str:

@@ -54,6 +54,13 @@ def test_a_word_is_a_number_only_where_everyone_would_read_one(text, value):
     assert read == value and type(read) is type(value)
 
 
+# A billion values in nine short lines.
+BOMB = "a: &a [1,1,1,1,1,1,1,1,1]\n" + "".join(
+    f"{name}: &{name} [{','.join([f'*{before}'] * 9)}]\n"
+    for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -67,6 +74,7 @@ def test_a_word_is_a_number_only_where_everyone_would_read_one(text, value):
         ("[" * 100_000, "nested too deep"),
         ("- " * 2_000 + "x", "nested too deep"),
         ("a: &a [*a]", "nested too deep"),
+        (BOMB, "more than 100000 values"),
         ('a: [x, "\\ud800"]', "a.2: '\\ud800' holds characters that cannot be written"),
         ('a: "\\0"', "cannot be written"),
         ("a: !!int 1:30", "'1:30' is no int, line 1"),
