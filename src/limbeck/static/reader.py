@@ -15,7 +15,8 @@ from tokenizers import Tokenizer
 class StaticReader:
     """A static student's folder. Called with texts it returns their logits or embeddings, one row a text."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: str | Path) -> None:
+        folder = Path(folder)
         self.config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self.arrays = load_file(folder / "model.safetensors")
