@@ -45,23 +45,11 @@ def has_class_scores(task: Task) -> bool:
     return bool(task.kind.counted_classes(task))
 
 
-def class_ids(task: Task, values: Sequence[Any]) -> np.ndarray:
-    """Labels or predictions as class ids (n,), of a tagger one a word; of several classes a row as 0 and 1 (n, C)."""
-    if task.kind.several_classes:
-        return np.asarray(values, dtype=np.int64)
-    flat = [item for value in values for item in (value if isinstance(value, list) else [value])]
-    known = {name: number for number, name in enumerate(task.labels)}
-    none = len(task.labels)
-    return np.array(
-        [known.get(item, none) if isinstance(item, str) else item for item in flat], dtype=np.int64
-    )
-
-
 def class_predictions(task: Task, predictions: Predictions) -> ClassPredictions:
     """A model's predictions, of a tagger one a word."""
     known = predictions.get("probabilities")
     found = None if known is None else np.asarray(known, dtype=np.float64)
-    return ClassPredictions(class_ids(task, predictions["prediction"]), found)
+    return ClassPredictions(task.kind.class_ids(task, predictions["prediction"]), found)
 
 
 def alike(one: np.ndarray, other: np.ndarray) -> np.ndarray:

@@ -27,7 +27,6 @@ from limbeck.evaluation.class_predictions import (
     ClassPredictions,
     Predictions,
     alike,
-    class_ids,
     class_predictions,
     has_class_scores,
 )
@@ -69,7 +68,7 @@ def task_classification(
     """
     if not has_class_scores(task):
         return None
-    labels, own = class_ids(task, student["label"]), class_predictions(task, student)
+    labels, own = task.kind.class_ids(task, student["label"]), class_predictions(task, student)
     other = None if teacher is None else class_predictions(task, teacher)
     several = task.kind.several_classes
     if is_agreement(task.primary) and not several:

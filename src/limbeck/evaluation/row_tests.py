@@ -17,7 +17,6 @@ from scipy.optimize import brentq
 from limbeck.evaluation.class_predictions import (
     Predictions,
     alike,
-    class_ids,
 )
 from limbeck.records import DifferenceFacts, KeptFacts, McNemarFacts, RowTests
 from limbeck.tasks import Task
@@ -214,8 +213,8 @@ def _of_classes(task: Task, first: Predictions, second: Predictions) -> McNemarF
     # Words of one sentence are not independent of each other, so a tagger has no such test.
     if not task.kind.row_classes(task):
         return None
-    right = class_ids(task, first["label"])
-    sides = (class_ids(task, side["prediction"]) for side in (first, second))
+    right = task.kind.class_ids(task, first["label"])
+    sides = (task.kind.class_ids(task, side["prediction"]) for side in (first, second))
     return mcnemar(*(alike(side, right) for side in sides))
 
 

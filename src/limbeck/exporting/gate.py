@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from transformers import PreTrainedModel
 
-from limbeck.evaluation.class_predictions import agreement, class_ids, has_class_scores
+from limbeck.evaluation.class_predictions import agreement, has_class_scores
 from limbeck.evaluation.classification import by_class
 from limbeck.evaluation.model_outputs import outputs_by_batch
 from limbeck.runtimes.manifest import GateMeasure, LogitParity
@@ -167,10 +167,12 @@ def _recall(task: Task, torchs: Results, exported: Results) -> dict[str, list[fl
     """Class → recall of both, 0 to 100, for classes that stand in the rows."""
     if not has_class_scores(task):
         return {}
-    right = class_ids(task, exported.predictions["label"])
+    right = task.kind.class_ids(task, exported.predictions["label"])
     present = np.flatnonzero(right.any(axis=0)) if right.ndim == 2 else np.unique(right)
     found = [
-        by_class(right, class_ids(task, one.predictions["prediction"]), len(task.labels))[1]
+        by_class(right, task.kind.class_ids(task, one.predictions["prediction"]), len(task.labels))[
+            1
+        ]
         for one in (torchs, exported)
     ]
     return {task.labels[at]: [float(one[at]) for one in found] for at in present.tolist()}

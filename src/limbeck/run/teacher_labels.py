@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 from datasets import ClassLabel, Dataset, Features, List, Value
-from scipy.stats import rankdata
 from transformers import PreTrainedModel
 
 from limbeck.data import Collator, encode
@@ -41,7 +40,7 @@ from limbeck.tasks import PAIR_SCORE, SENTENCE, SPANS, TASKS, TOKENS, Processor,
 from limbeck.tasks.abstract_type import no_unlabelled
 from limbeck.tasks.metrics import TEACHER_EMBEDDING, TEACHER_LABEL
 from limbeck.tasks.pair_score import query_ids
-from limbeck.tasks.rules import ROW, USUAL, thresholds_of
+from limbeck.tasks.rules import ROW
 from limbeck.tasks.spans import OFFSETS, best_spans, without_space
 from limbeck.teachers.teacher import Teacher
 
@@ -314,7 +313,6 @@ def _labelled(teacher: _Asked, texts: Mapping[str, list[Any]]) -> Dataset:
 def _labels(teacher: _Asked, texts: Mapping[str, list[Any]]) -> tuple[list[Any], Any]:
     """The teacher's predictions, and their type in a file."""
     task, kind = teacher.task, teacher.task.kind
-    count = len(next(iter(texts.values())))
     if kind is TOKENS:  # outputs are kept where labels are: at every word
         blank = [[0] * len(words) for words in next(iter(texts.values()))]
         rows = make_split(task, texts, blank)
@@ -328,20 +326,7 @@ def _labels(teacher: _Asked, texts: Mapping[str, list[Any]]) -> tuple[list[Any],
             "text": List(Value("string")),
             "answer_start": List(Value("int64")),
         }
-    if kind.several_classes:
-        likely = kind.probabilities(outputs)
-        limits = np.array(thresholds_of(teacher.model.config) or [USUAL] * likely.shape[1])
-        names = List(ClassLabel(names=list(task.labels)))
-        return [np.flatnonzero(row >= limits).tolist() for row in likely], names
-    if kind.group_column is not None:  # grades of candidates are not negative: the place from below
-        queries, scores = query_ids(texts[task.text_columns[0]]), outputs.reshape(-1)
-        ranks = np.empty(count)
-        for query in np.unique(queries):
-            ranks[queries == query] = rankdata(scores[queries == query]) - 1
-        return ranks.tolist(), Value("float64")
-    if task.regression:
-        return outputs.reshape(-1).astype(np.float64).tolist(), Value("float64")
-    return outputs.argmax(axis=1).tolist(), ClassLabel(names=list(task.labels))
+    return kind.file_labels(task, outputs, teacher.model.config, texts)
 
 
 def _answers(outputs: np.ndarray, encoded: Dataset, contexts: list[str]) -> list[dict[str, Any]]:

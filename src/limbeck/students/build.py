@@ -97,7 +97,7 @@ def build_student(
     names = None if task is None else kind.head_labels(task)
     labelled = None
     if task is not None and names is not None:
-        labelled = names, kind.constant and task.regression
+        labelled = names, kind.regresses(task)
     shape = with_layers(base, picked) if picked else deepcopy(base)
     if config:
         shape = with_settings(shape, config, fresh=source is None)

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
-from datasets import Dataset
+from datasets import ClassLabel, Dataset, Value
 from scipy.special import softmax
 from torch import Tensor
 from transformers import PretrainedConfig, PreTrainedModel
@@ -212,6 +212,22 @@ class TaskType(ScoredOutputs):
         """A soft label of so many classes as a mean over them."""
         return loss / classes
 
+    def regresses(self, task: Labelled) -> bool:
+        """Whether the head gives a number for each example."""
+        return self.constant and task.regression
+
+    def class_ids(self, task: Labelled, values: Sequence[Any]) -> np.ndarray:
+        """Labels or predictions as class ids (n,), one for each row or word; a name that is no class is the last id."""
+        flat = [
+            item for value in values for item in (value if isinstance(value, list) else [value])
+        ]
+        known = {name: number for number, name in enumerate(task.labels)}
+        none = len(task.labels)
+        return np.array(
+            [known.get(item, none) if isinstance(item, str) else item for item in flat],
+            dtype=np.int64,
+        )
+
     def counted_classes(self, task: Labelled) -> tuple[str, ...]:
         """The classes by which predictions, of rows or of words, are counted one by one."""
         return task.labels if self.names_classes else ()
@@ -245,6 +261,24 @@ class TaskType(ScoredOutputs):
         """A loaded label as a file of one's own has it: a class's name, several of them, a number; None for none."""
         known = type(label) is int and 0 <= label < len(task.labels)
         return task.labels[label] if known else label
+
+    def file_labels(
+        self,
+        task: TaskLike,
+        outputs: np.ndarray,
+        config: PretrainedConfig,
+        texts: Mapping[str, Sequence[Any]],
+    ) -> tuple[list[Any], Any]:
+        """A model's predictions as the labels of a user's file, and their `datasets` type.
+
+        Args:
+            task: with the classes.
+            outputs: the model's, of whole examples.
+            config: the model's.
+            texts: the rows, by column.
+        """
+        feature = Value("float64") if task.regression else ClassLabel(names=list(task.labels))
+        return self.labels_of_outputs(task, outputs), feature
 
     def labels_of_outputs(
         self, task: Labelled, outputs: np.ndarray, thresholds: Sequence[float] | None = None

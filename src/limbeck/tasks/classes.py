@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -296,6 +296,23 @@ class MultiLabel(TaskType):
         return [
             *(outputs >= np.array(USUAL if thresholds is None else thresholds)).astype(np.float32)
         ]
+
+    def class_ids(self, task: Labelled, values: Sequence[Any]) -> np.ndarray:
+        """0 or 1 for each class of each row (n, C)."""
+        return np.asarray(values, dtype=np.int64)
+
+    def file_labels(
+        self,
+        task: TaskLike,
+        outputs: np.ndarray,
+        config: PretrainedConfig,
+        texts: Mapping[str, Sequence[Any]],
+    ) -> tuple[list[Any], Any]:
+        """The ids of a row's classes, by the model's thresholds."""
+        likely = self.probabilities(outputs)
+        chosen = self.labels_of_outputs(task, likely, thresholds_of(config))
+        ids = [np.flatnonzero(row).tolist() for row in chosen]
+        return ids, List(ClassLabel(names=list(task.labels)))
 
     def logits_from(self, probabilities: np.ndarray) -> np.ndarray:
         """Each class's own."""

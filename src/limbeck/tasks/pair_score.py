@@ -13,7 +13,8 @@ from hashlib import blake2b
 from typing import Any
 
 import numpy as np
-from datasets import Dataset
+from datasets import Dataset, Value
+from scipy.stats import rankdata
 from torch import Tensor
 from transformers import PretrainedConfig
 
@@ -147,6 +148,20 @@ class PairScore(Sentence):
     ) -> Results:
         """Metrics of the ranks of each query's candidates; scores and grades by row."""
         return self.results_of_rows(task, outputs, rows)
+
+    def file_labels(
+        self,
+        task: TaskLike,
+        outputs: np.ndarray,
+        config: PretrainedConfig,
+        texts: Mapping[str, Sequence[Any]],
+    ) -> tuple[list[Any], Any]:
+        """A passage's place from below among those of its query: grades of candidates are not negative."""
+        queries, scores = query_ids(texts[task.text_columns[0]]), outputs.reshape(-1)
+        ranks = np.empty(len(scores))
+        for query in np.unique(queries):
+            ranks[queries == query] = rankdata(scores[queries == query]) - 1
+        return ranks.tolist(), Value("float64")
 
     def results_of_rows(self, task: TaskLike, outputs: np.ndarray, rows: Dataset) -> Results:
         """As `results`, of rows that need not be encoded."""
