@@ -70,7 +70,7 @@ def task_classification(
         return None
     labels, own = task.kind.class_ids(task, student["label"]), class_predictions(task, student)
     other = None if teacher is None else class_predictions(task, teacher)
-    several = task.kind.several_classes
+    several = labels.ndim == 2
     if is_agreement(task.primary) and not several:
         # How sure a student is says nothing of how often its teacher agrees.
         found = classification_scores(task.labels, labels, ClassPredictions(own.ids))
