@@ -24,6 +24,7 @@ from transformers import (
 )
 
 from limbeck.students import build_student
+from limbeck.tasks import IMAGE, SENTENCE
 
 
 @dataclass(frozen=True)
@@ -100,8 +101,8 @@ def auto_of(config: PretrainedConfig):
 
 
 def student_of(teacher: PreTrainedModel, layers, pick: str = "first") -> PreTrainedModel:
-    auto = auto_of(teacher.config)
-    return build_student("teacher", teacher=teacher, layers=layers, pick=pick, task=TASK, auto=auto)
+    kind = IMAGE if teacher.config.model_type == "vit" else SENTENCE
+    return build_student("teacher", teacher=teacher, layers=layers, pick=pick, task=TASK, kind=kind)
 
 
 def random_model(config: PretrainedConfig, seed: int = 0) -> PreTrainedModel:

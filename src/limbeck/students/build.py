@@ -61,8 +61,6 @@ def build_student(
     teacher: PreTrainedModel | None = None,
     seed: int = 0,
     kind: TaskType | str | None = None,
-    auto: Any = None,
-    attn_implementation: str | None = None,
 ) -> PreTrainedModel:
     """Build a student, `build_student(teacher, layers=3)`: float32, eval mode, on the CPU.
 
@@ -74,8 +72,8 @@ def build_student(
     text off one token, as lower layers write nothing into it yet, else `first`.
     `config`: entries that replace the configuration's (`with_settings`).
     `task`: names its head's outputs; None: the head is the one of what it starts from.
-    `kind`: what its head answers, and so its class, as a task type or by its name; `auto` names another
-    AutoModel class. If left out, sentence classification with a `task`, else what it starts from.
+    `kind`: what its head answers, and so its class, as a task type or by its name.
+    If left out, sentence classification with a `task`, else what it starts from.
     The head is copied when its labels agree with the task's, otherwise initialised from `seed`.
     ALBERT runs one layer many times: there only the number of rounds changes, and the log says so.
 
@@ -84,9 +82,9 @@ def build_student(
     """
     if isinstance(kind, str):
         kind = get_task_type(kind)
-    auto = auto or _class_of_head(init, teacher, task, kind)
+    auto = _class_of_head(init, teacher, task, kind)
     head: Head = "optional" if task is not None else "required"
-    source, base, has_head = _start(init, teacher, seed, auto, attn_implementation, head)
+    source, base, has_head = _start(init, teacher, seed, auto, head)
     named = kind is not None or task is not None
     own = kind or SENTENCE
     if not named:
@@ -104,7 +102,7 @@ def build_student(
     if labelled is not None:
         shape = with_labels(shape, *labelled, problem_type=kind.problem_of(labelled[1]))
     shape = _marked(shape, kind if named else kind_of_config(base))
-    target = fresh_model(shape, seed=seed, auto=auto, attn_implementation=attn_implementation)
+    target = fresh_model(shape, seed=seed, auto=auto)
     if source is None:
         return target
     if picked and shares_one_layer(source):
@@ -158,7 +156,6 @@ def _start(
     teacher: PreTrainedModel | None,
     seed: int,
     auto: Any,
-    attn_implementation: str | None,
     head: Head,
 ) -> tuple[PreTrainedModel | None, PretrainedConfig, bool]:
     """The model to copy from (None: random weights), its configuration, whether it has a head."""
@@ -173,9 +170,7 @@ def _start(
                 "give a teacher, or set student.init to a folder or a Hub name",
             )
         return (teacher if init == "teacher" else None), teacher.config, init == "teacher"
-    model, has_head = load_checkpoint(
-        init, head=head, seed=seed, auto=auto, attn_implementation=attn_implementation
-    )
+    model, has_head = load_checkpoint(init, head=head, seed=seed, auto=auto)
     return model, model.config, has_head
 
 
