@@ -139,13 +139,15 @@ def test_a_student_of_another_width_and_head_count(method, terms, recipe, shippe
     assert [stage.teacher_flops > 0 for stage in run.record.stages] == [True, False]
     student = hf.AutoModelForSeq2SeqLM.from_pretrained(run.path / "student")
     config = student.config
-    assert config.text_prompt == "own t: {0}"
+    assert config.text_prompt == "own sentence: {0}"
     assert (config.d_model, config.num_heads, config.num_decoder_layers) == (24, 4, 2)
     # Scored by what it writes: the same words, generated again without limbeck.
     words = hf.AutoTokenizer.from_pretrained(run.path / "student")
     answers = json.loads((run.path / "predictions.json").read_text())["dev"]
     rows = [json.loads(line) for line in dev_file(recipe()).read_text().splitlines()]
-    prompts = words([f"own t: {row['t']}" for row in rows], padding=True, return_tensors="pt")
+    prompts = words(
+        [f"own sentence: {row['t']}" for row in rows], padding=True, return_tensors="pt"
+    )
     written = words.batch_decode(
         student.generate(
             input_ids=prompts["input_ids"],

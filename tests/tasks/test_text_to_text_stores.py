@@ -111,7 +111,7 @@ def logits_of(teacher, text: str, target: str) -> torch.Tensor:
     """Hugging Face's own forward pass of one example, at the target's tokens."""
     words = tiny.tokenizer()
     model = AutoModelForSeq2SeqLM.from_pretrained(teacher.path / "student").eval()
-    ids = words([f"own t: {text}"], return_tensors="pt")
+    ids = words([f"own sentence: {text}"], return_tensors="pt")
     with torch.no_grad():
         return model(**ids, labels=words([target], return_tensors="pt")["input_ids"]).logits[0]
 
