@@ -88,8 +88,8 @@ def test_interrupted_after_any_batch_the_store_is_the_same_bytes(texts, tmp_path
     whole = limbeck.label(Stops(), texts, out=tmp_path / "whole", shard_rows=8)
     expected = shards(tmp_path / "whole")
     assert len(expected) == 3
-    # One batch is measured, and a shard is two.
-    for after in range(3, 6):
+    # Four batches are measured, and a shard is two.
+    for after in range(6, 9):
         folder, starts = tmp_path / str(after), 0
         while True:
             starts += 1

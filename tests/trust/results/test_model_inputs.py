@@ -340,7 +340,7 @@ def test_layers_are_compared_as_each_model_reads(recipe):
     right = torch.tensor([[linear_cka(s, t) for t in views[1]] for s in views[0]])
     # Centred features of six examples: rounding of the states counts a few thousand times.
     torch.testing.assert_close(
-        torch.tensor(similarity(prepared)), right.double(), rtol=1e-3, atol=1e-3
+        torch.tensor(similarity(prepared)).double(), right.double(), rtol=1e-3, atol=1e-3
     )
 
 
