@@ -264,17 +264,13 @@ def test_a_kept_first_stage_is_the_runs_own_as_its_student_is(unbroken, two, tmp
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"first_stage": None}, "kd-soft has none"),
-        ({"joint": True}, "joined stages are one"),
-    ],
-    ids=["one stage", "joined"],
+    "changes", [{"first_stage": None}, {"joint": True}], ids=["one stage", "joined"]
 )
-def test_no_first_stage_to_keep_is_refused(two, changes, message):
-    with pytest.raises(LimbeckError, match=message) as error:
+def test_no_first_stage_to_keep_is_refused(two, changes):
+    with pytest.raises(
+        LimbeckError, match="keep_first_stage: has an effect only with a first_stage"
+    ):
         two(**changes)
-    assert error.value.problems[0].message.startswith("keep_first_stage: there is no first stage")
 
 
 # ---- what is wrong with a first stage ----

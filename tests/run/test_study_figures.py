@@ -142,7 +142,10 @@ figures:
         assert part in said
     with pytest.raises(LimbeckError, match=r"unknown key of a study figures.one.colour"):
         plan_of(place, tmp_path, "figures: {one: {draw: boxes, colour: red}}\n")
-    with pytest.raises(LimbeckError, match=r"figures.one.methods: .*\n.*fix: a list"):
+    with pytest.raises(
+        LimbeckError,
+        match=r"figures.one.methods: .*valid list \(got 3\)\n.*fix: give another value: rows",
+    ):
         plan_of(place, tmp_path, "figures: {one: {draw: heat, methods: 3}}\n")
 
 

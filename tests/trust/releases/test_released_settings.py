@@ -160,16 +160,16 @@ def test_maps_start_as_bert_does():
 )
 def test_a_term_without_a_map_lends_none(through, said):
     changes = {"first_stage.objectives.hidden_consistency.through": through}
-    terms = Recipe.load("cr-ild-released", **changes).stages()[0].recipe.objectives
-    (problem,) = problems_of(Objectives, terms, shape())
+    loss = Recipe.load("cr-ild-released", **changes).stages()[0].recipe.loss
+    (problem,) = problems_of(Objectives, loss, shape())
     assert f"objectives.hidden_consistency.through: {through!r}" in problem and said in problem
 
 
 def test_a_map_for_each_layer_serves_no_other():
     changes = {"objectives.hidden.mapping": {"kind": "uniform", "student_layers": "1..M"}}
     changes |= {"objectives.hidden.project": {"to": "teacher", "sides": "student"}}
-    terms = Recipe.load("bert-emd-released", **changes).objectives
-    (problem,) = problems_of(Objectives, terms, shape())
+    loss = Recipe.load("bert-emd-released", **changes).loss
+    (problem,) = problems_of(Objectives, loss, shape())
     assert problem.startswith(
         "objectives.embedding.through: hidden has a map for each of its layers"
     )
