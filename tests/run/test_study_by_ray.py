@@ -19,9 +19,9 @@ from limbeck.support.errors import LimbeckError
 
 def test_an_address_needs_its_engine() -> None:
     with pytest.raises(LimbeckError, match="without a cluster"):
-        study(["rail-kd-table-2"], address="here:6379")
+        study(arguments=["rail-kd-table-2"], jobs=None, engine="local", address="here:6379")
     with pytest.raises(LimbeckError, match="unknown engine 'spark'"):
-        study(["rail-kd-table-2"], engine="spark")
+        study(arguments=["rail-kd-table-2"], jobs=None, engine="spark", address=None)
 
 
 @pytest.fixture
