@@ -42,9 +42,13 @@ def text_mask(batch: Mapping[str, Tensor], decoder: bool = False) -> Tensor | No
             return _two_dimensional(given, "decoder_attention_mask")
         tokens = _first(batch, "decoder_input_ids", "decoder_inputs_embeds")
         labels = batch.get("labels")
-        if labels is not None and labels.dim() == 2 and not labels.is_floating_point():  # noqa: SIM102
-            if tokens is None or tokens.shape[:2] == labels.shape:
-                return labels != -100
+        if (
+            labels is not None
+            and labels.dim() == 2
+            and not labels.is_floating_point()
+            and (tokens is None or tokens.shape[:2] == labels.shape)
+        ):
+            return labels != -100
         if tokens is not None:
             return torch.ones(tokens.shape[:2], dtype=torch.bool, device=tokens.device)
     given = batch.get("attention_mask")

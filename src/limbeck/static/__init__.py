@@ -1,4 +1,4 @@
-"""Static students: tables of token vectors that answer in microseconds, taught like any other student.
+"""Static students: tables of token vectors without layers, taught like any other student.
 
 `static_student` and `from_teacher` make one, `RowAdam` trains it at the cost of the tokens it reads, `write_plain` and
 `write_model2vec` write the files that its users load.

@@ -1,6 +1,6 @@
 """A static student: the mean of token vectors, hashed word pairs and a small head, as a model of transformers.
 
-Part of `limbeck.static`. It has no layers, so a text costs microseconds. Gradients of the tables are sparse:
+Part of `limbeck.static`. It has no layers. Gradients of the tables are sparse:
 a training step costs what the tokens of its rows cost, whatever the size of the vocabulary (see `row_adam`).
 """
 
