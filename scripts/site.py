@@ -1,4 +1,4 @@
-"""Hooks of mkdocs: the README is the site's first page, and the API pages are written from the package.
+"""Hooks of mkdocs: the README and the pages beside it join the site, and the API pages are written from the package.
 
 make docs
 """
@@ -38,10 +38,12 @@ def on_page_markdown(markdown: str, **_: object) -> str:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds the first page and one page for each package."""
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    # Links in the README start at the repository's root, those of the site at docs/.
-    files.append(File.generated(config, "index.md", content=readme.replace("](docs/", "](")))
+    """Adds the pages that lie at the repository's root and one page for each package."""
+    for page in ROOT.glob("*.md"):
+        name = "index.md" if page.name == "README.md" else page.name
+        # Links in these pages start at the repository's root, those of the site at docs/.
+        content = page.read_text(encoding="utf-8").replace("](docs/", "](")
+        files.append(File.generated(config, name, content=content))
     for name in packages():
         page = f"# {name}\n\n::: {name}\n"
         files.append(File.generated(config, f"api/{name}.md", content=page))
