@@ -30,10 +30,10 @@ from embeddings import BASELINE, METHODS, drawn_sentences
 from embeddings_table import mean_text, p_text, place_of, text_of
 from limbeck.data import RowsAsked
 from limbeck.evaluation.compare import Comparison, holm, seeds_and_rows
-from limbeck.records import write_whole
 from limbeck.records.record import read_raw
 from limbeck.scoring import ScoredModel
 from limbeck.students import resolve_checkpoint
+from limbeck.support.files import write_whole
 from study import RECORDS, records_of
 
 KEPT = RECORDS / "embedding_retrieval.json"

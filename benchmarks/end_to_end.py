@@ -46,7 +46,8 @@ from transformers import (
 
 from limbeck.data import EpochSampler
 from limbeck.recipe import Recipe
-from limbeck.records import Execution, hardware, versions, write_whole
+from limbeck.records import hardware, versions
+from limbeck.records.facts import Execution
 from limbeck.run import distill
 from limbeck.run.prepare import prepare
 from limbeck.run.prepared import Prepared
@@ -54,6 +55,7 @@ from limbeck.run.rows import load_rows
 from limbeck.run.run_folder import RunFolder
 from limbeck.run.stored_outputs import with_stored_outputs
 from limbeck.run.train import resolve
+from limbeck.support.files import write_whole
 from limbeck.training import DistillationConfig, DistillationTrainer, training_arguments
 from peers import BATCH, LR, papers, textbrewer
 

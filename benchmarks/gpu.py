@@ -25,7 +25,8 @@ from transformers import Trainer, set_seed
 
 from limbeck.evaluation.measuring import flops_per_example
 from limbeck.outputs import Store
-from limbeck.records import hardware, versions, write_whole
+from limbeck.records import hardware, versions
+from limbeck.support.files import write_whole
 from limbeck.teachers.teacher import Teacher
 from overhead import arguments, rows, train
 from step_cost import MAIN, Sizes, cases, model, store_outputs, trainer_of

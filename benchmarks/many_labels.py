@@ -24,7 +24,7 @@ from unittest.mock import patch
 import numpy as np
 
 import limbeck
-from limbeck.records import write_whole
+from limbeck.support.files import write_whole
 from limbeck.teachers.labeller import Row
 from many_rows import Memory, about, private_gib, write_rows
 

@@ -36,8 +36,9 @@ from transformers import BertConfig, BertForSequenceClassification, PreTrainedTo
 
 import limbeck
 from limbeck.data.text_rows import read_unlabelled
-from limbeck.records import hardware, versions, write_whole
+from limbeck.records import hardware, versions
 from limbeck.run import rows as unlabelled_rows
+from limbeck.support.files import write_whole
 from limbeck.training import DistillationTrainer
 
 RECORD = Path(__file__).parent / "records" / "many_rows.json"

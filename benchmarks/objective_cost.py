@@ -35,7 +35,8 @@ import limbeck.mappings.maps as transport
 from limbeck.functional.layers import transport_flow
 from limbeck.objectives import CurriculumSpec
 from limbeck.recipe import Recipe
-from limbeck.records import hardware, versions, write_whole
+from limbeck.records import hardware, versions
+from limbeck.support.files import write_whole
 from limbeck.training import DistillationConfig, DistillationTrainer
 from overhead import arguments, model, rows, train
 

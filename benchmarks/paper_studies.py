@@ -17,8 +17,9 @@ from typing import Any
 
 from limbeck.lab.study import load_study
 from limbeck.lab.study.study_output import RECORDS, paper_table
-from limbeck.records import read_collection, write_collection, write_whole
+from limbeck.records import read_collection, write_collection
 from limbeck.records.record import read_raw
+from limbeck.support.files import write_whole
 from limbeck.tables import render
 
 KEPT = Path(__file__).parent / "records" / "paper_studies"

@@ -29,9 +29,10 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from limbeck.data import load_task
 from limbeck.lab import pocket
 from limbeck.recipe import Recipe
-from limbeck.records import hardware, versions, write_whole
+from limbeck.records import hardware, versions
 from limbeck.run import distill
 from limbeck.scoring.evaluation import evaluate
+from limbeck.support.files import write_whole
 from limbeck.tasks import get_task
 from limbeck.tasks.task import Task
 

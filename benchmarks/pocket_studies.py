@@ -22,7 +22,7 @@ import torch
 from limbeck.lab.study import SharedRuns, Study, StudyPlan, StudyRun, carry_out, load_study
 from limbeck.lab.study.shipped_studies import shipped_names
 from limbeck.lab.study.study_groups import Group
-from limbeck.records import write_whole
+from limbeck.support.files import write_whole
 
 KEPT = Path(__file__).parent / "records" / "pocket_studies.json"
 JOBS = 2

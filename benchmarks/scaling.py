@@ -17,8 +17,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from limbeck.records import hardware, versions, write_whole
+from limbeck.records import hardware, versions
 from limbeck.students.execution import resolve_precision
+from limbeck.support.files import write_whole
 from step_cost import Sizes, measure
 
 RECORD = Path(__file__).parent / "records" / "scaling.json"

@@ -27,7 +27,8 @@ import numpy as np
 from datasets import Dataset
 
 from limbeck.data import load_task
-from limbeck.records import ClassificationScores, Record
+from limbeck.records import Record
+from limbeck.records.facts import ClassificationScores
 from limbeck.records.record import read_raw
 from study import Cell, Study, records_of
 

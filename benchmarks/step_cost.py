@@ -33,9 +33,10 @@ from limbeck.objectives import Objectives
 from limbeck.outputs import Ask, CachedTeacher, Store, build
 from limbeck.recipe import Recipe
 from limbeck.recipe.catalog import names
-from limbeck.records import hardware, versions, write_whole
+from limbeck.records import hardware, versions
 from limbeck.students.execution import resolve_precision
 from limbeck.support.errors import LimbeckError
+from limbeck.support.files import write_whole
 from limbeck.teachers.teacher import Teacher
 from limbeck.training import DistillationConfig, DistillationTrainer
 from overhead import arguments, rows, teacher_forward, train

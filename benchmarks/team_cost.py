@@ -24,8 +24,9 @@ from transformers import Trainer, set_seed
 
 from limbeck.activations import Request
 from limbeck.outputs import Ask, CachedTeacher, Store, build
-from limbeck.records import hardware, versions, write_whole
+from limbeck.records import hardware, versions
 from limbeck.students.execution import resolve_precision
+from limbeck.support.files import write_whole
 from limbeck.teachers import EnsembleTeam, SampledTeam, SamplingProbabilities
 from limbeck.teachers.teacher import Teacher
 from limbeck.training import DistillationConfig, DistillationTrainer

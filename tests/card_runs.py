@@ -6,7 +6,8 @@ from pathlib import Path
 
 import tiny_runs as tiny
 from limbeck.recipe import Recipe
-from limbeck.records import BenchFacts, BenchRow, Record
+from limbeck.records import Record
+from limbeck.records.facts import BenchFacts, BenchRow
 from limbeck.run import distill
 from limbeck.runtimes.manifest import (
     Conversion,

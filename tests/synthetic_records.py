@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from limbeck.records import Best, Cost, Epoch, Examples, Latency, ModelFacts, Record, TeacherFacts
+from limbeck.records import Record
+from limbeck.records.facts import Best, Cost, Epoch, Examples, Latency, ModelFacts, TeacherFacts
 
 TEACHER_SCORE = 90.0
 

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from limbeck.records import Epoch, Latency, ModelFacts, Record, hardware, versions, write_whole
+from limbeck.records import Record, hardware, versions
+from limbeck.records.facts import Epoch, Latency, ModelFacts
 from limbeck.records.machine import processor_name
 from limbeck.support.errors import LimbeckError
+from limbeck.support.files import write_whole
 
 
 def a_record(**changes) -> Record:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from matplotlib.text import Text
 
-from limbeck.records import ClassificationScores, KeptFacts, Record
-from limbeck.records.facts import ClassFacts
+from limbeck.records import Record
+from limbeck.records.facts import ClassFacts, ClassificationScores, KeptFacts
 from limbeck.report import write_report
 from limbeck.report.content import Content, curve, draws, seconds_split
 from limbeck.report.plots import Series, line_panel

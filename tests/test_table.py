@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from limbeck.records import Best, Numbers, TeamFacts, TeamMember
+from limbeck.records.facts import Best, Numbers, TeamFacts, TeamMember
 from limbeck.support.errors import LimbeckError
 from limbeck.tables import Baseline, build_table, collect, render
 from synthetic_records import a_run, a_student, a_study, a_teacher

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from limbeck.evaluation.team import TeamOverview, team_of
-from limbeck.records import ModelFacts
+from limbeck.records.facts import ModelFacts
 from limbeck.report import team_sections, write_team_page
 from limbeck.tables.team import team_rows, team_tables
 from test_report import Page

@@ -27,7 +27,8 @@ from limbeck.lab.measures import (
     weights_of,
 )
 from limbeck.lab.views.plane_plots import point_panels
-from limbeck.records import Epoch, Record
+from limbeck.records import Record
+from limbeck.records.facts import Epoch
 
 
 def test_a_probe_reads_what_a_layer_holds_and_nothing_else() -> None:

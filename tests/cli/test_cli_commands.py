@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from limbeck.cli.app import SETTINGS, app, silence_libraries
 from limbeck.data import RowsAsked
 from limbeck.recipe import catalog
-from limbeck.records import Examples
+from limbeck.records.facts import Examples
 from limbeck.support.errors import LimbeckError, Problem
 
 

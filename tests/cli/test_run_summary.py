@@ -12,7 +12,7 @@ from rich.console import Console
 
 from limbeck.cli.app import app
 from limbeck.cli.finished import after_labelling, next_step, show_result
-from limbeck.records import (
+from limbeck.records.facts import (
     Best,
     ClassFacts,
     Examples,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from transformers import BertConfig, BertForSequenceClassification
 
 from limbeck.evaluation.measuring import count_parameters, flops_per_example, model_facts
-from limbeck.records import Latency
+from limbeck.records.facts import Latency
 
 
 def test_facts_are_the_configs_and_the_measures():

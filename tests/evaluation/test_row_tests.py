@@ -10,7 +10,7 @@ from scipy.optimize import minimize_scalar
 from sklearn import metrics
 
 from limbeck.evaluation.row_tests import mcnemar, row_tests, score_difference
-from limbeck.records import McNemarFacts
+from limbeck.records.facts import McNemarFacts
 from limbeck.tables.classes import row_test_words
 from limbeck.tasks import TASKS, as_kind
 

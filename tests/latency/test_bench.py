@@ -27,7 +27,8 @@ from limbeck.latency.report import (
     keep_in_records,
 )
 from limbeck.latency.show import as_markdown, as_tables, pareto
-from limbeck.records import BenchFacts, BenchRow, Record
+from limbeck.records import Record
+from limbeck.records.facts import BenchFacts, BenchRow
 from limbeck.report.sections import bench_section
 from limbeck.runtimes.manifest import Conversion, ExportManifest, GateMeasure, GateRowsFacts
 from limbeck.support.errors import LimbeckError

@@ -25,7 +25,7 @@ import kind_models as kinds
 import tiny_runs as tiny
 from limbeck import LimbeckError, predict
 from limbeck.data import RowsAsked
-from limbeck.records import ClassFacts, ClassificationScores, ModelScores
+from limbeck.records.facts import ClassFacts, ClassificationScores, ModelScores
 from limbeck.scoring import ScoredModel
 from limbeck.tasks.rules import ROW
 from limbeck.tasks.spans import OFFSETS, SPANS, best_spans

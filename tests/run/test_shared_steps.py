@@ -10,7 +10,8 @@ import pytest
 import limbeck
 from limbeck.cli.finished import last_lines
 from limbeck.preflight import check_share
-from limbeck.records import Execution, Record
+from limbeck.records import Record
+from limbeck.records.facts import Execution
 from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import share_of_step
 

@@ -16,7 +16,8 @@ from limbeck.cards import CARD_NAME, is_ours
 from limbeck.cards.card import render_card
 from limbeck.cards.card_settings import read_settings
 from limbeck.cards.facts import public_name, without_paths
-from limbeck.records import RECORD_NAME, Record, finite
+from limbeck.records import RECORD_NAME, Record
+from limbeck.records.facts import finite
 from limbeck.runtimes.manifest import EXPORT_NAME, exports_of, read_export
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home, checksum_of_text

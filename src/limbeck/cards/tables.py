@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from limbeck.cards.card_settings import METRICS
 from limbeck.cards.facts import StudentFacts, public_name, teacher_names
-from limbeck.records import Latency, ModelFacts, Numbers, Record
+from limbeck.records import Record
+from limbeck.records.facts import Latency, ModelFacts, Numbers
 from limbeck.records.words import rows_said
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.words import count_of

@@ -22,7 +22,7 @@ from limbeck.support.errors import Problem
 from limbeck.support.terminal import print_command, print_line
 
 if TYPE_CHECKING:
-    from limbeck.records import ClassificationScores, RowTests
+    from limbeck.records.facts import ClassificationScores, RowTests
 
 PIPED_WIDTH = 160  # columns when nobody looks: a pipe or a file should not get lines cut at 80
 

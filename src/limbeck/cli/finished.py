@@ -17,7 +17,8 @@ from limbeck.support.given import PREFIX
 
 if TYPE_CHECKING:
     from limbeck.outputs import OutputStore
-    from limbeck.records import Latency, Record
+    from limbeck.records import Record
+    from limbeck.records.facts import Latency
     from limbeck.run import Result
 
 _MB = 1e6

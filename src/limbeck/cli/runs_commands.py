@@ -79,7 +79,7 @@ def table(
     title: Annotated[str, typer.Option(help="A title for the table.")] = "",
 ) -> None:
     """Compare runs: mean ± standard deviation over seeds, methods by tasks."""
-    from limbeck.records import write_whole
+    from limbeck.support.files import write_whole
     from limbeck.tables import (
         DEFAULT_FACTS,
         Baseline,

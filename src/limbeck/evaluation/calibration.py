@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import log_softmax
 
 from limbeck.evaluation.class_predictions import class_outputs
-from limbeck.records import ReliabilityPoint
+from limbeck.records.facts import ReliabilityPoint
 
 _MOST_NUMBERS = 4_000_000
 BINS = 15

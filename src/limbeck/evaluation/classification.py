@@ -30,7 +30,7 @@ from limbeck.evaluation.class_predictions import (
     class_predictions,
     has_class_scores,
 )
-from limbeck.records import (
+from limbeck.records.facts import (
     AnswerCounts,
     ClassFacts,
     ClassificationScores,

@@ -33,7 +33,7 @@ from limbeck.activations import (
 )
 from limbeck.activations.compat import attention_of
 from limbeck.evaluation.model_outputs import evaluating
-from limbeck.records import Latency, ModelFacts
+from limbeck.records.facts import Latency, ModelFacts
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import Processor, TaskType
 from limbeck.vision import side_of

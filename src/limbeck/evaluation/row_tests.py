@@ -18,7 +18,7 @@ from limbeck.evaluation.class_predictions import (
     Predictions,
     alike,
 )
-from limbeck.records import DifferenceFacts, KeptFacts, McNemarFacts, RowTests
+from limbeck.records.facts import DifferenceFacts, KeptFacts, McNemarFacts, RowTests
 from limbeck.tasks import Task
 from limbeck.tasks.metrics import SampledScore, plain_metric
 

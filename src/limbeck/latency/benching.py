@@ -18,12 +18,12 @@ from limbeck.latency.contenders import Contender, contenders
 from limbeck.latency.report import BenchCondition, BenchReport, Measurement, keep_in_records
 from limbeck.latency.show import as_markdown, draw_plots
 from limbeck.latency.turns import Turn, rounds_of, time_in_turns
-from limbeck.records import hardware, versions, write_whole
+from limbeck.records import hardware, versions
 from limbeck.records.facts import BUSY
 from limbeck.run.report import refresh
 from limbeck.support.cores import cores
 from limbeck.support.errors import LimbeckError, Problem
-from limbeck.support.files import at_home
+from limbeck.support.files import at_home, write_whole
 from limbeck.support.terminal import phases
 
 _LIBRARIES = ("onnxruntime", "openvino")

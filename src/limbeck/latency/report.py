@@ -11,7 +11,8 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 from limbeck.latency.contenders import Contender
-from limbeck.records import BenchFacts, BenchRow, Latency, Record
+from limbeck.records import Record
+from limbeck.records.facts import BenchFacts, BenchRow, Latency
 from limbeck.runtimes.manifest import EXPORTS
 from limbeck.support.files import at_home, write_whole
 

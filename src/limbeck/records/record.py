@@ -13,81 +13,21 @@ import json
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
-from limbeck.records.facts import (
-    BenchFacts,
-    Best,
-    ClassFacts,
-    ClassificationScores,
-    Cost,
-    Epoch,
-    Examples,
-    Execution,
-    FloorFacts,
-    KeptFacts,
-    ModelFacts,
-    Numbers,
-    OutputsFacts,
-    RecordPart,
-    RowTests,
-    StageFacts,
-    TeacherFacts,
-    TeamFacts,
-    finite,
-)
+from limbeck.records import facts
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import write_whole
 from limbeck.support.manifest import sealed, verified
 from limbeck.support.plain import read_json, regular
 
-# The part of a recorded recipe that tables and reports read, and of which type it has to be.
-# Beside the record. A record of another version may have keys that this one does not know; what is
-# read must be what it says, or a table ends in an error about something else.
-
-
-class _Read(BaseModel):
-    model_config = ConfigDict(extra="allow", strict=True)
-
-
-class _Length(_Read):
-    epochs: float | None = None
-    max_steps: int | None = None
-
-
-class _Student(_Read):
-    init: str | None = None
-    layers: int | list[int] | dict[str, int | list[int]] | None = None
-
-
-class _Recipe(_Length):
-    student: _Student | None = None
-    first_stage: _Length | None = None
-    label_noise: float | None = None
-    max_length: int | None = None
-    train_rows: int | None = None
-    lr: float | None = None
-    batch_size: int | None = None
-    joint: bool | None = None
-
-
-def readable_recipe(recipe: dict[str, Any]) -> dict[str, Any]:
-    """The recipe itself. Raises ValueError naming the keys that hold what they cannot."""
-    try:
-        _Recipe.model_validate(recipe)
-    except ValidationError as error:
-        keys = dict.fromkeys(str(item["loc"][0]) for item in error.errors())
-        raise ValueError(f"its recipe cannot be read: {', '.join(keys)}") from None
-    return recipe
-
-
 SCHEMA = 1
 RECORD_NAME = "record.json"
 
 
-class Record(RecordPart):
+class Record(facts.RecordPart):
     """Everything that is known about one run; the schema of `record.json`."""
 
     schema_version: int = Field(default=SCHEMA, alias="schema")
@@ -102,41 +42,41 @@ class Record(RecordPart):
     """Whose training settings the run started from: quick, paper, released, or a paper's name."""
     departures: list[str] = Field(default_factory=list)
     """Keys that those settings state and the run had otherwise."""
-    recipe: Annotated[dict[str, Any], AfterValidator(readable_recipe)] = Field(default_factory=dict)
+    recipe: dict[str, Any] = Field(default_factory=dict)
     versions: dict[str, str | None] = Field(default_factory=dict)
     hardware: dict[str, Any] = Field(default_factory=dict)
-    execution: Execution = Field(default_factory=Execution)
-    examples: Examples = Field(default_factory=Examples)
-    epochs: list[Epoch] = Field(default_factory=list)
-    stages: list[StageFacts] = Field(default_factory=list)
-    best: Best | None = None
+    execution: facts.Execution = Field(default_factory=facts.Execution)
+    examples: facts.Examples = Field(default_factory=facts.Examples)
+    epochs: list[facts.Epoch] = Field(default_factory=list)
+    stages: list[facts.StageFacts] = Field(default_factory=list)
+    best: facts.Best | None = None
     """The epoch whose weights were kept."""
-    last: Best | None = None
+    last: facts.Best | None = None
     """The epoch the run ended with."""
-    scores: dict[str, Numbers] = Field(default_factory=dict)
+    scores: dict[str, facts.Numbers] = Field(default_factory=dict)
     """Split or out-of-domain task → metric → score."""
     class_weights: dict[str, dict[str, float]] = Field(default_factory=dict)
     """Term → class → what its loss was multiplied by; of terms for which not all classes count alike."""
     thresholds: dict[str, float] | None = None
     """Of several labels a row: from which probability on a row is of a class, 0 to 1, as it was tuned on the
     first split."""
-    kept: KeptFacts | None = None
+    kept: facts.KeptFacts | None = None
     """None without a teacher, or of a task type whose score cannot be sampled again."""
-    classification: dict[str, ClassificationScores] = Field(default_factory=dict)
+    classification: dict[str, facts.ClassificationScores] = Field(default_factory=dict)
     """Of a classifier, by the same names as `scores`."""
-    row_tests: dict[str, RowTests] = Field(default_factory=dict)
+    row_tests: dict[str, facts.RowTests] = Field(default_factory=dict)
     """Student less teacher over the same rows, by the same names."""
-    floor: FloorFacts | None = None
+    floor: facts.FloorFacts | None = None
     """What a linear model on words reaches on the same rows; None where there is none, or `floor` is off."""
-    student: ModelFacts = Field(default_factory=ModelFacts)
-    teacher: TeacherFacts | None = None
+    student: facts.ModelFacts = Field(default_factory=facts.ModelFacts)
+    teacher: facts.TeacherFacts | None = None
     layer_similarity: list[list[float | None]] | None = None
     """Student layers by teacher layers, as the report draws them."""
-    bench: BenchFacts | None = None
-    outputs: list[OutputsFacts] = Field(default_factory=list)
+    bench: facts.BenchFacts | None = None
+    outputs: list[facts.OutputsFacts] = Field(default_factory=list)
     """Of several the best on dev."""
-    team: TeamFacts | None = None
-    cost: Cost = Field(default_factory=Cost)
+    team: facts.TeamFacts | None = None
+    cost: facts.Cost = Field(default_factory=facts.Cost)
     _path: Path | None = None
 
     @property
@@ -150,17 +90,17 @@ class Record(RecordPart):
         self.error = error if isinstance(error, str) else str(error).strip() or type(error).__name__
 
     @property
-    def classes(self) -> list[ClassFacts]:
+    def classes(self) -> list[facts.ClassFacts]:
         """Of a classifier each class of the first split that was scored."""
         first = next(iter(self.classification.values()), None)
         if first is not None:
             return first.classes
         # A record of an earlier version has them alone.
         older = (self.model_extra or {}).get("classes") or []
-        return [ClassFacts.model_validate(one) for one in older]
+        return [facts.ClassFacts.model_validate(one) for one in older]
 
     @property
-    def row_tests_alone(self) -> dict[str, RowTests]:
+    def row_tests_alone(self) -> dict[str, facts.RowTests]:
         """Tests on splits whose predictions are of no classes: of numbers, similarities, ranks, spans."""
         return {
             split: one for split, one in self.row_tests.items() if split not in self.classification
@@ -176,7 +116,7 @@ class Record(RecordPart):
         Numbers that are not finite become null. Raises LimbeckError when the place is not writable.
         """
         target = _record_file(Path(path))
-        plain = finite(self.model_dump(mode="python", by_alias=True))
+        plain = facts.finite(self.model_dump(mode="python", by_alias=True))
         text = json.dumps(sealed(plain), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
         write_whole(target, text)
         self._path = target

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from limbeck.records import Epoch, Record
+from limbeck.records import Record
+from limbeck.records.facts import Epoch
 from limbeck.records.words import agreement_said, grouped, one_answer, repeated_said, rows_said
 from limbeck.report import plots
 from limbeck.report.plots import Level, Series, StackedBars, layer_map

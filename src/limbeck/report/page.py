@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from limbeck.records import Record, write_whole
+from limbeck.records import Record
 from limbeck.report.content import Content
 from limbeck.report.sections import Section, export_cards
 from limbeck.runtimes.manifest import ExportManifest
+from limbeck.support.files import write_whole
 from limbeck.tables import ResultsTable, build_table
 from limbeck.tables.cells import duration, grid, with_bench
 from limbeck.tables.model import place_title

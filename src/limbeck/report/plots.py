@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from limbeck.records import ReliabilityPoint
+from limbeck.records.facts import ReliabilityPoint
 from limbeck.report.svg import INK, MUTED, PAPER, Panel, series_colour, series_dash, series_marker
 
 # A reference level, and what stands beside it.

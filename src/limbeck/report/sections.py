@@ -12,7 +12,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from limbeck.records import ClassificationScores, ModelScores, Record, TeamFacts
+from limbeck.records import Record
+from limbeck.records.facts import ClassificationScores, ModelScores, TeamFacts
 from limbeck.report import plots
 from limbeck.report.svg import COLOURS, Panel, series_dash, series_marker
 from limbeck.runtimes.manifest import ExportManifest

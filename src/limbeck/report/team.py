@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from limbeck.evaluation.team import TeamOverview
-from limbeck.records import ModelFacts
+from limbeck.records.facts import ModelFacts
 from limbeck.report.page import fill, write_page
 from limbeck.report.plots import name_rows, reliability_panel, short, value_cells
 from limbeck.report.sections import Section

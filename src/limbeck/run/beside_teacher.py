@@ -17,7 +17,7 @@ from limbeck.evaluation.classification import task_classification
 from limbeck.evaluation.linear_floor import MOST_ROWS, LinearFloor, fit_floor, has_floor
 from limbeck.evaluation.row_tests import is_ahead, kept_share, row_tests
 from limbeck.preflight import TeacherOutputs, ask_teacher
-from limbeck.records import ClassificationScores, FloorFacts, KeptFacts, Numbers, RowTests
+from limbeck.records.facts import ClassificationScores, FloorFacts, KeptFacts, Numbers, RowTests
 from limbeck.run.known_rows import stored_results
 from limbeck.run.prepared import Prepared, SplitsToScore
 from limbeck.run.run_folder import kept_by_its_run

@@ -14,7 +14,8 @@ from transformers import set_seed
 
 from limbeck.recipe import Recipe
 from limbeck.recipe.augment_spec import augmentation
-from limbeck.records import Best, Epoch, Examples, Execution, Numbers, Record
+from limbeck.records import Record
+from limbeck.records.facts import Best, Epoch, Examples, Execution, Numbers
 from limbeck.records.runs_meant import named_one_by_one
 from limbeck.run.beside_teacher import beside_teacher
 from limbeck.run.check import check_run, warn_of_none_counted

@@ -20,7 +20,7 @@ from limbeck.data.text_rows import UnlabelledRows
 from limbeck.evaluation.linear_floor import LinearFloor
 from limbeck.evaluation.measuring import Size, example_size
 from limbeck.recipe import Recipe, Stage
-from limbeck.records import Execution, Numbers
+from limbeck.records.facts import Execution, Numbers
 from limbeck.run.rows import EncodedRows
 from limbeck.run.teacher_tokens import StudentTokens, bound
 from limbeck.run.teachers import Named

@@ -18,11 +18,18 @@ from limbeck.cards import CARD_NAME, is_ours
 from limbeck.cards.card_settings import SETTINGS_NAME
 from limbeck.preflight import recorded_scores
 from limbeck.recipe import Recipe, Stage
-from limbeck.records import RECORD_NAME, write_whole
+from limbeck.records import RECORD_NAME
 from limbeck.report.sections import page_parts
 from limbeck.runtimes.manifest import EXPORTS, exports_of, remove_export
 from limbeck.support.errors import LimbeckError
-from limbeck.support.files import checksum, checksum_of_text, file_name, is_temporary, put_in_place
+from limbeck.support.files import (
+    checksum,
+    checksum_of_text,
+    file_name,
+    is_temporary,
+    put_in_place,
+    write_whole,
+)
 from limbeck.support.given import PREFIX, note
 from limbeck.support.lock import held
 from limbeck.support.manifest import NAME, Manifest

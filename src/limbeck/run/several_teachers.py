@@ -19,7 +19,8 @@ from limbeck.evaluation.measuring import count_parameters
 from limbeck.objectives import ModelShape
 from limbeck.recipe import Recipe, StudentSpec
 from limbeck.recipe.augment_spec import FROM_TEACHER
-from limbeck.records import Cost, Record, TeamFacts, TeamMember
+from limbeck.records import Record
+from limbeck.records.facts import Cost, TeamFacts, TeamMember
 from limbeck.run.prepared import Prepared
 from limbeck.run.run_folder import RunFolder
 from limbeck.run.student_source import processor_of

@@ -17,9 +17,11 @@ from limbeck.data import CORPUS
 from limbeck.evaluation import measuring
 from limbeck.evaluation.measuring import flops_of, latencies
 from limbeck.recipe import Stage
-from limbeck.records import Cost, ModelFacts, Numbers, Record, StageFacts, TeacherFacts, write_whole
+from limbeck.records import Record
+from limbeck.records.facts import Cost, ModelFacts, Numbers, StageFacts, TeacherFacts
 from limbeck.run.prepared import Prepared, SplitsToScore, StageInputs
 from limbeck.run.run_folder import RunFolder
+from limbeck.support.files import write_whole
 from limbeck.support.machine import is_first, wait_for_all
 from limbeck.tasks import MASKED, Task
 from limbeck.tasks.rules import THRESHOLDS

@@ -34,7 +34,7 @@ from limbeck.outputs import (
 )
 from limbeck.outputs.key import digest_of_ids
 from limbeck.recipe import Recipe, Stage
-from limbeck.records import Execution
+from limbeck.records.facts import Execution
 from limbeck.run.prepared import Prepared, StageInputs
 from limbeck.run.rows import EncodedRows
 from limbeck.run.trial_terms import objectives_of

@@ -19,7 +19,8 @@ from limbeck.data.row_ids import ids_of
 from limbeck.preflight import ask_teacher, recorded_scores, teacher_record
 from limbeck.preflight.data_checks import REPEATED
 from limbeck.recipe import Recipe
-from limbeck.records import RECORD_NAME, Numbers, OutputsFacts, Record
+from limbeck.records import RECORD_NAME, Record
+from limbeck.records.facts import Numbers, OutputsFacts
 from limbeck.run.known_rows import stored_results
 from limbeck.run.prepared import TEST, Prepared, SplitsToScore
 from limbeck.run.rows import add_unlabelled, load_rows

@@ -14,7 +14,8 @@ from limbeck.activations import stack_names
 from limbeck.objectives import ModelShape
 from limbeck.recipe import Recipe, departures
 from limbeck.recipe.quick import USUAL, training_for
-from limbeck.records import Examples, Execution, Record, hardware, versions
+from limbeck.records import Record, hardware, versions
+from limbeck.records.facts import Examples, Execution
 from limbeck.run.earlier_run import digests, plugins_read, refuse_changed
 from limbeck.run.prepared import TEST, Prepared, SplitsToScore, StageInputs
 from limbeck.run.run_folder import RunFolder

@@ -13,7 +13,8 @@ from typing import Any
 from limbeck.evaluation.class_predictions import agreement
 from limbeck.evaluation.row_tests import row_tests
 from limbeck.recipe import Recipe
-from limbeck.records import Numbers, Record, RowTests, finite
+from limbeck.records import Record
+from limbeck.records.facts import Numbers, RowTests, finite
 from limbeck.run.run_folder import kept_predictions
 from limbeck.scoring.scored_model import finished_run, own_task
 from limbeck.support.errors import LimbeckError, Problem

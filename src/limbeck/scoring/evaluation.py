@@ -17,7 +17,8 @@ from limbeck.data import NOTHING_NAMED, RowsAsked
 from limbeck.evaluation.classification import task_classification
 from limbeck.evaluation.row_tests import row_tests
 from limbeck.recipe import Recipe
-from limbeck.records import ClassificationScores, Numbers, Record, RowTests, finite
+from limbeck.records import Record
+from limbeck.records.facts import ClassificationScores, Numbers, RowTests, finite
 from limbeck.run.report import refresh
 from limbeck.run.run_folder import kept_predictions
 from limbeck.scoring.scored_model import LoadedSplit, Scored, ScoredModel

@@ -18,7 +18,7 @@ from limbeck.data import RowsAsked
 from limbeck.evaluation.measuring import example_size, model_facts
 from limbeck.evaluation.model_outputs import compact_outputs_of
 from limbeck.evaluation.team import TeamOverview, team_of
-from limbeck.records import ModelFacts
+from limbeck.records.facts import ModelFacts
 from limbeck.records.runs_meant import members_at
 from limbeck.scoring.scored_model import LoadedSplit, ScoredModel
 from limbeck.support.errors import LimbeckError, Problem

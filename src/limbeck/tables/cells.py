@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from limbeck.records import ModelFacts, Record
+from limbeck.records import Record
+from limbeck.records.facts import ModelFacts
 from limbeck.support.errors import LimbeckError, unknown
 from limbeck.support.words import count_of
 from limbeck.tables.model import Fact, ResultsTable, Row, TableCell, place_of

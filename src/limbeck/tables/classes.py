@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from limbeck.records import ClassificationScores, ModelScores, Record, RowTests
+from limbeck.records import Record
+from limbeck.records.facts import ClassificationScores, ModelScores, RowTests
 from limbeck.tables.cells import decimal, one_line, signed
 
 Cells = list[list[str]]

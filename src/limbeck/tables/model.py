@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from limbeck.records import Numbers, Record
+from limbeck.records import Record
+from limbeck.records.facts import Numbers
 from limbeck.support.errors import LimbeckError, unknown
 from limbeck.tables.profiles import PROFILES, TITLES, get_profile, profile_columns
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from limbeck.records import Record, TeacherFacts
+from limbeck.records import Record
+from limbeck.records.facts import TeacherFacts
 from limbeck.tables.model import place_of, teacher_values, values_of
 
 

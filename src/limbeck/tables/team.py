@@ -14,7 +14,8 @@ from rich.text import Text
 
 from limbeck.evaluation.calibration import Calibration
 from limbeck.evaluation.team import TeamOverview
-from limbeck.records import ModelFacts, Record
+from limbeck.records import Record
+from limbeck.records.facts import ModelFacts
 from limbeck.tables.cells import NOTHING, decimal, duration, magnitude, signed
 from limbeck.tables.model import columns_of, knows, values_of
 from limbeck.tables.profiles import get_profile

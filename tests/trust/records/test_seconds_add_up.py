@@ -12,7 +12,8 @@ from transformers import Trainer
 
 import tiny_runs as tiny
 from limbeck.recipe import Recipe
-from limbeck.records import Cost, Record
+from limbeck.records import Record
+from limbeck.records.facts import Cost
 from limbeck.run import distill
 from limbeck.training import DistillationTrainer
 from limbeck.training.progress import PARTS, Parts

@@ -18,11 +18,11 @@ from filelock import FileLock, Timeout
 
 from limbeck.outputs import RememberingTeacher
 from limbeck.recipe import Recipe
-from limbeck.records import RECORD_NAME, Record, write_whole
+from limbeck.records import RECORD_NAME, Record
 from limbeck.run import distill
 from limbeck.scoring import evaluate
 from limbeck.support.errors import LimbeckError, Problem
-from limbeck.support.files import file_name
+from limbeck.support.files import file_name, write_whole
 from limbeck.support.manifest import verified
 from limbeck.tasks import TASKS
 from limbeck.tasks.abstract_type import get_task_type

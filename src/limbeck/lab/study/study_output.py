@@ -21,9 +21,9 @@ from limbeck.lab.study.study_figures import MadeRun, StudyFigure, study_figures
 from limbeck.lab.study.study_groups import Choice, Group
 from limbeck.lab.study.study_plan import StudyPlan
 from limbeck.lab.views.figures import write_figure
-from limbeck.records import Record, write_collection, write_whole
+from limbeck.records import Record, write_collection
 from limbeck.report import write_report
-from limbeck.support.files import file_name
+from limbeck.support.files import file_name, write_whole
 from limbeck.tables import Baseline, ResultsTable, build_table, render
 from limbeck.tables.cells import duration
 

@@ -16,7 +16,7 @@ from limbeck.lab.measures.calibration_curves import ReliabilityCurve
 from limbeck.lab.measures.input_noise import NoiseTolerance
 from limbeck.lab.measures.layer_probing import ACCURACY, ProbedLayers
 from limbeck.lab.measures.row_agreement import RowAgreement
-from limbeck.records import ReliabilityPoint
+from limbeck.records.facts import ReliabilityPoint
 from limbeck.report.plots import (
     SCORE_SPAN,
     Series,

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from limbeck.lab.views.analysis_views import VIEWS, analysis_sections
-from limbeck.records import finite
+from limbeck.records.facts import finite
 from limbeck.report.sections import PAGE_PARTS, PagePart, Section
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import write_whole
