@@ -86,11 +86,7 @@ def test_the_layers_that_int8_hurts_stay_in_float(outlier, places, tmp_path):
 @pytest.mark.parametrize(
     ("kind", "settings", "holds"),
     [
-        ("sentence", {"format": "onnx-int8", "scheme": "dynamic"}, "MatMulInteger"),
-        pytest.param(
-            *("regression", {"format": "onnx-int8", "scheme": "static"}, "QuantizeLinear"),
-            marks=pytest.mark.slow,  # of text to text both schemes are tried, for less
-        ),
+        ("sentence", {"format": "onnx-int8"}, "MatMulInteger"),
         ("sentence", {"precision": "fp16"}, "Cast"),
     ],
 )
@@ -195,9 +191,8 @@ def test_all_wrong_settings_are_said_at_once(places):
         )
     assert len(wrong.value.problems) == 4
     assert "did you mean 'onnx'" in str(wrong.value)
-    assert ExportSettings(format="onnx-int8", precision="fp16").problems()
-    assert ExportSettings(scheme="static").problems()
-    assert not ExportSettings(format="onnx-int8", scheme="static").problems()
+    with pytest.raises(LimbeckError, match="format onnx-int8 is int8"):
+        ExportSettings(format="onnx-int8", precision="fp16").check()
 
 
 def test_a_checkpoint_needs_rows_to_be_measured_on(places):

@@ -13,7 +13,6 @@ from writing_model import written_by_torch
 
 from limbeck import LimbeckError, predict
 from limbeck.cli.app import app
-from limbeck.runtimes.sessions import OnnxSession
 
 ROWS = {
     "sentence": [{"text": text} for text in ("good film", "bad", "the end of a good film", "")],
@@ -96,26 +95,6 @@ def test_a_text_to_text_file_writes_what_transformers_generates(exported) -> Non
     ]
     with pytest.raises(LimbeckError, match="writes text without its probability"):
         predict(exported["text"].path, rows, output=["labels", "scores"])
-
-
-def test_no_batch_has_more_rows_than_the_file_reads(exported, monkeypatch) -> None:
-    """As a program whose memory was planned."""
-    rows = ["good film", "bad", "the end of a good film", "a bad plot", "very good"] * 3
-    expected = predict(exported["sentence"].path, rows, output=["labels", "logits"])
-    monkeypatch.setattr(OnnxSession, "most_rows", 4)
-    ran = OnnxSession.run
-    sizes = []
-
-    def run(session, feed):
-        sizes.append(len(feed["input_ids"]))
-        return ran(session, feed)
-
-    monkeypatch.setattr(OnnxSession, "run", run)
-    found = predict(exported["sentence"].path, rows, output=["labels", "logits"])
-    assert sizes == [4, 4, 4, 3]
-    for row, other in zip(found, expected, strict=True):
-        assert row["prediction"] == other["prediction"]
-        np.testing.assert_allclose(flat(row["logits"]), flat(other["logits"]), atol=1e-5)
 
 
 def test_what_an_exported_file_does_not_give_is_refused(exported) -> None:

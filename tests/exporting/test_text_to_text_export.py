@@ -85,16 +85,12 @@ def test_the_snippet_writes_what_transformers_writes(exported):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scheme", ["dynamic", "static"])
-def test_both_graphs_are_quantised(places, tmp_path, scheme):
+def test_both_graphs_are_quantised(places, tmp_path):
     model, data, settings = places["text"]
     out = tmp_path / "int8"
-    result = export(
-        model, data=data, out=out, format="onnx-int8", scheme=scheme, max_drop=100.0, **settings
-    )
-    wanted = "MatMulInteger" if scheme == "dynamic" else "QuantizeLinear"
+    result = export(model, data=data, out=out, format="onnx-int8", max_drop=100.0, **settings)
     for path in result.manifest.files:
-        assert wanted in {node.op_type for node in onnx.load(path).graph.node}
+        assert "MatMulInteger" in {node.op_type for node in onnx.load(path).graph.node}
     assert 0 < result.manifest.measured.logits.mean_difference < 3
 
 
@@ -106,12 +102,12 @@ def test_the_layers_that_int8_hurts_are_found_in_both_graphs(exported, tmp_path)
         "input_ids": np.array([[2, 5, 9, 3]]), "attention_mask": np.ones((1, 4), np.int64),
         "labels": np.array([[9, 16, 3]]),
     })  # fmt: skip
-    how = Conversion(name="int8", precision="int8", scheme="dynamic")
+    how = Conversion(name="int8", precision="int8")
 
     def opened(files):
         return open_files(files, generation=manifest.generation)
 
-    groups = ranked(manifest.files, tmp_path, how, [feed], opened)
+    groups = ranked(manifest.files, tmp_path, how, [feed], opened, lambda done: None)
     nodes = [node for group in groups for node in group]
     encoder, decoder = map(quantisable, manifest.files)
     assert sorted(nodes) == sorted([*encoder, *decoder])
@@ -121,7 +117,7 @@ def test_the_layers_that_int8_hurts_are_found_in_both_graphs(exported, tmp_path)
         at = int(group[0] in decoder)
         files = [*manifest.files]
         files[at] = tmp_path / "alone.onnx"
-        quantise(manifest.files[at], files[at], how, only=group)
+        quantise(manifest.files[at], files[at], how, group)
         errors.append(np.abs(opened(files).logits(feed) - session.logits(feed)).mean())
     assert errors[0] > errors[1]
 

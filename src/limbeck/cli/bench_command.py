@@ -34,7 +34,7 @@ def bench(
     backends: Annotated[
         list[str] | None,
         typer.Option(
-            help="torch, compiled, onnxruntime, openvino, executorch; default: torch for checkpoints, and what "
+            help="torch, compiled, onnxruntime, openvino; default: torch for checkpoints, and what "
             "an exported folder is for."
         ),
     ] = None,

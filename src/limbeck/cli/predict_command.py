@@ -120,7 +120,7 @@ class SourceOptions:
         str | None,
         option(
             RUNNING,
-            "What computes: torch, onnxruntime, openvino or executorch (of an exported folder, or a run that holds "
+            "What computes: torch, onnxruntime or openvino (of an exported folder, or a run that holds "
             "one); default: what the folder is for.",
         ),
     ] = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,10 @@ from transformers import PreTrainedModel
 from limbeck.data import RowsAsked
 from limbeck.embedding import modules_of
 from limbeck.embedding.folder import BARE
-from limbeck.exporting.conversions import ExportSettings, conversions, keeping, recovering
+from limbeck.exporting.conversions import ExportSettings, conversions
 from limbeck.exporting.folder import default_place, finish_folder, folder_in_work, refuse_occupied
 from limbeck.exporting.gate import TorchReference, cross_fitted, measure, torch_reference
-from limbeck.exporting.int8 import amounts, number_of_groups, ranked
+from limbeck.exporting.int8 import groups_of_nodes, ranked
 from limbeck.exporting.onnx_graph import generation_of
 from limbeck.exporting.workshop import Phase, Workshop
 from limbeck.preflight import refuse_beyond
@@ -28,7 +29,6 @@ from limbeck.runtimes.manifest import (
     Conversion,
     ExportManifest,
     GateRowsFacts,
-    Generation,
     exports_of,
     read_export,
     weight_bytes,
@@ -48,10 +48,8 @@ from limbeck.support.files import at_home, is_full
 from limbeck.support.terminal import phases
 from limbeck.tasks.text import prompt_of
 
-_LIBRARIES = ("onnx", "onnxscript", "onnxruntime", "openvino", "executorch")
+_LIBRARIES = ("onnx", "onnxscript", "onnxruntime", "openvino")
 _OF_ROWS = {"split", "text_columns", "label_column", "max_length"}
-_NEEDED = {"openvino": ("onnx", "openvino"), "executorch": ("executorch",)}
-"""Format → extras; others need onnx alone."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ def export(
     show: bool = False,
     **settings: Any,
 ) -> ExportResult:
-    """Write a model as ONNX (fp32, fp16, int8), for OpenVINO or ExecuTorch, if it keeps its score there.
+    """Write a model as ONNX (fp32, fp16, int8) or for OpenVINO, if it keeps its score there.
 
     The file is scored by its own runtime on the rows that a run is scored on, beside the torch
     model; beyond `max_drop` points nothing is written.
@@ -86,8 +84,7 @@ def export(
         show: print progress on standard error.
         settings: which rows: split, text_columns, label_column and max_length (tokens that a text is cut to; by
             default what a run was trained with, else what the model can read, at most 512); and those of
-            `ExportSettings`: format, precision, fused, scheme, max_drop, calibration_rows, keep_sensitive,
-            recover_steps, recover_lr, batch_size, threads.
+            `ExportSettings`: format, precision, fused, max_drop, keep_sensitive, batch_size, threads.
 
     Raises:
         LimbeckError: settings, rows or model that cannot be used; a library that is not installed;
@@ -99,7 +96,7 @@ def export(
     chosen.check()
     place = at_home(out) if out is not None else default_place(str(model), chosen.format)
     refuse_occupied(place, overwrite=overwrite)
-    for extra in _NEEDED.get(chosen.format, ("onnx",)):
+    for extra in ("onnx", "openvino") if chosen.format == "openvino" else ("onnx",):
         need_extra(extra, f"export to {chosen.format}")
     # Before they are read, so that a run that is trained again meanwhile is seen to hold another student.
     weights = weights_of(Path(resolve_checkpoint(str(model))))
@@ -108,53 +105,22 @@ def export(
     loaded = source.load(source.kind)
     refuse_beyond(loaded, asked.max_length)
     rows = source.read(split, loaded)
-    return _shipped(source, weights, loaded, rows, chosen, place, show=show)
-
-
-def _shipped(
-    source: ScoredModel,
-    weights: Mapping[str, str],
-    model: PreTrainedModel,
-    rows: EncodedSplit,
-    settings: ExportSettings,
-    place: Path,
-    *,
-    show: bool,
-) -> ExportResult:
-    """Try, measure, and write what passes.
-
-    Raises:
-        LimbeckError: nothing did.
-    """
-    generation = _generation(model, rows, settings)
+    generation = None
+    if rows.task.kind.classes_as_text:
+        generation = generation_of(loaded, rows.task, rows.processor)
     with phases(shown=show) as begin, folder_in_work(place) as part:
-        reference = _reference(model, rows, settings, begin)
-        graphs = _written_graphs(source, weights, settings)
-        workshop = Workshop(model, rows, reference, settings, part, begin, generation, graphs)
+        reference = _reference(loaded, rows, chosen, begin)
+        graphs = _written_graphs(source, weights, chosen)
+        workshop = Workshop(loaded, rows, reference, chosen, part, begin, generation, graphs)
         tried = try_all(workshop)
         if not tried[-1].passed:
-            raise refused(source.name, rows, settings, tried)
+            raise _refused(source.name, rows, chosen, tried)
         workshop.clear()
-        manifest = manifest_of(source.name, weights, workshop, tried)
-        written = finish_folder(part, place, manifest, model, rows.processor)
+        manifest = _manifest_of(source.name, weights, workshop, tried)
+        written = finish_folder(part, place, manifest, loaded, rows.processor)
     if source.record is not None:
         refresh(at_home(source.name))
     return ExportResult(place, written)
-
-
-def _generation(
-    model: PreTrainedModel, rows: EncodedSplit, settings: ExportSettings
-) -> Generation | None:
-    """Where a text-to-text model's answers begin and end; None of others."""
-    if not rows.task.kind.classes_as_text:
-        return None
-    if settings.format == "executorch":
-        raise LimbeckError(
-            f"format executorch: {type(model).__name__} writes its answers token by token, by an "
-            "encoder's and a decoder's graph, and a program holds one",
-            "choose format onnx, onnx-int8 or openvino",
-        )
-    return generation_of(model, rows.task, rows.processor)
 
 
 def _written_graphs(
@@ -194,38 +160,29 @@ def _reference(
 # How an export ends: refused, with all that was tried, or shipped, with a manifest that says how.
 
 
-def refused(
+def _refused(
     model: str, rows: EncodedSplit, settings: ExportSettings, tried: Sequence[Attempt]
 ) -> LimbeckError:
     """The error of an export that nothing passed: what was tried, and what it lost."""
     lines = "; ".join(
-        f"{one.conversion.name}: "
-        + (f"{one.error}" if one.measured is None else f"−{one.measured.drop:.2f}")
+        f"{one.conversion.name}: {one.error if one.measured is None else f'−{one.measured.drop:.2f}'}"
         for one in tried
     )
     measured = [one.measured for one in tried if one.measured is not None]
-    fixes = "raise --max-drop, or choose --format onnx"
-    if settings.format == "onnx-int8" and settings.scheme != "auto":
-        fixes += ", or --scheme auto, which tries more"
-    if (
-        settings.format == "onnx-int8"
-        and not settings.recover_steps
-        and rows.loaded.training is not None
-    ):
-        fixes += ", or --recover-steps 200 to train it for int8"
+    fix = "raise --max-drop, or choose --format onnx"
     if not measured:
-        return LimbeckError(f"{model} cannot be exported as {settings.format}: {lines}", fixes)
+        return LimbeckError(f"{model} cannot be exported as {settings.format}: {lines}", fix)
     best = min(measured, key=lambda one: one.drop)
     return LimbeckError(
         f"{model} as {settings.format} loses {best.drop:.2f} points of "
         f"{rows.task.primary} on {rows.loaded.name} (torch {best.torch_scores['primary']:.2f}, exported "
         f"{best.scores['primary']:.2f}), more than max_drop {settings.max_drop:g}: nothing is "
         f"written. Tried: {lines}",
-        fixes,
+        fix,
     )
 
 
-def manifest_of(
+def _manifest_of(
     source: str, weights: Mapping[str, str], workshop: Workshop, tried: list[Attempt]
 ) -> ExportManifest:
     """What an exported folder says of itself, without checksums.
@@ -240,6 +197,10 @@ def manifest_of(
     split = rows.loaded
     shipped = tried[-1]
     assert shipped.measured is not None
+    behind = modules_of(model.config)
+    prompts = BARE if behind is None else behind.text_prompts
+    named = dict[Any, str](model.config.id2label or {})
+    labels = rows.task.kind.class_names([str(named[number]) for number in range(len(named))])
     sizes = {id(weight): weight.numel() for weight in model.parameters()}
     return ExportManifest(
         format=settings.format,
@@ -250,13 +211,12 @@ def manifest_of(
         architecture=type(model).__name__,
         source=source,
         weights=dict(weights),
-        labels=_labels(model, rows),
+        labels=[*labels],
         texts=len(rows.task.text_columns[: rows.task.kind.needed_texts]),
         prompt=prompt_of(rows.task) if workshop.generation else None,
-        prompts=_prompts(model),
+        prompts=prompts._asdict() if any(prompts) else {},
         max_length=rows.max_length,
         inputs=list(workshop.inputs),
-        outputs=list(workshop.outputs),
         conversion=shipped.conversion,
         gate=GateRowsFacts(
             task=str(rows.task.name),
@@ -280,20 +240,6 @@ def manifest_of(
     )
 
 
-def _prompts(model: PreTrainedModel) -> dict[str, str]:
-    """What an embedding model puts before its texts, if it puts anything before any."""
-    modules = modules_of(model.config)
-    prompts = BARE if modules is None else modules.text_prompts
-    return prompts._asdict() if any(prompts) else {}
-
-
-def _labels(model: PreTrainedModel, rows: EncodedSplit) -> list[str]:
-    """What the model's own configuration calls its classes; none of a model that writes their names."""
-    names = dict[Any, str](model.config.id2label or {})
-    ordered = [str(names[number]) for number in range(len(names))]
-    return [*rows.task.kind.class_names(ordered)]
-
-
 # The conversions of an export, one after the other, until one passes the gate.
 
 
@@ -307,30 +253,20 @@ def try_all(workshop: Workshop) -> list[Attempt]:
         tried.append(_try(workshop, how))
         if tried[-1].passed:
             return tried
+    drops = [(one.measured.drop, place) for place, one in enumerate(tried) if one.measured]
     settings = workshop.settings
-    if settings.format != "onnx-int8":
+    if not drops or settings.format != "onnx-int8" or not settings.keep_sensitive:
         return tried
-    if settings.recover_steps and (best := _best(tried)) is not None:
-        workshop.recover(best)
-        tried.append(_try(workshop, recovering(best, settings.recover_steps)))
-        if tried[-1].passed:
-            return tried
-    best = _best(tried) if settings.keep_sensitive else None
-    if best is None:
-        return tried
-    if not best.recovery_steps:
-        workshop.recovered = None
-    for nodes in _sensitive(workshop, best):
-        tried.append(_try(workshop, keeping(best, nodes)))
+    best = tried[min(drops)[1]].conversion
+    groups = _sensitive(workshop, best)
+    for power in range((len(groups) - 1).bit_length()):  # 1, 2, 4, … of them, below all
+        nodes = [node for group in groups[: 2**power] for node in group]
+        named = f"{best.name}, {len(nodes)} in float"
+        kept = best.model_copy(update={"name": named, "kept_in_float": nodes})
+        tried.append(_try(workshop, kept))
         if tried[-1].passed:
             break
     return tried
-
-
-def _best(tried: Sequence[Attempt]) -> Conversion | None:
-    """The conversion that lost least; None where none came out."""
-    drops = [(one.measured.drop, place) for place, one in enumerate(tried) if one.measured]
-    return tried[min(drops)[1]].conversion if drops else None
 
 
 def _try(workshop: Workshop, how: Conversion) -> Attempt:
@@ -340,13 +276,13 @@ def _try(workshop: Workshop, how: Conversion) -> Attempt:
         session = workshop.open(workshop.shipped)
     except LimbeckError:
         raise
-    # ONNX Runtime's, OpenVINO's and ExecuTorch's converters have no common class of errors; one
-    # conversion that does not work is no reason not to try the next.
+    # ONNX Runtime's and OpenVINO's converters have no common class of errors; one conversion
+    # that does not work is no reason not to try the next.
     except Exception as error:
         if is_full(error):  # nor would the next one have room
             raise
         return Attempt(conversion=how, error=first_line(error), seconds=time.perf_counter() - began)
-    workshop.inputs, workshop.outputs = session.inputs, session.outputs
+    workshop.inputs = session.inputs
     step = workshop.begin(how.name, len(workshop.rows.encoded))
     measured, outputs = measure(session, workshop.rows, workshop.reference, step)
     workshop.measured.append(outputs)
@@ -360,19 +296,10 @@ def _try(workshop: Workshop, how: Conversion) -> Attempt:
 
 
 def _sensitive(workshop: Workshop, how: Conversion) -> list[list[str]]:
-    """Which nodes to leave in float: the most sensitive one, two, four, …"""
-    step = workshop.begin("searching sensitive layers", number_of_groups(workshop.sources))
-    feeds = workshop.feeds(_SEARCH_ROWS, _SEARCH_BATCH)
-    calibration = workshop.calibration(_SEARCH_ROWS) if how.scheme == "static" else None
-    groups = ranked(
-        workshop.sources,
-        workshop.work,
-        how,
-        feeds,
-        workshop.open,
-        calibration=calibration,
-        step=step,
-    )
-    return [
-        [node for group in groups[:number] for node in group] for number in amounts(len(groups))
-    ]
+    """Groups of nodes, the most sensitive first, by the logits of a few rows of the gate."""
+    sources = workshop.sources
+    step = workshop.begin("searching sensitive layers", len(groups_of_nodes(sources)))
+    session = workshop.open(sources)
+    few = islice(workshop.rows.batches(_SEARCH_BATCH), _SEARCH_ROWS // _SEARCH_BATCH)
+    feeds = [session.feed(batch) for batch in few]
+    return ranked(sources, workshop.work, how, feeds, workshop.open, step)

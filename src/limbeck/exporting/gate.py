@@ -26,10 +26,6 @@ Step = Callable[[int], None]
 """Called with the number of rows that a batch brought further."""
 
 
-def _no_step(rows: int) -> None:
-    del rows
-
-
 @dataclass(frozen=True)
 class TorchReference:
     """The torch model's outputs on the gate's rows, which every file that is tried is held against.
@@ -48,7 +44,7 @@ class TorchReference:
 
 
 def torch_reference(
-    model: PreTrainedModel, rows: EncodedSplit, batch_size: int = 32, step: Step = _no_step
+    model: PreTrainedModel, rows: EncodedSplit, batch_size: int, step: Step
 ) -> TorchReference:
     """Run the torch model over the gate's rows, on CPU as the exported one."""
     model.eval().to("cpu")
@@ -68,7 +64,7 @@ def measure(
     session: GraphSession,
     rows: EncodedSplit,
     reference: TorchReference,
-    step: Step = _no_step,
+    step: Step,
 ) -> tuple[GateMeasure, np.ndarray]:
     """Score an exported model on the gate's rows and compare it with the torch model.
 
@@ -118,16 +114,13 @@ def cross_fitted(
         return None
     joined = tried[-1].copy()
     for ours, theirs in (halves, halves[::-1]):
-        scores = [
-            rows.results(one, theirs).scores["primary"]
-            for one in (reference.compact_outputs, *tried)
-        ]
-        kept = (
-            one
-            for one, score in zip(tried, scores[1:], strict=True)
-            if scores[0] - score <= max_drop
-        )
-        joined[ours] = next(kept, tried[-1])[ours]
+
+        def primary(outputs: np.ndarray, places: np.ndarray = theirs) -> float:
+            return rows.results(outputs, places).scores["primary"]
+
+        least = primary(reference.compact_outputs) - max_drop
+        shipped = next((one for one in tried if primary(one) >= least), tried[-1])
+        joined[ours] = shipped[ours]
     return dict(rows.results(joined).scores)
 
 
@@ -152,14 +145,12 @@ def _parity(differences: list[np.ndarray], reference: TorchReference) -> LogitPa
     if not differences:
         return None
     flat = np.concatenate([part.reshape(-1) for part in differences])
-    scale = np.concatenate(
-        [part.reshape(-1) for part in reference.logits[: len(differences)]]
-    ).std()
+    theirs = reference.logits[: len(differences)]
     return LogitParity(
-        rows=sum(len(part) for part in reference.logits[: len(differences)]),
+        rows=sum(map(len, theirs)),
         largest_difference=float(flat.max()),
         mean_difference=float(flat.mean()),
-        scale=float(scale),
+        scale=float(np.concatenate([part.reshape(-1) for part in theirs]).std()),
     )
 
 
@@ -169,10 +160,8 @@ def _recall(task: Task, torchs: Results, exported: Results) -> dict[str, list[fl
         return {}
     right = task.kind.class_ids(task, exported.predictions["label"])
     present = np.flatnonzero(right.any(axis=0)) if right.ndim == 2 else np.unique(right)
-    found = [
-        by_class(right, task.kind.class_ids(task, one.predictions["prediction"]), len(task.labels))[
-            1
-        ]
-        for one in (torchs, exported)
-    ]
-    return {task.labels[at]: [float(one[at]) for one in found] for at in present.tolist()}
+    recalls = []
+    for one in (torchs, exported):
+        given = task.kind.class_ids(task, one.predictions["prediction"])
+        recalls.append(by_class(right, given, len(task.labels))[1])
+    return {task.labels[at]: [float(one[at]) for one in recalls] for at in present.tolist()}

@@ -89,7 +89,7 @@ def contenders(models: Sequence[str], backends: Sequence[str] | None = None) -> 
     if lacking:
         raise LimbeckError(
             f"bench: none of the models runs on {', '.join(lacking)}",
-            "limbeck export MODEL makes what onnxruntime, openvino and executorch run; openvino also "
+            "limbeck export MODEL makes what onnxruntime and openvino run; openvino also "
             "runs onnx that was written with --no-fused",
         )
     return _named_apart(found)

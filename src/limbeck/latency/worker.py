@@ -158,7 +158,7 @@ def _torch(path: Path, threads: int, *, compiled: bool = False) -> Callable[[], 
 
 def _session(runtime: str) -> Callable[[Path, int], Callable[[], Pass]]:
     def prepared(path: Path, threads: int) -> Callable[[], Pass]:
-        __import__("executorch.runtime" if runtime == "executorch" else runtime)
+        __import__(runtime)
         from limbeck.runtimes.manifest import read_export
         from limbeck.runtimes.sessions import open_export
 
@@ -179,7 +179,6 @@ _OPENERS: dict[str, Callable[[Path, int], Callable[[], Pass]]] = {
     "compiled": partial(_torch, compiled=True),
     "onnxruntime": _session("onnxruntime"),
     "openvino": _session("openvino"),
-    "executorch": _session("executorch"),
 }
 
 # The side of a bench worker that asks: start it, let it sleep between turns, end it.

@@ -101,7 +101,7 @@ class ChunkPass:
         pooled: list[Any] = [None] * len(examples)
         collate = Collator(self.model.processor, kind=self.reader.kind)
         done, whole = 0, 0
-        size = self.model.rows_at_once(self.settings.batch_size)
+        size = self.settings.batch_size
         for batch in batches_of(
             examples, collate, size, self.model.device, order=_by_length(encoded)
         ):

@@ -78,10 +78,6 @@ class TorchRowModel:
         self._precision = precision
         self._layers: int | None = None
 
-    def rows_at_once(self, batch_size: int) -> int:
-        """All; memory alone is a limit."""
-        return batch_size
-
     def run(self, batch: Mapping[str, Tensor], *, logits: bool, pool: Pool | None) -> PassOutputs:
         """One pass that ends at the deepest layer asked for; an embedding model has embeddings of its own."""
         if pool is not None and isinstance(self._model, SentenceEmbedder):
@@ -175,10 +171,6 @@ class ExportedRowModel:
             )
         self.max_length = asked_length or longest
         self.device = torch.device("cpu")
-
-    def rows_at_once(self, batch_size: int) -> int:
-        """At most as many as an ExecuTorch program's memory was planned for."""
-        return self._session.rows_at_once(batch_size)
 
     def run(self, batch: Mapping[str, Tensor], *, logits: bool, pool: Pool | None) -> PassOutputs:
         """Logits, which are an embedding model's embeddings; other models' files have no hidden states, which is said

@@ -43,7 +43,7 @@ def predict(
             `datasets.Dataset`, a pandas DataFrame.
         to: the file to write (.jsonl, .csv, .tsv, .parquet); without it the rows are returned.
         format: csv, tsv, jsonl, text or parquet, where a file's ending does not say it.
-        backend: torch, onnxruntime, openvino or executorch; by default what the model is for.
+        backend: torch, onnxruntime or openvino; by default what the model is for.
         task: a known task: its columns, and its classes' names where the model has none.
         show: print progress and what came of it on standard error.
         settings: of `PredictSettings`: output, text_columns, keep, prefix, pooling, prompt, batch_size,

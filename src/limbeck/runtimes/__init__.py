@@ -1,4 +1,4 @@
-"""Exported models and what runs them: ONNX Runtime, OpenVINO and ExecuTorch, beside torch.
+"""Exported models and what runs them: ONNX Runtime and OpenVINO, beside torch.
 
 `manifest.read_export(folder)` reads an exported folder's manifest, `predictor.OnnxPredictor.load(folder)` opens it,
 `sessions.open_export` its model without a tokenizer, and `sessions.open_files` model files alone.

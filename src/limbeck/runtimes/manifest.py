@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import at_home, checksum, damaged, write_whole
@@ -23,11 +23,7 @@ EXPORT_NAME = "export.json"
 SCHEMA = 1
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
-
-class Conversion(_Record):
+class Conversion(BaseModel):
     """How the file was made of the torch model."""
 
     name: str
@@ -36,19 +32,14 @@ class Conversion(_Record):
     """Of the weights: fp32, fp16 or int8."""
     fused: bool = True
     """Whether ONNX Runtime's own operators stand in the graph."""
-    scheme: str | None = None
-    """Of int8: `dynamic` (activations quantised at run time) or `static` (with calibration rows)."""
     per_channel: bool = False
     reduce_range: bool = False
     """Whether weights have 7 bits, which no processor without VNNI overflows with."""
-    calibration_rows: int = 0
     kept_in_float: list[str] = Field(default_factory=list)
     """Nodes of the graph that were not quantised."""
-    recovery_steps: int = 0
-    """Of quantisation-aware distillation before the conversion."""
 
 
-class Generation(_Record):
+class Generation(BaseModel):
     """Where the answers of a text-to-text model begin and end: token ids."""
 
     start: int
@@ -61,7 +52,7 @@ class Generation(_Record):
     """New tokens after which an answer ends by itself."""
 
 
-class LogitParity(_Record):
+class LogitParity(BaseModel):
     """Logits of the exported model against the torch model's, on real positions."""
 
     rows: int
@@ -71,7 +62,7 @@ class LogitParity(_Record):
     """Standard deviation of the torch model's logits."""
 
 
-class GateMeasure(_Record):
+class GateMeasure(BaseModel):
     """One file's scores on the dev rows, 0 to 100, beside the torch model's."""
 
     scores: dict[str, float | None]
@@ -85,7 +76,7 @@ class GateMeasure(_Record):
     logits: LogitParity | None = None
 
 
-class Attempt(_Record):
+class Attempt(BaseModel):
     """One way the model was converted, and how it did at the gate."""
 
     conversion: Conversion
@@ -97,7 +88,7 @@ class Attempt(_Record):
     error: str = ""
 
 
-class GateRowsFacts(_Record):
+class GateRowsFacts(BaseModel):
     """The rows of the gate."""
 
     task: str
@@ -112,12 +103,11 @@ class GateRowsFacts(_Record):
     batch_size: int = 32
 
 
-class ExportManifest(_Record):
+class ExportManifest(BaseModel):
     """`export.json`. `folder` is where it was read from."""
 
     schema_version: int = SCHEMA
-    format: str
-    """`onnx`, `onnx-int8`, `openvino` or `executorch`."""
+    format: str = Field(pattern="^(onnx|onnx-int8|openvino)$")
     file: str
     """The model's file in the folder; of text to text, the encoder's."""
     decoder: str | None = None
@@ -142,7 +132,6 @@ class ExportManifest(_Record):
     max_length: int = 512
     """Tokens that a text is cut to."""
     inputs: list[str] = Field(default_factory=list)
-    outputs: list[str] = Field(default_factory=list)
     conversion: Conversion
     gate: GateRowsFacts
     measured: GateMeasure
@@ -179,7 +168,7 @@ class ExportManifest(_Record):
     @property
     def runtime(self) -> str:
         """What the folder was measured with, and is for."""
-        return self.format if self.format in ("openvino", "executorch") else "onnxruntime"
+        return "openvino" if self.format == "openvino" else "onnxruntime"
 
     def write(self, folder: Path) -> None:
         """Write it into a folder, whole or not at all."""

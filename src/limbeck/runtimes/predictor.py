@@ -42,7 +42,7 @@ class OnnxPredictor:
 
         Args:
             folder: what `limbeck export` wrote.
-            runtime: `onnxruntime`, `openvino` or `executorch`; by default the one the folder was measured with.
+            runtime: `onnxruntime` or `openvino`; by default the one the folder was measured with.
             threads: how many compute one pass; by default the runtime's own choice.
             check: hold every file against its checksum first.
 
@@ -116,7 +116,7 @@ class OnnxPredictor:
                 "call generate",
             )
         found: list[np.ndarray] = []
-        for part in _parts(columns, self.session.rows_at_once(batch_size)):
+        for part in _parts(columns, batch_size):
             batch = self.encode(*part, prompt=prompt)
             logits = self.session.logits(batch)
             mask = batch.get("attention_mask")
@@ -143,7 +143,7 @@ class OnnxPredictor:
                 f"{self.manifest.architecture} writes no text", "call logits for its classes"
             )
         found: list[str] = []
-        for part in _parts(columns, session.rows_at_once(batch_size)):
+        for part in _parts(columns, batch_size):
             ids = session.generated(self.encode(*part), session.generation.longest)
             found += self.processor.batch_decode(ids, skip_special_tokens=True)
         return [text.strip() for text in found]

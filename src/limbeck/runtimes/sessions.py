@@ -1,10 +1,10 @@
-"""One model file opened by ONNX Runtime, OpenVINO or ExecuTorch, on CPU."""
+"""One model file opened by ONNX Runtime or OpenVINO, on CPU."""
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,9 @@ import numpy as np
 from limbeck.runtimes.manifest import ExportManifest, Generation
 from limbeck.support.errors import LimbeckError, first_line, unknown
 
+Feed = dict[str, np.ndarray]
+"""Arrays by the names of what a model reads."""
+
 # What an opened model does, whatever runs it: batches of arrays in, logits out.
 
 
@@ -21,24 +24,20 @@ class GraphSession(ABC):
     """One opened model file.
 
     Attributes:
+        name: the runtime's, for messages.
         inputs: names of what it reads.
         outputs: names of what it returns: `logits`, or `start_logits` and `end_logits`.
-        most_rows: of a batch; None where any number will do.
     """
 
+    name: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    most_rows: int | None = None
 
     @abstractmethod
-    def run(self, feed: dict[str, np.ndarray]) -> list[np.ndarray]:
+    def run(self, feed: Feed) -> list[np.ndarray]:
         """All outputs, in the order of `outputs`, for arrays named as `inputs`."""
 
-    def rows_at_once(self, batch_size: int) -> int:
-        """How many rows a batch may have where so many are wanted."""
-        return batch_size if self.most_rows is None else min(batch_size, self.most_rows)
-
-    def feed(self, batch: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    def feed(self, batch: Mapping[str, Any]) -> Feed:
         """The arrays the model reads, of a batch of arrays or CPU tensors; other keys are left out.
 
         Raises:
@@ -75,6 +74,8 @@ class GraphSession(ABC):
 class OnnxSession(GraphSession):
     """By ONNX Runtime, on CPU."""
 
+    name = "ONNX Runtime"
+
     def __init__(self, path: Path, threads: int | None = None) -> None:
         need_extra("onnxruntime", "running an ONNX model")
         import onnxruntime
@@ -84,19 +85,15 @@ class OnnxSession(GraphSession):
         if threads is not None:
             options.intra_op_num_threads = threads
             options.inter_op_num_threads = 1
-        try:
+        # It has a class of its own for each way a file can be broken, and no common base.
+        with _opening(self.name, path, Exception):
             self._session = onnxruntime.InferenceSession(
                 str(path), options, providers=["CPUExecutionProvider"]
             )
-        # ONNX Runtime has a class of its own for each way a file can be broken, and no common base.
-        except Exception as error:
-            raise LimbeckError(
-                f"ONNX Runtime cannot open {path}: {first_line(error)}", "export the model again"
-            ) from error
         self.inputs = tuple(one.name for one in self._session.get_inputs())
         self.outputs = tuple(one.name for one in self._session.get_outputs())
 
-    def run(self, feed: dict[str, np.ndarray]) -> list[np.ndarray]:
+    def run(self, feed: Feed) -> list[np.ndarray]:
         """One forward pass."""
         found: list[np.ndarray] = self._session.run(list(self.outputs), feed)
         return found
@@ -104,6 +101,8 @@ class OnnxSession(GraphSession):
 
 class OpenVinoSession(GraphSession):
     """By OpenVINO, on CPU; reads its own files and ONNX's."""
+
+    name = "OpenVINO"
 
     def __init__(self, path: Path, threads: int | None = None) -> None:
         need_extra("openvino", "running a model by OpenVINO")
@@ -114,74 +113,27 @@ class OpenVinoSession(GraphSession):
             settings["INFERENCE_NUM_THREADS"] = threads
         # Its default on some processors is bf16, which is another model than was measured.
         settings["INFERENCE_PRECISION_HINT"] = "f32"
-        try:
-            self._compiled = openvino.Core().compile_model(str(path), "CPU", settings)
-        except RuntimeError as error:
-            raise LimbeckError(
-                f"OpenVINO cannot open {path}: {first_line(error)}", "export the model again"
-            ) from error
-        self._request = self._compiled.create_infer_request()
-        self.inputs = tuple(one.get_any_name() for one in self._compiled.inputs)
-        self.outputs = tuple(one.get_any_name() for one in self._compiled.outputs)
+        with _opening(self.name, path, RuntimeError):
+            compiled = openvino.Core().compile_model(str(path), "CPU", settings)
+        self._request = compiled.create_infer_request()
+        self.inputs = tuple(one.get_any_name() for one in compiled.inputs)
+        self.outputs = tuple(one.get_any_name() for one in compiled.outputs)
 
-    def run(self, feed: dict[str, np.ndarray]) -> list[np.ndarray]:
+    def run(self, feed: Feed) -> list[np.ndarray]:
         """One forward pass."""
         results = self._request.infer(feed)
         return [np.array(results[index]) for index in range(len(self.outputs))]
 
 
-class ExecuTorchSession(GraphSession):
-    """By ExecuTorch. Its files name neither inputs nor outputs, so these are said."""
-
-    def __init__(
-        self,
-        path: Path,
-        threads: int | None,
-        inputs: Sequence[str],
-        outputs: Sequence[str],
-    ) -> None:
-        need_extra("executorch", "running an ExecuTorch program")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # its own deprecations, and what is experimental in it
-            try:
-                self._method = _loaded(path, threads)
-            except RuntimeError as error:
-                raise LimbeckError(
-                    f"ExecuTorch cannot open {path}: {first_line(error)}", "export the model again"
-                ) from error
-        self.inputs, self.outputs = tuple(inputs), tuple(outputs)
-        self.largest = tuple(self._method.metadata.input_tensor_meta(0).sizes())
-        self.most_rows = self.largest[0]
-
-    def run(self, feed: dict[str, np.ndarray]) -> list[np.ndarray]:
-        """One forward pass.
-
-        Raises:
-            LimbeckError: more rows, or longer ones, than memory was planned for.
-        """
-        import torch
-
-        shape = feed[self.inputs[0]].shape
-        if any(size > most for size, most in zip(shape, self.largest, strict=True)):
-            sizes, most = (" × ".join(map(str, one)) for one in (shape, self.largest))
-            raise LimbeckError(
-                f"the ExecuTorch program was made for batches of at most {most}, not {sizes}",
-                "give fewer rows at once or shorter ones, or export it again with a larger "
-                "--batch-size or --max-length",
-            )
-        given = [torch.from_numpy(np.ascontiguousarray(feed[name])) for name in self.inputs]
-        return [found.numpy().copy() for found in self._method.execute(given)]
-
-
-def _loaded(path: Path, threads: int | None) -> Any:
-    from executorch.runtime import Runtime
-
-    if threads is not None:
-        # Unsafe while a program runs in another thread; none does here.
-        from executorch.extension.pybindings.portable_lib import _unsafe_reset_threadpool
-
-        _unsafe_reset_threadpool(threads)
-    return Runtime.get().load_program(path).load_method("forward")
+@contextmanager
+def _opening(runtime: str, path: Path, errors: type[Exception]) -> Iterator[None]:
+    """One LimbeckError for whatever a runtime raises of a file that it cannot open."""
+    try:
+        yield
+    except errors as error:
+        raise LimbeckError(
+            f"{runtime} cannot open {path}: {first_line(error)}", "export the model again"
+        ) from error
 
 
 # Text to text from two files: an encoder that runs once, and a decoder that runs once a token. The
@@ -211,11 +163,11 @@ class TextToTextSession(GraphSession):
         self.encoder, self.decoder, self.generation = encoder, decoder, generation
         self.inputs = (*encoder.inputs, "decoder_input_ids")
 
-    def run(self, feed: dict[str, np.ndarray]) -> list[np.ndarray]:
+    def run(self, feed: Feed) -> list[np.ndarray]:
         """One pass of both."""
         return self._decode(feed["decoder_input_ids"], self._encode(feed))
 
-    def feed(self, batch: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    def feed(self, batch: Mapping[str, Any]) -> Feed:
         """The arrays both read; the decoder's tokens are made of `labels` where they are not given.
 
         Raises:
@@ -225,11 +177,6 @@ class TextToTextSession(GraphSession):
             return super().feed(batch)
         shifted = shifted_right(np.asarray(batch["labels"]), self.generation)
         return super().feed({**batch, "decoder_input_ids": shifted})
-
-    def decoder_feed(self, batch: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """What the decoder reads of a batch with labels."""
-        feed = self.feed(batch)
-        return self._decoder_feed(feed["decoder_input_ids"], self._encode(feed))
 
     def generated(self, batch: Mapping[str, Any], longest: int) -> np.ndarray:
         """Greedily generated token ids (B, T), the start token first, as transformers returns them.
@@ -251,18 +198,13 @@ class TextToTextSession(GraphSession):
                 break
         return ids
 
-    def _encode(self, feed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def _encode(self, feed: Mapping[str, np.ndarray]) -> Feed:
         (hidden,) = self.encoder.run({name: feed[name] for name in self.encoder.inputs})
         return {"encoder_hidden_states": hidden, "encoder_attention_mask": feed["attention_mask"]}
 
-    def _decoder_feed(
-        self, ids: np.ndarray, known: Mapping[str, np.ndarray]
-    ) -> dict[str, np.ndarray]:
-        given = {"input_ids": ids, **known}
-        return {name: given[name] for name in self.decoder.inputs}
-
     def _decode(self, ids: np.ndarray, known: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        return self.decoder.run(self._decoder_feed(ids, known))
+        given = {"input_ids": ids, **known}
+        return self.decoder.run({name: given[name] for name in self.decoder.inputs})
 
 
 def shifted_right(labels: np.ndarray, how: Generation) -> np.ndarray:
@@ -276,40 +218,28 @@ def shifted_right(labels: np.ndarray, how: Generation) -> np.ndarray:
 # Open what was exported: a file by the runtime that is named, or a whole folder by its manifest.
 
 
-RUNTIMES = ("onnxruntime", "openvino", "executorch")
+_SESSIONS = {"onnxruntime": OnnxSession, "openvino": OpenVinoSession}
+RUNTIMES = tuple(_SESSIONS)
 
 
 def open_files(
     files: Sequence[Path],
-    *,
     runtime: str = "onnxruntime",
     threads: int | None = None,
     generation: Generation | None = None,
-    inputs: Sequence[str] = (),
-    outputs: Sequence[str] = ("logits",),
 ) -> GraphSession:
     """Open a model on CPU: of one file, or of an encoder's and a decoder's with `generation`.
 
     Args:
-        files: `.onnx`; for OpenVINO also `.xml`; for ExecuTorch `.pte`.
+        files: `.onnx`; for OpenVINO also `.xml`.
         runtime: one of `RUNTIMES`.
         threads: how many compute one pass; by default the runtime's own choice.
         generation: of text to text, where answers begin and end.
-        inputs: names of what an ExecuTorch program reads, in its order; other files name their own.
-        outputs: likewise.
 
     Raises:
-        LimbeckError: the runtime is unknown or not installed, or cannot open a file.
+        LimbeckError: the runtime is not installed, or cannot open a file.
     """
-    if runtime not in RUNTIMES:
-        raise LimbeckError(unknown("runtime", runtime, RUNTIMES))
-    opened: list[GraphSession] = []
-    for path in files:
-        if runtime == "executorch":
-            opened.append(ExecuTorchSession(path, threads, inputs, outputs))
-        else:
-            kind = OnnxSession if runtime == "onnxruntime" else OpenVinoSession
-            opened.append(kind(path, threads))
+    opened = [_SESSIONS[runtime](path, threads) for path in files]
     return opened[0] if generation is None else TextToTextSession(opened[0], opened[1], generation)
 
 
@@ -327,14 +257,7 @@ def open_export(
         LimbeckError: a runtime that is unknown, not installed, or that does not read the file.
     """
     wanted = check_reader(manifest, runtime)
-    return open_files(
-        manifest.files,
-        runtime=wanted,
-        threads=threads,
-        generation=manifest.generation,
-        inputs=manifest.inputs,
-        outputs=manifest.outputs,
-    )
+    return open_files(manifest.files, wanted, threads, manifest.generation)
 
 
 def check_reader(manifest: ExportManifest, runtime: str | None = None) -> str:
@@ -343,12 +266,12 @@ def check_reader(manifest: ExportManifest, runtime: str | None = None) -> str:
     Raises:
         LimbeckError: it is unknown, not installed, or does not.
     """
-    if runtime is not None and runtime not in RUNTIMES:
-        raise LimbeckError(unknown("runtime", runtime, RUNTIMES))
     wanted = runtime or manifest.runtime
+    if wanted not in RUNTIMES:
+        raise LimbeckError(unknown("runtime", wanted, RUNTIMES))
     if wanted not in readers_of(manifest):
         raise LimbeckError(
-            f"{str(manifest.folder)!r} holds {manifest.file}, which {_NAMES[wanted]} does not read",
+            f"{str(manifest.folder)!r} holds {manifest.file}, which {_SESSIONS[wanted].name} does not read",
             f"use --backend {manifest.runtime}, or export it again in another format",
         )
     need_extra(wanted, f"the backend {wanted}")
@@ -362,33 +285,20 @@ def readers_of(manifest: ExportManifest) -> tuple[str, ...]:
     return (manifest.runtime,)
 
 
-_NAMES = {"onnxruntime": "ONNX Runtime", "openvino": "OpenVINO", "executorch": "ExecuTorch"}
-
-
 # Libraries that only some installations have: asked for by the extra that brings them.
 
 
-EXTRAS = {
-    "onnx": ("onnx", "onnxscript", "onnxruntime"),
-    "onnxruntime": ("onnxruntime",),
-    "openvino": ("openvino",),
-    "executorch": ("executorch",),
-}
-"""What is needed → the modules that have to be there."""
-_BRINGS = {"onnxruntime": "onnx"}
+_MODULES = {"onnx": ("onnx", "onnxscript", "onnxruntime")}
+"""What is needed → the modules that have to be there; of others the one of that name."""
 
 
-def missing_of(extra: str) -> list[str]:
-    """The modules of an extra that are not installed."""
-    return [name for name in EXTRAS[extra] if find_spec(name) is None]
-
-
-def need_extra(extra: str, purpose: str) -> None:
+def need_extra(needed: str, purpose: str) -> None:
     """Raise LimbeckError where the libraries for a purpose ("export to onnx") are not installed."""
-    missing = missing_of(extra)
+    missing = [name for name in _MODULES.get(needed, (needed,)) if find_spec(name) is None]
     if missing:
+        extra = "onnx" if needed == "onnxruntime" else needed
         raise LimbeckError(
             f"{purpose} needs {', '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} "
             "not installed",
-            f"pip install 'limbeck[{_BRINGS.get(extra, extra)}]'",
+            f"pip install 'limbeck[{extra}]'",
         )

@@ -78,7 +78,7 @@ def evaluate(
         text_columns: the columns of your own file that hold text.
         label_column: the one that holds the labels.
         backend: what computes: `torch`, or for an exported folder (or a run that holds one)
-            `onnxruntime`, `openvino` or `executorch`; by default what the folder is for. Scores of
+            `onnxruntime` or `openvino`; by default what the folder is for. Scores of
             exported models do not enter a run's record.
 
     Raises:

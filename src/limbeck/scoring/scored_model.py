@@ -82,7 +82,6 @@ class LoadedSplit:
         data: their source.
         name: the split's.
         rows: as loaded.
-        training: training rows; None where the source has none.
         max_length: tokens of a row, where somebody names them; `usual_length`: what a run was trained with.
         text_columns: as they were named, for a file of the user's own; `label_column` likewise.
         recipe: the run's settings that say which rows these are; empty of rows that were named.
@@ -94,7 +93,6 @@ class LoadedSplit:
     data: str
     name: str
     rows: Dataset
-    training: Dataset | None = None
     max_length: int | None = None
     usual_length: int | None = None
     text_columns: Sequence[str] = ()
@@ -450,7 +448,6 @@ def _split_of(task: Task, splits: DatasetDict, asked: RowsAsked, *, labeled: boo
         data=str(asked.data),
         name=chosen,
         rows=splits[chosen],
-        training=splits.get("train") if chosen != "train" else None,
         max_length=asked.max_length,
         text_columns=tuple(asked.text_columns or ()),
         label_column=asked.label_column,
