@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from limbeck import functional as F
-from limbeck.objectives import OBJECTIVES, HardLabel, HardSpec
+from limbeck.objectives import OBJECTIVES, HardSpec
 from limbeck.objectives.contrastive import Memory
+from limbeck.objectives.predictions import HardLabel
 from limbeck.support.step_state import StepState
 from limbeck.tasks import SENTENCE, SPANS, TOKENS, SoftRule
 

@@ -268,13 +268,13 @@ class Objective(nn.Module, ABC):
 
     settings_class: ClassVar[type[TermSettings]] = TermSettings
     """What a recipe may say about it."""
-    needs_teacher: ClassVar[bool] = True
+    needs_teacher: bool = True
     """Whether it looks at a teacher."""
     reads_logits: ClassVar[bool] = True
     """Whether it looks at logits: the student's, and the teacher's if it needs one."""
     needs_layers: ClassVar[bool] = False
     """Whether it looks inside a model, at layers over tokens."""
-    reads_labels: ClassVar[bool] = False
+    reads_labels: bool = False
     """Whether it looks at the labels of a batch, so that it cannot learn from rows without."""
     mixes_labels: ClassVar[bool] = False
     """Whether it takes both partners' labels of mixed input; one that reads labels and does not is

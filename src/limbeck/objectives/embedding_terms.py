@@ -15,11 +15,11 @@ from pydantic import Field
 from torch import Tensor
 
 from limbeck import functional as F
-from limbeck.activations import Request, Trace
+from limbeck.activations import Trace
 from limbeck.functional.candidate_lists import PairWeighting
 from limbeck.mappings.maps import Projections, ProjectSpec
-from limbeck.objectives.base import NOTHING, Objective, Shape, TermSettings
-from limbeck.objectives.predictions import present
+from limbeck.objectives.base import Shape, TermSettings
+from limbeck.objectives.predictions import OfLogits, present
 from limbeck.objectives.registration import objective
 from limbeck.support.errors import LimbeckError
 from limbeck.support.settings import Count, Number, Temperature
@@ -41,7 +41,7 @@ class OfEmbeddingsSpec(TermSettings):
     )
 
 
-class OfEmbeddings(Objective):
+class OfEmbeddings(OfLogits):
     """A comparison of embeddings (B, d), and of the first numbers of the student's (Kusupati et al. 2022).
 
     Raises:
@@ -114,13 +114,10 @@ class EmbeddingTarget(OfEmbeddings):
                 "compare similarities there (similarity_mse, similarity_kl), or leave the map out",
             )
 
-    def forward(
-        self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], step_state: StepState
-    ) -> Tensor:
+    def compare(self, ours: Tensor, theirs: Tensor, batch: Batch[str, Tensor]) -> Tensor:
         """Embeddings (B, d) of both sides."""
         distance, weights = _DISTANCES[self.settings.compare], batch.get(EXAMPLE_WEIGHTS)
-        ours = self.projections.student(present(student.logits), 0)
-        theirs = self.projections.teacher(present(teacher.logits), 0)
+        ours, theirs = self.projections.student(ours, 0), self.projections.teacher(theirs, 0)
         if not self.settings.dimensions:
             return distance(ours, theirs, weights=weights)
         return self.over_widths(
@@ -140,12 +137,9 @@ class Similarities(OfEmbeddings):
 
     settings: SimilaritySpec
 
-    def forward(
-        self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], step_state: StepState
-    ) -> Tensor:
+    def compare(self, ours: Tensor, theirs: Tensor, batch: Batch[str, Tensor]) -> Tensor:
         """Embeddings (B, d) and (B, e)."""
-        theirs = present(teacher.logits)
-        return self.over_widths(present(student.logits), lambda cut: F.similarity_mse(cut, theirs))
+        return self.over_widths(ours, lambda cut: F.similarity_mse(cut, theirs))
 
 
 class SimilarityListSpec(OfEmbeddingsSpec):
@@ -161,14 +155,11 @@ class SimilarityLists(OfEmbeddings):
 
     settings: SimilarityListSpec
 
-    def forward(
-        self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], step_state: StepState
-    ) -> Tensor:
+    def compare(self, ours: Tensor, theirs: Tensor, batch: Batch[str, Tensor]) -> Tensor:
         """Embeddings (B, d) and (B, e)."""
-        theirs, temperature = present(teacher.logits), self.settings.temperature
+        own = self.settings
         return self.over_widths(
-            present(student.logits),
-            lambda cut: F.similarity_kl(cut, theirs, temperature=temperature),
+            ours, lambda cut: F.similarity_kl(cut, theirs, temperature=own.temperature)
         )
 
 
@@ -188,7 +179,7 @@ class OfCandidatesSpec(TermSettings):
     )
 
 
-class OfCandidates(Objective):
+class OfCandidates(OfLogits):
     """A comparison of the scores of candidates, query by query.
 
     A cross-encoder's outputs (B, 1) are scores; of embeddings (B, d) a candidate's score is its inner product with
@@ -211,35 +202,29 @@ class OfCandidates(Objective):
                 "read the data as kind=pair-score (of a DistillationTrainer build the student with "
                 "limbeck.build_student(MODEL, kind=limbeck.tasks.PAIR_SCORE)), or use soft_kl",
             )
-        if settings.needs_teacher and not _gives_scores(shape):
+        gives_scores = shape.teacher.embedding or shape.teacher.labels == 1
+        if settings.needs_teacher and not gives_scores:
             raise LimbeckError(
                 f"{setting}: {settings.compare} compares scores of a query's candidates, and the teacher gives neither "
                 f"embeddings nor one score, but {shape.teacher.labels} numbers",
                 "give an embedding model, or a cross-encoder with one output",
             )
+        self.needs_teacher, self.reads_labels = settings.needs_teacher, settings.reads_labels
         self.candidates = shape.kind.candidates
         self.of_teacher = self.candidates if shape.teacher.embedding else SCORED
 
-    def queries(self, batch: Batch[str, Tensor]) -> Tensor:
-        """Whose candidate each row is, (B,). Raises LimbeckError for a batch that does not say it."""
-        return self.candidates.queries(batch)
+    def forward(
+        self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], step_state: StepState
+    ) -> Tensor:
+        """What `compare` makes of the student's scores (B,), and of the teacher's or the batch's grades (B,).
 
-    def grades(self, batch: Batch[str, Tensor]) -> Tensor:
-        """How relevant each row is, (B,). Raises LimbeckError for a batch that does not say it."""
-        return self.candidates.grades(batch)
-
-    def ours(self, student: Trace, batch: Batch[str, Tensor]) -> Tensor:
-        """The student's scores (B,)."""
-        return self.settings.scale * self.candidates.scores(present(student.logits), batch)
-
-    def theirs(self, teacher: Trace, batch: Batch[str, Tensor]) -> Tensor:
-        """The teacher's scores (B,)."""
-        return self.of_teacher.scores(present(teacher.logits), batch)
-
-
-def _gives_scores(shape: Shape) -> bool:
-    """Whether the teacher's output is an embedding, or one number."""
-    return bool(shape.teacher.embedding) or shape.teacher.labels == 1
+        Raises:
+            LimbeckError: the batch does not say whose candidate each row is, or how relevant.
+        """
+        ours = self.settings.scale * self.candidates.scores(present(student.logits), batch)
+        if not self.needs_teacher:
+            return self.compare(ours, self.candidates.grades(batch), batch)
+        return self.compare(ours, self.of_teacher.scores(present(teacher.logits), batch), batch)
 
 
 class ListwiseSpec(OfCandidatesSpec):
@@ -256,17 +241,11 @@ class ListwiseKL(OfCandidates):
 
     settings: ListwiseSpec
 
-    def forward(
-        self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], step_state: StepState
-    ) -> Tensor:
-        """Scores (B, 1) or embeddings (B, d) of both sides."""
-        own = self.settings
+    def compare(self, ours: Tensor, theirs: Tensor, batch: Batch[str, Tensor]) -> Tensor:
+        """Scores (B,) of both sides."""
+        queries, own = self.candidates.queries(batch), self.settings
         return F.listwise_kl(
-            self.ours(student, batch),
-            self.theirs(teacher, batch),
-            self.queries(batch),
-            temperature=own.temperature,
-            scale_by_t2=own.scale_by_t2,
+            ours, theirs, queries, temperature=own.temperature, scale_by_t2=own.scale_by_t2
         )
 
 
@@ -291,18 +270,10 @@ class MarginMse(OfCandidates):
 
     settings: MarginSpec
 
-    @property
-    def means_over_labelled(self) -> bool:
-        """Where labels choose the pairs."""
-        return self.settings.reads_labels
-
-    def forward(
-        self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], step_state: StepState
-    ) -> Tensor:
-        """Scores (B, 1) or embeddings (B, d) of both sides, and the batch's grades (B)."""
-        grades = self.grades(batch) if self.settings.reads_labels else None
-        ours, theirs = self.ours(student, batch), self.theirs(teacher, batch)
-        return F.margin_mse(ours, theirs, self.queries(batch), grades)
+    def compare(self, ours: Tensor, theirs: Tensor, batch: Batch[str, Tensor]) -> Tensor:
+        """Scores (B,) of both sides, and the batch's grades (B,)."""
+        grades = self.candidates.grades(batch) if self.reads_labels else None
+        return F.margin_mse(ours, theirs, self.candidates.queries(batch), grades)
 
 
 class RankedSpec(OfCandidatesSpec):
@@ -335,26 +306,10 @@ class RankedPairs(OfCandidates):
 
     settings: RankedSpec
 
-    @property
-    def means_over_labelled(self) -> bool:
-        """Where grades are the targets."""
-        return self.settings.reads_labels
-
-    def request(self, side: str, step_state: StepState) -> Request:
-        """Both sides' scores, or the student's alone where grades are the targets."""
-        if self.settings.reads_labels and side == "teacher":
-            return NOTHING
-        return super().request(side, step_state)
-
-    def forward(
-        self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], step_state: StepState
-    ) -> Tensor:
-        """Scores (B, 1) or embeddings (B, d) of the student, and of the teacher or the batch's grades (B)."""
-        own = self.settings
-        targets = self.grades(batch) if own.reads_labels else self.theirs(teacher, batch)
-        return F.ranked_pairs(
-            self.ours(student, batch), targets, self.queries(batch), weighting=own.weighting
-        )
+    def compare(self, ours: Tensor, theirs: Tensor, batch: Batch[str, Tensor]) -> Tensor:
+        """Scores (B,) of the student, and of the teacher or the batch's grades (B,)."""
+        queries = self.candidates.queries(batch)
+        return F.ranked_pairs(ours, theirs, queries, weighting=self.settings.weighting)
 
 
 # The task's own contrast of embeddings: a query nearer to its passage than to others.
@@ -375,9 +330,7 @@ class PairContrast(OfEmbeddings):
     compares_candidates = True
     settings: PairContrastSpec
 
-    def forward(
-        self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], step_state: StepState
-    ) -> Tensor:
+    def compare(self, ours: Tensor, theirs: Tensor, batch: Batch[str, Tensor]) -> Tensor:
         """Embeddings (B, d), and which text belongs to which.
 
         Raises:
@@ -385,10 +338,8 @@ class PairContrast(OfEmbeddings):
         """
         grades = EMBEDDED.said(batch)
         EMBEDDED.queries(batch)  # says what is missing
-        queries, tokens = batch[QUERY_ID], batch.get("input_ids")
+        given = batch[QUERY_ID], grades, batch.get("input_ids")
+        temperature = self.settings.temperature
         return self.over_widths(
-            present(student.logits),
-            lambda cut: F.pair_contrast(
-                cut, queries, grades, tokens, temperature=self.settings.temperature
-            ),
+            ours, lambda cut: F.pair_contrast(cut, *given, temperature=temperature)
         )

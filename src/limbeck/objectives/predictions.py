@@ -6,6 +6,7 @@ Over which positions of a batch it runs is the task type's to say (`limbeck.task
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping as Batch
 from typing import Any, Literal
 
@@ -360,7 +361,22 @@ def _weights(given: str | dict[str, float], shape: Shape, setting: str) -> Tenso
 # refused.
 
 
-class OfClasses(Objective):
+class OfLogits(Objective):
+    """A comparison of both sides' logits, which are embeddings of an embedding model."""
+
+    def forward(
+        self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], step_state: StepState
+    ) -> Tensor:
+        """What `compare` makes of the logits (B, …) of both sides."""
+        ours = present(student.logits)
+        return self.compare(ours, present(teacher.logits) if self.needs_teacher else ours, batch)
+
+    @abstractmethod
+    def compare(self, ours: Tensor, theirs: Tensor, batch: Batch[str, Tensor]) -> Tensor:
+        """The term's value; a term without a teacher is given the student's as both."""
+
+
+class OfClasses(OfLogits):
     """A comparison of logits (B, C).
 
     Raises:
@@ -407,18 +423,10 @@ class Dist(OfClasses):
     settings: DistSpec
     with_two = "the inter-class correlation of two numbers that add up to 1 is 1 or −1"
 
-    def forward(
-        self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], step_state: StepState
-    ) -> Tensor:
+    def compare(self, ours: Tensor, theirs: Tensor, batch: Batch[str, Tensor]) -> Tensor:
         """Logits (B, C) of both sides."""
         own = self.settings
-        return F.dist(
-            present(student.logits),
-            present(teacher.logits),
-            beta=own.beta,
-            gamma=own.gamma,
-            temperature=own.temperature,
-        )
+        return F.dist(ours, theirs, beta=own.beta, gamma=own.gamma, temperature=own.temperature)
 
 
 class DkdSpec(TermSettings):
@@ -443,13 +451,10 @@ class DecoupledKD(OfClasses):
     settings: DkdSpec
     with_two = "there is one other class, over which there is nothing to learn: its part is 0"
 
-    def forward(
-        self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], step_state: StepState
-    ) -> Tensor:
+    def compare(self, ours: Tensor, theirs: Tensor, batch: Batch[str, Tensor]) -> Tensor:
         """Logits (B, C) of both sides, and the batch's labels (B)."""
         need_labels(batch, ("labels",))
         own = self.settings
-        ours, theirs = present(student.logits), present(teacher.logits)
         if own.standardize:
             ours, theirs = F.standardize(ours), F.standardize(theirs)
         return F.dkd(
@@ -478,12 +483,9 @@ class LogitMse(OfClasses):
     exclusive = False
     settings: LogitMseSpec
 
-    def forward(
-        self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], step_state: StepState
-    ) -> Tensor:
+    def compare(self, ours: Tensor, theirs: Tensor, batch: Batch[str, Tensor]) -> Tensor:
         """Logits (B, C) of both sides."""
-        weights = batch.get(EXAMPLE_WEIGHTS)
-        return F.mse(present(student.logits), present(teacher.logits), weights=weights)
+        return F.mse(ours, theirs, weights=batch.get(EXAMPLE_WEIGHTS))
 
 
 class PseudoLabelSpec(TermSettings):
@@ -499,12 +501,9 @@ class PseudoLabel(OfClasses):
     weighs_examples = True
     settings: PseudoLabelSpec
 
-    def forward(
-        self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], step_state: StepState
-    ) -> Tensor:
+    def compare(self, ours: Tensor, theirs: Tensor, batch: Batch[str, Tensor]) -> Tensor:
         """Logits (B, C) of both sides."""
-        weights = batch.get(EXAMPLE_WEIGHTS)
-        return F.pseudo_label(present(student.logits), present(teacher.logits), weights=weights)
+        return F.pseudo_label(ours, theirs, weights=batch.get(EXAMPLE_WEIGHTS))
 
 
 def need_classes(shape: Shape, setting: str, what: str) -> None:

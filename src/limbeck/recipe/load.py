@@ -14,7 +14,7 @@ from typing import Any
 
 from limbeck.data.files import form_of
 from limbeck.data.own import is_own, own_name
-from limbeck.objectives import plain_terms
+from limbeck.objectives.registration import plain_terms
 from limbeck.recipe import catalog
 from limbeck.recipe.paper_settings import QUICK, stated_in
 from limbeck.recipe.quick import USUAL

@@ -16,8 +16,9 @@ from limbeck.data.load import has_own_tasks, is_absent
 from limbeck.data.own import may_be_own
 from limbeck.mappings import MappingSpec
 from limbeck.mappings.spec import class_of
-from limbeck.objectives import OBJECTIVES, UNKNOWN_TERM, plain_terms
-from limbeck.objectives import class_of as term_class
+from limbeck.objectives import OBJECTIVES
+from limbeck.objectives.registration import UNKNOWN_TERM, plain_terms
+from limbeck.objectives.registration import class_of as term_class
 from limbeck.recipe.augment_spec import augmentation
 from limbeck.recipe.checks import recipe_problems
 from limbeck.recipe.fields import RecipeFields

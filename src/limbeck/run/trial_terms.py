@@ -16,7 +16,8 @@ from limbeck import preflight
 from limbeck.activations import Passes, Request, Trace, capture
 from limbeck.data.row_facts import facts_of
 from limbeck.input_transforms import StepInputs
-from limbeck.objectives import ExampleWeights, Objectives, TeamObjectives
+from limbeck.objectives import Objectives, TeamObjectives
+from limbeck.objectives.example_weights import ExampleWeights
 from limbeck.recipe import Recipe
 from limbeck.run.in_place_checks import layer_problems
 from limbeck.run.prepared import Prepared, StageInputs

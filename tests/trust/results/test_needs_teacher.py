@@ -15,13 +15,13 @@ from limbeck.data import Collator
 from limbeck.input_transforms import MixupSpec
 from limbeck.objectives import (
     OBJECTIVES,
-    ConsistencySpec,
-    HardLabel,
     HardSpec,
     ModelShape,
     Shape,
     SoftSpec,
 )
+from limbeck.objectives.consistency import ConsistencySpec
+from limbeck.objectives.predictions import HardLabel
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.support.errors import LimbeckError
