@@ -10,9 +10,9 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass, make_dataclass
 from inspect import Parameter
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 from rich.markup import escape
@@ -24,22 +24,37 @@ from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.plain import read_yaml
 from limbeck.support.registry import Registry
 
-# A flag's parameter name and the recipe setting it stands for.
-_SAME = (
-    "method", "settings", "teacher", "teachers", "outputs", "missing_outputs",
-    "output_classes", "min_confidence", "task", "data", "dev", "test", "dev_share",
-    "test_share", "group_column", "text_columns", "label_column", "unlabelled", "classes",
-    "labels", "kind", "max_length", "epochs", "max_steps", "lr", "batch_size",
-    "accumulation", "warmup", "patience", "seed", "precision", "attention", "cache",
-    "compile", "report_to",
-)  # fmt: skip
-SETTINGS = dict(zip(_SAME, _SAME, strict=True)) | {
+DATA, STUDENT, TRAINING = "Task and data", "Student", "Training"
+
+# The recipe settings that are flags of `distill` and `finetune`, by the part of the help that they stand in.
+TEACHING = {
+    "teacher": str, "teachers": list[str], "outputs": list[str], "missing_outputs": str,
+    "output_classes": list[str], "unlabelled": list[str],
+}  # fmt: skip
+ROWS = {
+    "task": str, "data": str, "dev": str, "test": str, "dev_share": float, "test_share": float,
+    "group_column": str, "text_columns": list[str], "label_column": str, "classes": list[str],
+    "labels": str, "kind": str, "max_length": int,
+}  # fmt: skip
+SHAPE = {"layers": list[int], "pick": str}
+TAUGHT = {"cache": str, "min_confidence": float}
+TRAINED = {
+    "settings": str, "epochs": float, "max_steps": int, "lr": float, "batch_size": int,
+    "accumulation": int, "warmup": float, "patience": int, "seed": int, "precision": str,
+    "compile": bool, "attention": str, "report_to": list[str], "plugin": list[str],
+}  # fmt: skip
+_KEYS = {
     "student": "student.init",
     "model": "student.init",
     "layers": "student.layers",
     "pick": "student.pick",
     "plugin": "plugins",
 }
+SETTINGS = {
+    flag: _KEYS.get(flag, flag)
+    for flag in ("method", "student", "model", *TEACHING, *ROWS, *SHAPE, *TAUGHT, *TRAINED)
+}
+"""Flag → the recipe setting that it stands for."""
 
 # List options whose values may themselves be settings: they end at the next option only.
 TAKES_SETTINGS = frozenset({"--grid"})
@@ -156,22 +171,10 @@ def parse_axes(arguments: Sequence[str]) -> dict[str, list[Any]]:
     """`key=v1,v2` arguments as key → values; each value is YAML: `student.layers=3,[2,4,6]`.
 
     Raises:
-        LimbeckError: values that are no YAML, keys given twice.
+        LimbeckError: what `parse_settings` finds.
     """
-    axes: dict[str, list[Any]] = {}
-    problems = []
-    for argument in arguments:
-        key, _, text = argument.partition("=")
-        if key in axes:
-            problems.append(Problem(f"grid: {key} is given twice", f"write {key}=FIRST,SECOND"))
-        try:
-            axes[key] = read_yaml(f"[{text}]", f"grid: the values of {argument!r:.80}")
-        except LimbeckError as error:
-            fix = f"separate YAML values by commas, as in {key}=1,2"
-            problems += [Problem(problem.message, fix) for problem in error.problems]
-    if problems:
-        raise LimbeckError(problems)
-    return axes
+    pairs = (argument.partition("=") for argument in arguments)
+    return parse_settings([f"{key}=[{values}]" for key, _, values in pairs])
 
 
 def merge(flags: Mapping[str, Any], arguments: Sequence[str]) -> dict[str, Any]:
@@ -222,27 +225,38 @@ def _shown(value: Any) -> str:
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
+def flags(panel: str, types: Mapping[str, Any]) -> type:
+    """A group of options for recipe settings, all of them optional, in one part of the help."""
+    options = [
+        (name, Annotated[of | None, setting(name, panel)], None) for name, of in types.items()
+    ]
+    return make_dataclass("Flags", options, frozen=True)
+
+
 def takes_groups(command: Callable[..., None]) -> Callable[..., None]:
     """The command with an option for each field of those of its parameters that are dataclasses.
 
     A field's annotation and default are the option's, as for any parameter of a typer command. The
-    command itself is called with the dataclass, made of what was typed, by name.
+    command itself is called with the dataclass, made of what was typed, by name; of a group that only
+    annotates a mapping (`Annotated[dict, flags(…)]`) with what `typed` says of it.
     """
     parameters = inspect.signature(command, eval_str=True).parameters
-    groups: dict[str, Any] = {
-        name: one.annotation for name, one in parameters.items() if is_dataclass(one.annotation)
-    }
+    groups: dict[str, Any] = {}
     options: list[Parameter] = []
     for name, one in parameters.items():
-        options += _options_of(groups[name]) if name in groups else [one]
+        group = getattr(one.annotation, "__metadata__", [one.annotation])[0]
+        if isinstance(group, type) and is_dataclass(group):
+            groups[name] = group
+            options += _options_of(group)
+        else:
+            options.append(one)
 
     @functools.wraps(command)
-    def grouped(**typed: Any) -> None:
-        made = {
-            name: group(**{one.name: typed.pop(one.name) for one in fields(group)})
-            for name, group in groups.items()
-        }
-        command(**typed, **made)
+    def grouped(**given: Any) -> None:
+        for name, group in groups.items():
+            made = group(**{one.name: given.pop(one.name) for one in fields(group)})
+            given[name] = made if parameters[name].annotation is group else typed(made)
+        command(**given)
 
     # By name alone, in which an option with a default may stand before one without.
     named = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in options]

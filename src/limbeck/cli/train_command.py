@@ -12,23 +12,19 @@ from typing import Annotated, Any
 
 import typer
 
+from limbeck.cli import options
 from limbeck.cli.console import output, say
 from limbeck.cli.finished import show_result
-from limbeck.cli.options import (
-    flags_given,
-    is_recipe_file,
-    is_setting,
-    merge,
-    parse_axes,
-    setting,
-    takes_groups,
-    typed,
-)
+from limbeck.cli.options import flags_given, is_setting, merge, setting, takes_groups
 from limbeck.recipe.catalog import RECOMMENDED, recommended
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import file_name
 
-DATA, STUDENT, TRAINING = "Task and data", "Student", "Training"
+Rows = Annotated[dict[str, Any], options.flags(options.DATA, options.ROWS)]
+Shape = Annotated[dict[str, Any], options.flags(options.STUDENT, options.SHAPE)]
+Training = Annotated[dict[str, Any], options.flags(options.TRAINING, options.TRAINED)]
+Teaching = Annotated[dict[str, Any], options.flags(options.DATA, options.TEACHING)]
+Taught = Annotated[dict[str, Any], options.flags(options.TRAINING, options.TAUGHT)]
 
 
 @dataclass(frozen=True)
@@ -51,67 +47,6 @@ class RunPlace:
     ] = False
 
 
-@dataclass(frozen=True)
-class DataOptions:
-    """What is learned from which rows."""
-
-    task: Annotated[str | None, setting("task", DATA)] = None
-    data: Annotated[str | None, setting("data", DATA)] = None
-    dev: Annotated[str | None, setting("dev", DATA)] = None
-    test: Annotated[str | None, setting("test", DATA)] = None
-    dev_share: Annotated[float | None, setting("dev_share", DATA)] = None
-    test_share: Annotated[float | None, setting("test_share", DATA)] = None
-    group_column: Annotated[str | None, setting("group_column", DATA)] = None
-    text_columns: Annotated[list[str] | None, setting("text_columns", DATA)] = None
-    label_column: Annotated[str | None, setting("label_column", DATA)] = None
-    classes: Annotated[list[str] | None, setting("classes", DATA)] = None
-    labels: Annotated[str | None, setting("labels", DATA)] = None
-    kind: Annotated[str | None, setting("kind", DATA)] = None
-    max_length: Annotated[int | None, setting("max_length", DATA)] = None
-
-
-@dataclass(frozen=True)
-class ShapeOptions:
-    """The shape of what is trained."""
-
-    layers: Annotated[list[int] | None, setting("layers", STUDENT)] = None
-    pick: Annotated[str | None, setting("pick", STUDENT)] = None
-
-
-@dataclass(frozen=True)
-class TrainingOptions:
-    """How it is trained."""
-
-    settings: Annotated[str | None, setting("settings", TRAINING)] = None
-    epochs: Annotated[float | None, setting("epochs", TRAINING)] = None
-    max_steps: Annotated[int | None, setting("max_steps", TRAINING)] = None
-    lr: Annotated[float | None, setting("lr", TRAINING)] = None
-    batch_size: Annotated[int | None, setting("batch_size", TRAINING)] = None
-    accumulation: Annotated[int | None, setting("accumulation", TRAINING)] = None
-    warmup: Annotated[float | None, setting("warmup", TRAINING)] = None
-    patience: Annotated[int | None, setting("patience", TRAINING)] = None
-    seed: Annotated[int | None, setting("seed", TRAINING)] = None
-    precision: Annotated[str | None, setting("precision", TRAINING)] = None
-    compile: Annotated[bool | None, setting("compile", TRAINING)] = None
-    attention: Annotated[str | None, setting("attention", TRAINING)] = None
-    report_to: Annotated[list[str] | None, setting("report_to", TRAINING)] = None
-    plugin: Annotated[list[str] | None, setting("plugin", TRAINING)] = None
-
-
-@dataclass(frozen=True)
-class TeacherOptions:
-    """Who teaches, and which of what is taught counts."""
-
-    teacher: Annotated[str | None, setting("teacher", DATA)] = None
-    teachers: Annotated[list[str] | None, setting("teachers", DATA)] = None
-    outputs: Annotated[list[str] | None, setting("outputs", DATA)] = None
-    missing_outputs: Annotated[str | None, setting("missing_outputs", DATA)] = None
-    output_classes: Annotated[list[str] | None, setting("output_classes", DATA)] = None
-    unlabelled: Annotated[list[str] | None, setting("unlabelled", DATA)] = None
-    cache: Annotated[str | None, setting("cache", TRAINING)] = None
-    min_confidence: Annotated[float | None, setting("min_confidence", TRAINING)] = None
-
-
 @takes_groups
 def finetune(
     *,
@@ -126,7 +61,7 @@ def finetune(
         typer.Option(
             help="What is trained: a pretrained checkpoint's folder or Hub name, or a shape (bert-8-128-2 from the "
             "Hub, bert-8-128-2:random, pocket; for images resnet-20, …). Needed, but for pocket data.",
-            rich_help_panel=STUDENT,
+            rich_help_panel=options.STUDENT,
         ),
     ] = None,
     grid: Annotated[
@@ -135,17 +70,16 @@ def finetune(
             metavar="MODEL… KEY=V1,V2…",
             help="Train a team, a run folder each in --out: models (shapes, folders, Hub names; paper "
             "and pocket are teams), settings with several values, and all their combinations.",
-            rich_help_panel=STUDENT,
+            rich_help_panel=options.STUDENT,
         ),
     ] = None,
     place: RunPlace,
-    data: DataOptions,
-    shape: ShapeOptions,
-    training: TrainingOptions,
+    data: Rows,
+    shape: Shape,
+    training: Training,
 ) -> None:
     """Train a model without a teacher: a teacher, a team of them, a student to compare with."""
-    flags = flags_given({"model": model} | typed(data) | typed(shape) | typed(training))
-    given = merge(flags, arguments or [])
+    given = merge(flags_given({"model": model} | data | shape | training), arguments or [])
     if given.pop("method", "finetune") != "finetune":
         raise LimbeckError("limbeck finetune has one method", "use limbeck distill for the others")
     if grid:
@@ -170,17 +104,17 @@ def distill(
             help=f"The method. Start with {', '.join(RECOMMENDED)}; 'limbeck methods' lists all with what they are for."
         ),
     ] = None,
-    teaching: TeacherOptions,
+    teaching: Teaching,
+    taught: Taught,
     place: RunPlace,
-    data: DataOptions,
-    student: Annotated[str | None, setting("student", STUDENT)] = None,
-    shape: ShapeOptions,
-    training: TrainingOptions,
+    data: Rows,
+    student: Annotated[str | None, setting("student", options.STUDENT)] = None,
+    shape: Shape,
+    training: Training,
 ) -> None:
     """Distil a fine-tuned teacher into a smaller student, by a method's name or a recipe file."""
-    own = {"method": method, "student": student}
-    groups = typed(teaching) | typed(data) | typed(shape) | typed(training)
-    given = merge(flags_given(own | groups), [one for one in recipe or [] if is_setting(one)])
+    flags = {"method": method, "student": student} | teaching | taught | data | shape | training
+    given = merge(flags_given(flags), [one for one in recipe or [] if is_setting(one)])
     names = [one for one in recipe or [] if not is_setting(one)]
     run_recipe(choose_recipe(names, given), given, place.out, place.overwrite)
 
@@ -198,7 +132,7 @@ def choose_recipe(names: Sequence[str], settings: dict[str, Any]) -> str | None:
             f"several recipes were named: {', '.join(names)}",
             "give one of them; settings are written key=value",
         )
-    if names and is_recipe_file(names[0]):
+    if names and options.is_recipe_file(names[0]):
         return names[0]
     method = settings.pop("method", None)
     if names and method not in (None, names[0]):
@@ -243,7 +177,7 @@ def run_grid(
         LimbeckError: what is wrong with the grid; or, after the table, why some cells failed.
     """
     models = [word for word in words if not is_setting(word)]
-    axes = parse_axes([word for word in words if is_setting(word)])
+    axes = options.parse_axes([word for word in words if is_setting(word)])
 
     from limbeck.run import train_grid
     from limbeck.tables.team import members_table
