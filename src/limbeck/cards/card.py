@@ -193,15 +193,8 @@ def _score_notes(student: StudentFacts, seeds: Sequence[str]) -> list[str]:
     agreement = agreement_said(record.examples)
     notes = [] if agreement is None else [f"Scores are {agreement}: no labels were read."]
     if record.kept is not None:
-        kept = record.kept
-        how = "both models' predictions" if kept.paired else (
-            "this model's predictions, the teacher's score taken as exact"
-        )  # fmt: skip
-        notes.append(
-            f"It keeps {100 * kept.share:.1f} % of the teacher's primary score; "
-            f"{100 * kept.level:.0f} % interval {100 * kept.low:.1f} to {100 * kept.high:.1f} % "
-            f"(bootstrap over {kept.rows:,} dev {kept.unit} of {how})."
-        )
+        share = f"{100 * record.kept.share:.1f} % of the teacher's primary score"
+        notes.append(f"It keeps {share} ({record.kept.interval}).")
     for split, tests in [*record.row_tests_alone.items()][:1]:
         notes += [
             tables.in_markdown(f"On {split}, {words}.")

@@ -9,8 +9,8 @@ from dataclasses import replace
 from limbeck.cards.card_settings import METRICS
 from limbeck.cards.facts import StudentFacts, public_name, teacher_names
 from limbeck.records import Record
-from limbeck.records.facts import Latency, ModelFacts, Numbers
-from limbeck.records.words import rows_said
+from limbeck.records.facts import Latency, ModelFacts
+from limbeck.records.words import rows_said, teacher_scores
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.words import count_of
 from limbeck.tables import build_table, collect, render
@@ -34,15 +34,6 @@ def as_markdown(cells: Cells, words: int = 1) -> str:
 def in_markdown(text: str) -> str:
     """The text in one line without markup: names of classes come from files, and must not end a row or open a tag."""
     return re.sub(r"[|`*\[\]]", r"\\\g<0>", one_line(text)).replace("<", "&lt;")
-
-
-def teacher_scores(record: Record) -> dict[str, Numbers]:
-    """By split; of several teachers those of the one that the student is held against."""
-    if record.examples.labels == "teacher":  # it agrees with itself
-        return {}
-    if record.teacher is not None:
-        return record.teacher.scores
-    return record.outputs[0].scores if record.outputs else {}
 
 
 def score_table(record: Record, splits: Sequence[str]) -> Cells:

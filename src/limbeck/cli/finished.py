@@ -12,13 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from limbeck.cli.console import say, say_command, scores_said
-from limbeck.cli.options import SETTINGS
+from limbeck.cli.options import ROWS, SETTINGS
+from limbeck.records import RECORD_NAME, Record
+from limbeck.records.words import agreement_said, one_answer, rows_said, teacher_scores
+from limbeck.support.files import at_home
 from limbeck.support.given import PREFIX
+from limbeck.support.words import count_of
+from limbeck.tables.cells import speedup
 
 if TYPE_CHECKING:
     from limbeck.outputs import OutputStore
-    from limbeck.records import Record
-    from limbeck.records.facts import Latency
     from limbeck.run import Result
 
 _MB = 1e6
@@ -34,89 +37,55 @@ def show_result(result: Result) -> None:
         say_command(f"{'Next:':{_LABEL}}", command)
 
 
-def last_lines(record: Record, path: Path) -> list[tuple[str, str]]:
+def last_lines(record: Record, path: Path) -> Iterator[tuple[str, str]]:
     """Label and text of each line, in the order in which they are printed."""
-    from limbeck.records.words import rows_said
-
-    rows = rows_said(record.examples)
-    lines = [("Score", _score(record, split)) for split in record.scores]
-    lines += [("Floor", floor) for floor in _floor(record)]
-    lines += [("Size", size) for size in _size(record, path)]
-    lines += [("Speed", speed) for speed in _speed(record)]
-    lines += [("Rows", f"{rows}, in training")] if rows is not None else []
+    for split in record.scores:
+        yield "Score", _score(record, split)
+    floor = {} if record.floor is None else record.floor.scores
+    known = {split: floor.get(split, {}).get("primary") for split in record.scores}
+    if words := [f"{split} {score:.1f}" for split, score in known.items() if score is not None]:
+        yield "Floor", f"{', '.join(words)} by words alone (TF-IDF and a linear model)"
+    if files := list((path / "student").glob("*.safetensors")):
+        yield "Size", _size(record, sum(file.stat().st_size for file in files))
+    if (ratio := speedup(record)) is not None:
+        yield "Speed", f"{ratio:.1f} × the teacher's ({_how_timed(record)})"
+    if (rows := rows_said(record.examples)) is not None:
+        yield "Rows", f"{rows}, in training"
     if processes := record.execution.processes_said:
-        lines += [("Ran in", f"{processes} processes")]
-    lines += [("Files", _files(record, path))]
-    return lines + [("Warning", constant) for constant in _constant(record)]
-
-
-def model_name(record: Record) -> str:
-    """What the run's model is called: only what has a teacher is a student."""
-    return "student" if record.kind == "distill" else "model"
+        yield "Ran in", f"{processes} processes"
+    model = "student" if record.kind == "distill" else "model"
+    report = path / "report.html"
+    shown = f", {report} (the report)" if report.is_file() else ""
+    yield "Files", f"{path / 'student'} (the {model}){shown}"
+    if (only := one_answer(record)) is not None:
+        yield (
+            "Warning",
+            f"the {model} predicts {only!r} for every dev row, which needs no model; train it longer, at another "
+            "rate or on more rows",
+        )
 
 
 def _score(record: Record, split: str) -> str:
     """Every score of a split; of the one that selects also the epochs it was chosen from, and the share kept."""
-    from limbeck.records.words import agreement_said
-
-    own, theirs = record.scores[split], _teachers_score(record, split)
+    own, last, chosen = record.scores[split], record.last, ""
+    if split == "dev" and record.best and last and last.primary is not None and last.epoch > 1:
+        epochs = f"{record.best.epoch} of {last.epoch}"
+        chosen = f" (best epoch, {epochs}; the last has {last.primary:.1f})"
     if (agreement := agreement_said(record.examples, split)) is not None:
-        return _agreement(record, split, agreement)
-    said = f"{split} {scores_said(own)}"
-    if split == "dev":
-        said += _chosen_from(record)
-    primary = own.get("primary")
+        classes = record.classification.get(split)
+        found = f"{split} {scores_said({name.replace('_', ' '): v for name, v in own.items()})}"
+        if classes is not None and classes.divergence is not None:
+            found += f", Jensen-Shannon divergence {classes.divergence:.3f} bits"
+        return f"{found}: {agreement}{chosen}"
+    said = f"{split} {scores_said(own)}{chosen}"
+    primary, theirs = own.get("primary"), teacher_scores(record).get(split, {}).get("primary")
     if theirs is None or primary is None:
         return said
     said += f"; {_teacher_name(record)} {theirs:.1f}"
     if theirs <= 0:
         return said
     said += f": {100 * primary / theirs:.1f} % kept"
-    kept = record.kept
-    if kept is None or split != "dev":
-        return said
-    how = "" if kept.paired else ", the teacher's score taken as exact"
-    return (
-        f"{said} ({100 * kept.level:.0f} % interval {100 * kept.low:.1f} to {100 * kept.high:.1f}, "
-        f"bootstrap over {kept.rows:,} dev {kept.unit}{how})"
-    )
-
-
-def _agreement(record: Record, split: str, said: str) -> str:
-    """Scores against the teacher's own predictions, which are no labels."""
-    scores = {name.replace("_", " "): value for name, value in record.scores[split].items()}
-    classes = record.classification.get(split)
-    found = f"{split} {scores_said(scores)}"
-    if classes is not None and classes.divergence is not None:
-        found += f", Jensen-Shannon divergence {classes.divergence:.3f} bits"
-    chosen = _chosen_from(record) if split == "dev" else ""
-    return f"{found}: {said}{chosen}"
-
-
-def _chosen_from(record: Record) -> str:
-    """The dev rows chose the epoch that they score."""
-    best, last = record.best, record.last
-    if best is None or last is None or best.primary is None or last.primary is None:
-        return ""
-    if last.epoch == best.epoch == 1:
-        return ""
-    return f" (best epoch, {best.epoch} of {last.epoch}; the last has {last.primary:.1f})"
-
-
-def _teachers_score(record: Record, split: str) -> float | None:
-    known = [record.teacher] if record.teacher is not None else record.outputs[:1]
-    return next((one.scores.get(split, {}).get("primary") for one in known), None)
-
-
-def _floor(record: Record) -> list[str]:
-    """What words alone reach, on the splits that the student is scored on."""
-    known = {} if record.floor is None else record.floor.scores
-    scores = [
-        f"{split} {own:.1f}"
-        for split in record.scores
-        if (own := known.get(split, {}).get("primary")) is not None
-    ]
-    return [f"{', '.join(scores)} by words alone (TF-IDF and a linear model)"] if scores else []
+    return said if record.kept is None or split != "dev" else f"{said} ({record.kept.interval})"
 
 
 def _teacher_name(record: Record) -> str:
@@ -124,90 +93,40 @@ def _teacher_name(record: Record) -> str:
     if record.team is None:
         return "teacher"
     path = record.teacher.path if record.teacher is not None else None
-    name = next((one.name for one in record.team.members if one.path == path), None)
-    of = f" of {len(record.team.members)}"
-    return f"best teacher{of} ({name})" if name is not None else f"best teacher{of}"
+    name = next((f" ({one.name})" for one in record.team.members if one.path == path), "")
+    return f"best teacher of {len(record.team.members)}{name}"
 
 
-def _size(record: Record, run: Path) -> list[str]:
-    files = list((run / "student").glob("*.safetensors"))
-    if not files:
-        return []
-    size = f"{sum(file.stat().st_size for file in files) / _MB:.1f} MB"
-    own = record.student.parameters
+def _size(record: Record, size: float) -> str:
+    said, own = f"{size / _MB:.1f} MB", record.student.parameters
     theirs = record.teacher.parameters if record.teacher is not None else None
     # By parameters: the teacher's file may be of another precision.
-    return [f"{size}, {100 * own / theirs:.0f} % of the teacher's" if own and theirs else size]
+    return f"{said}, {100 * own / theirs:.0f} % of the teacher's" if own and theirs else said
 
 
-def _speed(record: Record) -> list[str]:
-    """Only against the run's own teacher: the two were measured in turns."""
-    if record.teacher is None or not (record.teacher.latency_ms and record.student.latency_ms):
-        return []
-    own, theirs = record.student.latency_ms, record.teacher.latency_ms
-    if not own.median:
-        return []
-    return [f"{theirs.median / own.median:.1f} × the teacher's ({_measured(own)})"]
-
-
-def _measured(time: Latency) -> str:
+def _how_timed(record: Record) -> str:
     """How a latency was taken: it says nothing without it."""
+    time = record.student.latency_ms
+    assert time is not None
     parts = ["torch", f"batch {time.batch_size}"]
     parts += [f"{time.tokens} tokens"] if time.tokens is not None else []
-    if time.device in (None, "cpu"):
-        parts += (
-            [f"{time.threads} thread{'s' if time.threads != 1 else ''}"] if time.threads else []
-        )
-    else:
+    if time.device not in (None, "cpu"):
         parts.append(str(time.device))
+    elif time.threads:
+        parts.append(count_of(time.threads, "thread"))
     return ", ".join([*parts, "timed in turns"])
-
-
-def _files(record: Record, run: Path) -> str:
-    said = f"{run / 'student'} (the {model_name(record)})"
-    report = run / "report.html"
-    return f"{said}, {report} (the report)" if report.is_file() else said
-
-
-def _constant(record: Record) -> list[str]:
-    from limbeck.records.words import one_answer
-
-    only = one_answer(record)
-    if only is None:
-        return []
-    return [
-        f"the {model_name(record)} predicts {only!r} for every dev row, which needs no model; train it "
-        "longer, at another rate or on more rows"
-    ]
 
 
 _USUAL_RATE = 1e-4
 _OF_ROWS = (
-    *(
-        "task",
-        "data",
-        "dev",
-        "test",
-        "dev_share",
-        "test_share",
-        "group_column",
-        "kind",
-        "text_columns",
-        "label_column",
-        "classes",
-        "labels",
-    ),
-    *("label_separator", "thresholds", "unlabelled", "unlabelled_duplicates", "max_rows"),
-    *("train_rows", "train_rows_seed", "stratified", "max_length", "batch_size", "candidates"),
-    *("images", "embedding", "plugins"),
-)
+    *ROWS, "label_separator", "thresholds", "unlabelled", "unlabelled_duplicates", "max_rows", "train_rows",
+    "train_rows_seed", "stratified", "batch_size", "candidates", "images", "embedding", "plugins",
+)  # fmt: skip
 """Settings of a run that say which rows there are and how they are read: a student of its model needs them too."""
 
 
 def next_step(record: Record, path: Path) -> str | None:
     """A command that brings a run further; None where there is none to advise."""
-    from limbeck.records.words import one_answer
-
     if one_answer(record) is not None:
         return _trained_differently(record, path)
     if record.kind == "distill":
@@ -218,9 +137,6 @@ def next_step(record: Record, path: Path) -> str | None:
 def after_export(export: Path, run: Path) -> str | None:
     """Predict the rows that a run was made from, by what was exported of it; None where no file holds them."""
     from limbeck.data.own import is_own
-    from limbeck.records import RECORD_NAME, Record
-    from limbeck.records.words import one_answer
-    from limbeck.support.files import at_home
 
     if not (run / RECORD_NAME).is_file():
         return None
@@ -244,39 +160,23 @@ def after_labelling(store: OutputStore, teachers: Sequence[str], data: str | Non
 
 def _taught_by(store: OutputStore, teachers: Sequence[str], data: str | None) -> str | None:
     from limbeck.outputs.shards import DECIDING
-    from limbeck.records import RECORD_NAME, Record
-    from limbeck.support.files import at_home
     from limbeck.tasks import get_task_type
 
-    kind = get_task_type(store.kind)
-    says = {column.name for column in store.columns} & {*DECIDING}
-    if len(teachers) != 1 or not says or kind.problem_of(False) is None:
+    decides = {column.name for column in store.columns} & {*DECIDING}
+    if len(teachers) != 1 or not decides or get_task_type(store.kind).problem_of(False) is None:
         return None
     run = at_home(teachers[0])
     if data is None or not (run / RECORD_NAME).is_file():
         return None
     record = Record.load(run)
+    columns = record.recipe.get("text_columns")
     same = at_home(data).resolve() == at_home(record.data).resolve()
-    named = record.recipe.get("text_columns")
-    columns = named is None or tuple(named) == store.manifest.rows.columns
-    known = same and columns and _holds_unlabelled(store, record)
-    return _distilled(record, teachers[0], store.files.url) if known else None
-
-
-def _holds_unlabelled(store: OutputStore, record: Record) -> bool:
-    """Whether the rows without labels that a run was trained on were labelled too."""
-    from limbeck.data.stream import matching
-    from limbeck.support.files import at_home
-
-    files = [
-        file
-        for given in record.recipe.get("unlabelled") or ()
-        for file in (matching(given) or [given])
-    ]
-    if not files:
-        return True
-    labelled = {at_home(source).resolve() for source in store.manifest.rows.source}
-    return {at_home(file).resolve() for file in files} <= labelled
+    # A run with files of unlabelled rows may have more rows than the store.
+    if not same or record.recipe.get("unlabelled"):
+        return None
+    if columns is not None and tuple(columns) != store.manifest.rows.columns:
+        return None
+    return _distilled(record, teachers[0], store.files.url)
 
 
 def _distilled(record: Record, model: str, store: str | None = None) -> str | None:

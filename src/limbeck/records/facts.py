@@ -259,6 +259,15 @@ class KeptFacts(RecordPart):
     paired: bool = True
     """Whether both sides' predictions were sampled together; else the teacher's score counts as exact."""
 
+    @property
+    def interval(self) -> str:
+        """The interval in words, and how it was found."""
+        how = "" if self.paired else ", the teacher's score taken as exact"
+        return (
+            f"{100 * self.level:.0f} % interval {100 * self.low:.1f} to {100 * self.high:.1f}, "
+            f"bootstrap over {self.rows:,} dev {self.unit}{how}"
+        )
+
 
 class FloorFacts(RecordPart):
     """A linear model on TF-IDF of the same training rows and labels: what words alone reach."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from limbeck.records.facts import Examples
+from limbeck.records.facts import Examples, Numbers
 from limbeck.records.record import Record
 
 T = TypeVar("T")
@@ -34,6 +34,15 @@ def agreement_said(examples: Examples, split: str | None = None) -> str | None:
         f"{n:,} {name}" if len(known) > 1 else f"{n:,}" for name, n in known.items()
     )
     return f"agreement with the teacher on {said} held-out texts"
+
+
+def teacher_scores(record: Record) -> dict[str, Numbers]:
+    """By split; of several teachers those of the one that the student is held against."""
+    if record.examples.labels == "teacher":  # it agrees with itself
+        return {}
+    if record.teacher is not None:
+        return record.teacher.scores
+    return record.outputs[0].scores if record.outputs else {}
 
 
 def repeated_said(examples: Examples) -> list[str]:

@@ -389,10 +389,7 @@ def _kept(runs: Sequence[Record]) -> list[str]:
     """The share of the teacher's score that a single run kept, with its interval."""
     if len(runs) != 1 or (kept := runs[0].kept) is None:
         return []
-    return [
-        f"{100 * kept.share:.1f} % of the teacher's score "
-        f"({100 * kept.level:.0f} % interval {100 * kept.low:.1f} to {100 * kept.high:.1f})"
-    ]
+    return [f"{100 * kept.share:.1f} % of the teacher's score ({kept.interval})"]
 
 
 def _speed(runs: Sequence[Record], teacher: Row | None) -> str | None:
