@@ -149,7 +149,10 @@ def test_the_score_comes_first_and_a_constant_student_before_everything(tmp_path
     page = write_report([record], tmp_path).read_text(encoding="utf-8")
     big = re.findall(r'<p class="card-big">(.*?)</p>', page)
     assert big[-1] == "80.0" and 'class="alert"' not in page
-    assert "91.2 % of the teacher&#39;s score (95 % interval 88.0 to 94.0, bootstrap over 100 dev rows)" in page
+    assert (
+        "91.2 % of the teacher&#39;s score (95 % interval 88.0 to 94.0, bootstrap over 100 dev rows)"
+        in page
+    )
     classes = [
         ClassFacts.model_construct(name="no", rows=50, recall=0.0, precision=None),
         ClassFacts.model_construct(name="yes", rows=50, recall=100.0, precision=50.0),

@@ -16,8 +16,7 @@ from writing_model import answered_rows, tokenizer, writing_model, written_by_to
 
 from limbeck.exporting import export
 from limbeck.exporting.int8 import quantisable, quantise, ranked
-from limbeck.latency.benching import inputs_of
-from limbeck.latency.contenders import contenders
+from limbeck.latency.contenders import contenders, inputs_of
 from limbeck.runtimes.manifest import Conversion, Generation, read_export
 from limbeck.runtimes.predictor import OnnxPredictor
 from limbeck.runtimes.sessions import open_export, open_files, shifted_right

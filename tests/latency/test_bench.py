@@ -17,7 +17,7 @@ from rich.console import Console
 from transformers import BertConfig
 
 import tiny_runs as tiny
-from limbeck.latency import benching, turns, worker
+from limbeck.latency import benching, worker
 from limbeck.latency.benching import BenchSettings, bench
 from limbeck.latency.contenders import Contender, contenders
 from limbeck.latency.report import (
@@ -97,11 +97,12 @@ def test_every_round_begins_with_another_model(monkeypatch, tmp_path):
     asked = []
 
     class Process:
-        def __init__(self, name, threads) -> None:
-            self.name = name
+        def __init__(self, threads) -> None:
+            self.error = ""
 
         def ask(self, **request):
             if request["do"] == "open":
+                self.name = request["path"].name
                 return {"load_seconds": 1.0, "bytes_before": 0}
             asked.append((self.name[0], request["passes"]))
             times = [1000.0] + [1.0] * (request["passes"] - 1)
@@ -112,14 +113,14 @@ def test_every_round_begins_with_another_model(monkeypatch, tmp_path):
         def close(self) -> None:
             asked.append((self.name[0], "closed"))
 
-    monkeypatch.setattr(turns, "BenchProcess", Process)
+    monkeypatch.setattr(benching, "BenchProcess", Process)
     condition = BenchCondition(batch=2, length=4, threads=1)
     given = [
-        turns.Turn(Contender(name, "torch", "fp32", tmp_path, None), condition, tmp_path)
+        benching.Turn(Contender(name, "torch", "fp32", tmp_path / name, None), condition, tmp_path)
         for name in "abc"
     ]
-    found = turns.time_in_turns(
-        given, threads=1, passes=4, warm_up=7, step=lambda done: None, passes_a_turn=2
+    found = benching.time_in_turns(
+        given, passes=4, warm_up=7, step=lambda done: None, passes_a_turn=2
     )
     assert asked == [
         ("a", 7), ("b", 7), ("c", 7),

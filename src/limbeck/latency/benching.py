@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import tempfile
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from limbeck.activations.compat import TEXT_TO_TEXT
-from limbeck.evaluation.measuring import decoder_start, random_batch
-from limbeck.latency.contenders import Contender, contenders
+from limbeck.latency.contenders import Contender, contenders, inputs_of
 from limbeck.latency.report import BenchCondition, BenchReport, Measurement, keep_in_records
 from limbeck.latency.show import as_markdown, draw_plots
-from limbeck.latency.turns import Turn, rounds_of, time_in_turns
+from limbeck.latency.worker import BenchProcess
 from limbeck.records import hardware, versions
-from limbeck.records.facts import BUSY
+from limbeck.records.facts import busy_note
 from limbeck.run.report import refresh
 from limbeck.support.cores import cores
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import at_home, write_whole
 from limbeck.support.terminal import phases
+from limbeck.support.words import count_of
 
 _LIBRARIES = ("onnxruntime", "openvino")
 
@@ -99,16 +100,11 @@ def bench(
     who = contenders([str(model) for model in models], chosen.backends)
     found: list[Measurement] = []
     with tempfile.TemporaryDirectory() as folder, phases(shown=show) as begin:
-        turns = _turns(who, chosen, Path(folder))
         for threads in chosen.threads:
-            own = [turn for turn in turns if turn.condition.threads == threads]
-            step = begin(
-                f"{threads} thread{'s' if threads > 1 else ''}",
-                len(own) * (1 + rounds_of(chosen.passes)),
-            )
-            found += time_in_turns(
-                own, threads=threads, passes=chosen.passes, warm_up=chosen.warm_up, step=step
-            )
+            turns = _turns(who, chosen, threads, Path(folder))
+            rounds = 1 + -(-chosen.passes // PASSES_A_TURN)
+            step = begin(count_of(threads, "thread"), len(turns) * rounds)
+            found += time_in_turns(turns, passes=chosen.passes, warm_up=chosen.warm_up, step=step)
     report = BenchReport(
         identity=uuid.uuid4().hex[:12],
         when=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -129,18 +125,116 @@ def bench(
     return report
 
 
-def _turns(who: Sequence[Contender], chosen: BenchSettings, folder: Path) -> list[Turn]:
-    """Every contender under every condition; inputs are written once for a model."""
+# Timing in turns: every model takes a turn in every round, and no round begins with the same one.
+# A slow minute of the machine then slows all models alike, and what a model's neighbour leaves in
+# the caches is another neighbour's each time.
+
+_MIB = 2**20
+PASSES_A_TURN = 5
+"""Timed passes of a turn, after one that is not: the first finds another model's data in the caches."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One contender under one condition, with its inputs' file."""
+
+    who: Contender
+    condition: BenchCondition
+    inputs: Path
+
+
+def _turns(
+    who: Sequence[Contender], chosen: BenchSettings, threads: int, folder: Path
+) -> list[Turn]:
+    """Every contender under every condition with so many threads, and its inputs."""
     turns: list[Turn] = []
-    for threads in chosen.threads:
-        for batch in chosen.batch_sizes:
-            for length in chosen.lengths:
-                condition = BenchCondition(batch=batch, length=length, threads=threads)
-                for one in who:
-                    path = folder / f"inputs-{len(turns)}.npz"
-                    np.savez(path, **inputs_of(one, batch, length))  # type: ignore[arg-type]
-                    turns.append(Turn(one, condition, path))
+    for batch, length, one in itertools.product(chosen.batch_sizes, chosen.lengths, who):
+        path = folder / f"inputs-{threads}-{len(turns)}.npz"
+        np.savez(path, **inputs_of(one, batch, length))  # type: ignore[arg-type]
+        condition = BenchCondition(batch=batch, length=length, threads=threads)
+        turns.append(Turn(one, condition, path))
     return turns
+
+
+def time_in_turns(
+    turns: Sequence[Turn],
+    *,
+    passes: int,
+    warm_up: int,
+    step: Callable[[int], None],
+    passes_a_turn: int = PASSES_A_TURN,
+) -> list[Measurement]:
+    """Measure all turns, which have the same number of threads; one process for each contender.
+
+    Args:
+        passes: timed passes of each; `warm_up`: passes before the first of them.
+        step: called with 1 after each turn.
+    """
+    threads = turns[0].condition.threads
+    # As many cores as threads, of those this process may use.
+    affinity = getattr(os, "sched_getaffinity", None)
+    own = None if affinity is None else sorted(affinity(0))[:threads]
+    processes: dict[str, BenchProcess] = {}
+    opened: dict[str, dict[str, Any]] = {}
+    found = []
+    try:
+        for name, who in {turn.who.name: turn.who for turn in turns}.items():
+            processes[name] = BenchProcess(threads)
+            request = {"backend": who.backend, "path": who.path, "threads": threads}
+            opened[name] = processes[name].ask(do="open", cores=own, **request)
+        for _, group in itertools.groupby(turns, key=lambda turn: turn.condition.words):
+            here = list(group)
+            said: list[list[dict[str, Any]]] = [[] for _ in here]
+            # The round before the first warms up.
+            for number in range(-1, -(-passes // passes_a_turn)):
+                count = warm_up if number < 0 else 1 + passes_a_turn
+                for at in range(len(here)):
+                    place = (max(number, 0) + at) % len(here)
+                    process = processes[here[place].who.name]
+                    said[place].append(
+                        process.ask(do="run", inputs=here[place].inputs, passes=count)
+                    )
+                    step(1)
+            for turn, replies in zip(here, said, strict=True):
+                name = turn.who.name
+                found.append(
+                    _measurement(turn, opened[name], replies, processes[name].error, passes)
+                )
+        return found
+    finally:
+        for process in processes.values():
+            process.close()
+
+
+def _measurement(
+    turn: Turn,
+    opened: Mapping[str, Any],
+    replies: Sequence[Mapping[str, Any]],
+    error: str,
+    passes: int,
+) -> Measurement:
+    who = turn.who
+    held: Mapping[str, Any] = next((one for one in reversed(replies) if one), {})
+    after, before = held.get("anonymous_bytes"), opened.get("bytes_before")
+    mapped = held.get("mapped_bytes")
+    made = Measurement(
+        model=who.model,
+        backend=who.backend,
+        form=who.form,
+        condition=turn.condition,
+        load_seconds=opened.get("load_seconds"),
+        cold_ms=replies[0]["ms"][0] if replies[0] else None,
+        memory_mib=None if after is None or before is None else (after - before) / _MIB,
+        mapped_mib=None if mapped is None else mapped / _MIB,
+        disk_mib=who.bytes / _MIB,
+        score=who.score,
+        rows=who.rows,
+        error=error,
+    )
+    if error:
+        return made
+    wall, cpu = ([ms for one in replies[1:] for ms in one[name][1:]] for name in ("ms", "cpu_ms"))
+    return made.with_times(wall[:passes], cpu[:passes])
 
 
 def _notes(found: Sequence[Measurement]) -> list[str]:
@@ -156,49 +250,6 @@ def _notes(found: Sequence[Measurement]) -> list[str]:
     if unknown and rows:
         notes.append(f"No score is known of {', '.join(unknown)}.")
     waited = max((one.waited or 0.0 for one in found), default=0.0)
-    if waited > BUSY:
-        notes.append(
-            f"The machine was busy: passes waited for a core for up to {100 * waited:.0f} % of their time. "
-            "Times by the clock say little; CPU ms does. Measure again when nothing else runs."
-        )
+    notes += [busy_note(waited)] if busy_note(waited) else []
     notes += sorted({f"{one.name}: {one.error}" for one in found if one.error})
     return notes
-
-
-# What models read while they are timed: random token ids of one length, or random pixels. Every
-# row is full, so that a length means what it says; a model's own vocabulary decides the ids.
-
-
-_TEXT = ("input_ids", "attention_mask", "token_type_ids")
-
-
-def inputs_of(one: Contender, batch: int, length: int) -> dict[str, np.ndarray]:
-    """A batch for a contender: (batch, length) ids, mask and segments, or pixels.
-
-    A text-to-text model's decoder gets its start token alone, so a pass is an answer's first token.
-
-    Raises:
-        LimbeckError: the model has fewer positions than `length`.
-    """
-    config = one.config.get_text_config()
-    limit = getattr(config, "max_position_embeddings", None)
-    if isinstance(limit, int) and 0 < limit < length:
-        raise LimbeckError(
-            f"bench: {one.model} reads {limit} tokens, not {length}", "measure shorter lengths"
-        )
-    made = {name: one.numpy() for name, one in random_batch(config, length, batch).items()}
-    if "pixel_values" in made:
-        return made
-    made["token_type_ids"] = np.zeros_like(made["input_ids"])
-    made["decoder_input_ids"] = np.full((batch, 1), decoder_start(config), np.int64)
-    return {name: made[name] for name in one.inputs or _read_by(config)}
-
-
-def _read_by(config: Any) -> tuple[str, ...]:
-    """What a checkpoint of this configuration reads."""
-    if (
-        getattr(config, "is_encoder_decoder", False)
-        and {*(config.architectures or ())} & TEXT_TO_TEXT
-    ):
-        return (*_TEXT[:2], "decoder_input_ids")
-    return _TEXT if getattr(config, "type_vocab_size", 0) > 1 else _TEXT[:2]

@@ -7,22 +7,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from transformers import AutoConfig
 
+from limbeck.activations.compat import TEXT_TO_TEXT
+from limbeck.evaluation.measuring import decoder_start, random_batch
 from limbeck.records import Record
-from limbeck.runtimes.manifest import (
-    EXPORTS,
-    ExportManifest,
-    exports_of,
-    is_export,
-    read_export,
-    weight_bytes,
-)
+from limbeck.runtimes.manifest import EXPORTS, exports_of, is_export, read_export, weight_bytes
 from limbeck.runtimes.sessions import RUNTIMES, check_reader, need_extra, readers_of
 from limbeck.scoring.scored_model import finished_run
 from limbeck.students import read_config, resolve_checkpoint
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.files import at_home
+from limbeck.support.words import short_names
 
 BACKENDS = ("torch", "compiled", *RUNTIMES)
 
@@ -100,16 +97,14 @@ def _of(model: str, wanted: tuple[str, ...]) -> list[Contender]:
     if is_export(folder):
         return _exported(folder, wanted)
     run = finished_run(folder)
-    exported = exports_of(folder) if run is not None else []
-    record = None if run is None else run[0]
-    return [
-        *_checkpoint(model, record, wanted),
-        *(one for path in exported for one in _exported(path, wanted)),
-    ]
+    if run is None:
+        return _checkpoint(model, None, wanted)
+    exported = [one for path in exports_of(folder) for one in _exported(path, wanted)]
+    return [*_checkpoint(model, run[0], wanted), *exported]
 
 
 def _checkpoint(model: str, record: Record | None, wanted: tuple[str, ...]) -> list[Contender]:
-    path = Path(resolve_checkpoint(model))
+    path = Path(resolve_checkpoint(model)).resolve()
     config = read_config(model)
     return [
         Contender(
@@ -130,13 +125,17 @@ def _checkpoint(model: str, record: Record | None, wanted: tuple[str, ...]) -> l
 
 def _exported(folder: Path, wanted: tuple[str, ...]) -> list[Contender]:
     manifest = read_export(folder)
+    place = folder.resolve()
+    # A run's exports are called as the run is.
+    inside = place.parent.name == EXPORTS
+    name = place.parent.parent.name if inside else Path(manifest.source).name
     backends = [name for name in readers_of(manifest) if name in (wanted or (manifest.runtime,))]
     return [
         Contender(
-            model=_name_of(folder, manifest),
+            model=name,
             backend=check_reader(manifest, backend),
             form=manifest.conversion.name,
-            path=folder,
+            path=place,
             config=AutoConfig.from_pretrained(folder, trust_remote_code=False),
             inputs=tuple(manifest.inputs),
             score=manifest.measured.scores.get("primary"),
@@ -148,33 +147,56 @@ def _exported(folder: Path, wanted: tuple[str, ...]) -> list[Contender]:
     ]
 
 
-def _name_of(folder: Path, manifest: ExportManifest) -> str:
-    """A run's exports are called as the run is."""
-    resolved = folder.resolve()
-    inside = resolved.parent.name == EXPORTS
-    return resolved.parent.parent.name if inside else Path(manifest.source).name
-
-
 def _named_apart(found: Sequence[Contender]) -> list[Contender]:
-    """Raises LimbeckError for the same file on the same backend twice."""
-    seen: dict[tuple[str, str], Contender] = {}
-    for one in found:
-        key = str(one.path.resolve()), one.backend
-        if key in seen:
+    """Call those of one name by the ends of their paths.
+
+    Raises:
+        LimbeckError: the same file on the same backend twice.
+    """
+    for at, one in enumerate(found):
+        if (one.path, one.backend) in [(other.path, other.backend) for other in found[:at]]:
             raise LimbeckError(f"bench: {one.path} is named twice", "name every model once")
-        seen[key] = one
-    for further in (_home, lambda one: one.path.name, lambda one: str(one.path)):
-        names = [one.name for one in found]
-        found = [
-            replace(one, model=f"{further(one)}/{one.model}") if names.count(one.name) > 1 else one
-            for one in found
-        ]
-    return list(found)
+    names = [one.name for one in found]
+    alike = [one for one in found if names.count(one.name) > 1]
+    ends = short_names([str(one.path) for one in alike])
+    called = {one.path: end for one, end in zip(alike, ends, strict=True)}
+    return [replace(one, model=called.get(one.path, one.model)) for one in found]
 
 
-def _home(one: Contender) -> str:
-    """The folder that a run, a checkpoint or an exported folder lies in."""
-    place = one.path.resolve()
-    if place.parent.name == EXPORTS:
-        place = place.parent.parent
-    return (place.parent if one.run is not None else place).parent.name
+# What models read while they are timed: random token ids of one length, or random pixels. Every
+# row is full, so that a length means what it says; a model's own vocabulary decides the ids.
+
+
+_TEXT = ("input_ids", "attention_mask", "token_type_ids")
+
+
+def inputs_of(one: Contender, batch: int, length: int) -> dict[str, np.ndarray]:
+    """A batch for a contender: (batch, length) ids, mask and segments, or pixels.
+
+    A text-to-text model's decoder gets its start token alone, so a pass is an answer's first token.
+
+    Raises:
+        LimbeckError: the model has fewer positions than `length`.
+    """
+    config = one.config.get_text_config()
+    limit = getattr(config, "max_position_embeddings", None)
+    if isinstance(limit, int) and 0 < limit < length:
+        raise LimbeckError(
+            f"bench: {one.model} reads {limit} tokens, not {length}", "measure shorter lengths"
+        )
+    made = {name: one.numpy() for name, one in random_batch(config, length, batch).items()}
+    if "pixel_values" in made:
+        return made
+    made["token_type_ids"] = np.zeros_like(made["input_ids"])
+    made["decoder_input_ids"] = np.full((batch, 1), decoder_start(config), np.int64)
+    return {name: made[name] for name in one.inputs or _read_by(config)}
+
+
+def _read_by(config: Any) -> tuple[str, ...]:
+    """What a checkpoint of this configuration reads."""
+    if (
+        getattr(config, "is_encoder_decoder", False)
+        and {*(config.architectures or ())} & TEXT_TO_TEXT
+    ):
+        return (*_TEXT[:2], "decoder_input_ids")
+    return _TEXT if getattr(config, "type_vocab_size", 0) > 1 else _TEXT[:2]

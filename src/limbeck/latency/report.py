@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from pydantic import BaseModel, Field
@@ -15,6 +15,7 @@ from limbeck.records import Record
 from limbeck.records.facts import BenchFacts, BenchRow, Latency
 from limbeck.runtimes.manifest import EXPORTS
 from limbeck.support.files import at_home, write_whole
+from limbeck.support.words import count_of
 
 BENCH_NAME = "bench.json"
 SCHEMA = 1
@@ -31,8 +32,8 @@ class BenchCondition(BaseModel):
     @property
     def words(self) -> str:
         """In one line."""
-        plural = "s" if self.threads != 1 else ""
-        return f"batch {self.batch}, {self.length} tokens, {self.threads} thread{plural}"
+        threads = count_of(self.threads, "thread")
+        return f"batch {self.batch}, {self.length} tokens, {threads}"
 
 
 class Measurement(BaseModel):
@@ -112,10 +113,7 @@ class BenchReport(BaseModel):
     @property
     def conditions(self) -> list[BenchCondition]:
         """Those that were measured, each once, in their order."""
-        found: dict[str, BenchCondition] = {}
-        for one in self.measurements:
-            found.setdefault(one.condition.words, one.condition)
-        return list(found.values())
+        return list({one.condition.words: one.condition for one in self.measurements}.values())
 
     def under(self, condition: BenchCondition) -> list[Measurement]:
         """What was measured under one condition."""
@@ -126,88 +124,76 @@ class BenchReport(BaseModel):
 # measured.
 
 
-Role = Literal["student", "export", "teacher"]
-
-
 def keep_in_records(report: BenchReport, who: Sequence[Contender]) -> list[Path]:
     """Write the first condition's times in torch to the records of all runs; returns their folders.
 
     A run whose teacher took part gets the teacher's time too.
     """
-    if not report.conditions:
-        return []
-    times = {one.name: one for one in report.under(report.conditions[0]) if one.p50 is not None}
+    first = report.conditions[:1]
+    times = {one.name: one for one in report.measurements if [one.condition] == first}
     timed = {
-        one.path.resolve(): _latency(times[one.name], report.identity)
+        one.path: _latency(times[one.name], report.identity)
         for one in who
-        if one.backend == "torch" and one.name in times
+        if one.backend == "torch" and times[one.name].p50 is not None
     }
     kept = []
     for one in who:
-        if one.run is None or one.backend != "torch" or one.path.resolve() not in timed:
+        if one.run is None or one.backend != "torch" or one.path not in timed:
             continue
-        record = Record.load(one.run)
-        record.student.bench_ms = timed[one.path.resolve()]
-        taught: tuple[Path, ...] = ()
+        record, taught = Record.load(one.run), list[Path]()
+        record.student.bench_ms = timed[one.path]
         if record.teacher is not None and record.teacher.path is not None:
             folder = at_home(record.teacher.path).resolve()
-            taught = folder, folder / "student"
+            taught = [folder, folder / "student"]
             record.teacher.bench_ms = timed.get(taught[0], timed.get(taught[1]))
-        record.bench = _facts(report, record, _roles(one.run, taught, who))
+        record.bench = BenchFacts(
+            identity=report.identity,
+            when=report.when,
+            processor=report.machine.get("processor"),
+            waited=max(
+                (m.waited for m in report.measurements if m.waited is not None), default=None
+            ),
+            rows=_rows_of(record, one.run.resolve(), taught, report, who),
+        )
         record.save(one.run)
         kept.append(one.run)
     return kept
 
 
-def _roles(
-    run: Path, teacher: Sequence[Path], who: Sequence[Contender]
-) -> dict[str, tuple[Role, Contender]]:
-    """By name what a contender is to a run: its student, an export of it, or its teacher."""
-    folder = run.resolve()
-    roles: dict[str, tuple[Role, Contender]] = {}
-    for one in who:
-        place = one.path.resolve()
-        if place.is_relative_to(folder / EXPORTS):
-            roles[one.name] = "export", one
-        elif one.run is not None and one.run.resolve() == folder:
-            roles[one.name] = "student", one
-        elif place in teacher:
-            roles[one.name] = "teacher", one
-    return roles
-
-
-def _facts(
-    report: BenchReport, record: Record, roles: Mapping[str, tuple[Role, Contender]]
-) -> BenchFacts:
+def _rows_of(
+    record: Record,
+    run: Path,
+    teacher: Sequence[Path],
+    report: BenchReport,
+    who: Sequence[Contender],
+) -> list[BenchRow]:
     """The bench's lines of a run's student, of what was exported of it, and of its teacher."""
+    shared = (BenchRow.model_fields.keys() & Measurement.model_fields.keys()) - {"score"}
     dev = record.examples.fingerprints.get("dev")
-    return BenchFacts(
-        identity=report.identity,
-        when=report.when,
-        processor=report.machine.get("processor"),
-        waited=max(
-            (one.waited for one in report.measurements if one.waited is not None), default=None
-        ),
-        rows=[
-            _row(one, *roles[one.name], dev=dev)
-            for one in report.measurements
-            if one.p50 is not None and one.name in roles
-        ],
-    )
-
-
-def _row(one: Measurement, role: Role, who: Contender, *, dev: str | None) -> BenchRow:
-    shared = BenchRow.model_fields.keys() & Measurement.model_fields.keys()
-    condition = one.condition
-    return BenchRow(
-        **one.model_dump(include=set(shared) - {"score"}),
-        role=role,
-        export=who.checksum if role == "export" else None,
-        batch_size=condition.batch,
-        tokens=condition.length,
-        threads=condition.threads,
-        score=one.score if who.rows is not None and who.rows == dev else None,
-    )
+    by_name = {one.name: one for one in who}
+    rows = []
+    for one in report.measurements:
+        model = by_name[one.name]
+        if one.p50 is None:
+            continue
+        if model.path.is_relative_to(run / EXPORTS):
+            role = "export"
+        elif model.run is not None and model.run.resolve() == run:
+            role = "student"
+        elif model.path in teacher:
+            role = "teacher"
+        else:
+            continue
+        row = one.model_dump(include=shared) | {
+            "role": role,
+            "export": model.checksum,
+            "batch_size": one.condition.batch,
+            "tokens": one.condition.length,
+            "threads": one.condition.threads,
+            "score": one.score if model.rows is not None and model.rows == dev else None,
+        }
+        rows.append(BenchRow.model_validate(row))
+    return rows
 
 
 def _latency(one: Measurement, bench: str) -> Latency:

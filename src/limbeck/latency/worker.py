@@ -22,8 +22,6 @@ from typing import Any
 
 import numpy as np
 
-from limbeck.support.errors import LimbeckError
-
 Feed = dict[str, np.ndarray]
 Pass = Callable[[Feed], Any]
 
@@ -188,10 +186,13 @@ _CAN_STOP = hasattr(signal, "SIGSTOP")
 
 
 class BenchProcess:
-    """One worker. Between requests it is stopped, so that its threads take nothing from the others' turns."""
+    """One worker. Between requests it is stopped, so that its threads take nothing from the others' turns.
 
-    def __init__(self, name: str, threads: int) -> None:
-        self.name = name
+    `error` says what went wrong; from then on nothing is asked.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self.error = ""
         self.said = tempfile.TemporaryFile()  # noqa: SIM115  closed with the process
         # Thread pools are sized when a library is imported.
         pools = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -207,27 +208,22 @@ class BenchProcess:
         )
 
     def ask(self, **request: Any) -> dict[str, Any]:
-        """One request and its reply.
-
-        Raises:
-            LimbeckError: the model could not be opened or run, or the process has ended.
-        """
+        """The reply to one request; empty where the model could not be opened or run, or the process has ended."""
+        if self.error:
+            return {}
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self._signal("SIGCONT")
         try:
             self.process.stdin.write(json.dumps(request, default=str) + "\n")
             self.process.stdin.flush()
-            line = self.process.stdout.readline()
-        except BrokenPipeError:
-            line = ""
-        if not line:
-            raise LimbeckError(f"bench: {self.name} ended: {self._last_words()}", "")
+            found: dict[str, Any] = json.loads(self.process.stdout.readline())
+        except (BrokenPipeError, json.JSONDecodeError):
+            self.error = f"ended: {self._last_words()}"
+            return {}
         self._signal("SIGSTOP")
-        found: dict[str, Any] = json.loads(line)
-        if "error" in found:
-            raise LimbeckError(f"bench: {self.name}: {found['error']}", "")
-        return found
+        self.error = found.get("error", "")
+        return {} if self.error else found
 
     def close(self) -> None:
         """End the process."""

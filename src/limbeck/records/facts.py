@@ -287,8 +287,14 @@ class FloorFacts(RecordPart):
     seconds: float | None = None
 
 
-BUSY = 0.1
-"""Above this share of waiting a clock measures the machine's other work."""
+def busy_note(waited: float | None) -> str:
+    """A sentence where a bench's passes waited for a core, for that share of their time; else nothing."""
+    if waited is None or waited <= 0.1:
+        return ""
+    return (
+        f"The machine was busy: passes waited for a core for up to {100 * waited:.0f} % of their time. "
+        "Times by the clock say little; CPU time does. Measure again when nothing else runs."
+    )
 
 
 class BenchRow(RecordPart):
@@ -328,20 +334,8 @@ class BenchFacts(RecordPart):
     @property
     def said(self) -> str:
         """When and where it timed, in sentences."""
-        return (
-            f"Timed in turns by one bench ({self.identity}, {self.when}) on {self.processor}."
-            + self.caution
-        )
-
-    @property
-    def caution(self) -> str:
-        """A sentence where something else ran meanwhile; else nothing."""
-        if self.waited is None or self.waited <= BUSY:
-            return ""
-        return (
-            f" The machine was busy: passes waited for a core for up to {100 * self.waited:.0f} % of their "
-            "time, so the times say little."
-        )
+        timed = f"Timed in turns by one bench ({self.identity}, {self.when}) on {self.processor}."
+        return f"{timed} {busy_note(self.waited)}".rstrip()
 
 
 # Who taught a run: a model, stored outputs, or a team of several.
