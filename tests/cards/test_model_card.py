@@ -106,7 +106,7 @@ def test_a_card_says_what_was_measured(made):
     text, record = card_of(made).text, Record.load(made)
     kept = record.kept
     assert f"It keeps {100 * kept.share:.1f} % of the teacher's primary score" in text
-    assert f"interval {100 * kept.low:.1f} to {100 * kept.high:.1f} %" in text
+    assert f"interval {100 * kept.low:.1f} to {100 * kept.high:.1f}," in text
     for one in record.classes:
         row = next(line for line in section(text, "By class").splitlines() if one.name in line)
         cells = [cell.strip() for cell in row.strip("|").split("|")]
