@@ -29,16 +29,11 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
+from limbeck import label
 from limbeck.data import load_task
 from limbeck.data.row_ids import row_ids
-from limbeck.labelling import label
-from limbeck.labelling.language_models import (
-    BoundPrompt,
-    CausalLabeller,
-    Prompt,
-    bind_prompt,
-    load_causal_labeller,
-)
+from limbeck.labelling.language_models.causal import CausalLabeller, load_causal_labeller
+from limbeck.labelling.language_models.prompt import BoundPrompt, Prompt, bind_prompt
 from limbeck.records import hardware, versions
 from limbeck.support.files import write_whole
 

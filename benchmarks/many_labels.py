@@ -31,10 +31,10 @@ from many_rows import Memory, about, private_gib, write_rows
 RECORD = Path(__file__).parent / "records" / "many_labels.json"
 # Where each part of the work begins and ends.
 _PARTS = {
-    "reading": "limbeck.labelling.label.read_text_rows",
+    "reading": "limbeck.labelling.label_rows.read_text_rows",
     "measuring": "limbeck.labelling.fill.measure",
     "labelling": "limbeck.labelling.fill._make_shards",
-    "table": "limbeck.labelling.label.write_plain_labels",
+    "table": "limbeck.labelling.label_rows.write_plain_labels",
 }
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from limbeck.cards.push import push
     from limbeck.data import data_reader
     from limbeck.exporting import export
-    from limbeck.labelling.label import label
+    from limbeck.labelling.label_rows import label
     from limbeck.latency.benching import bench
     from limbeck.mappings import mapping
     from limbeck.objectives import (
@@ -115,7 +115,7 @@ _HOMES = {
     "distill": "limbeck.run",
     "evaluate": "limbeck.scoring",
     "export": "limbeck.exporting",
-    "label": "limbeck.labelling",
+    "label": "limbeck.labelling.label_rows",
     "look_at_team": "limbeck.scoring",
     "mapping": "limbeck.mappings",
     "predict": "limbeck.predicting",

@@ -35,8 +35,12 @@ def test_a_file_is_labelled_and_continued(tmp_path, rows):
     header, first, *_ = (tmp_path / "labels.csv").read_text().splitlines()
     assert header == '"review","label","confidence"'
     assert first.startswith(f'"{sentences(1)[0]}","positive",0.')
+    refused = invoke(*line)
+    assert refused.exit_code == 2 and "labels.csv exists" in refused.stderr
+    (tmp_path / "labels.csv").unlink()
     again = invoke(*line)
     assert "rows are there" in again.stderr and "measured" not in again.stderr
+    (tmp_path / "labels.csv").unlink()
     other = invoke(*line, "--precision", "bf16")
     assert other.exit_code == 2 and "other teacher precision: 'fp32' there" in other.stderr
 
@@ -48,18 +52,17 @@ def test_everything_that_is_typed_is_handed_on(monkeypatch, tmp_path):
         calls.append((args, kwargs))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("limbeck.labelling.label", label)
+    monkeypatch.setattr("limbeck.labelling.label_rows.label", label)
     words = (
         "label --teacher a b --data hub --task sst2 --unlabelled c.txt d.csv --text-columns x y --label-column z "
         "--out s3://bucket/store --to t.parquet --outputs logits --with-text --shard-rows 5 "
-        "--batch-size 6 --max-length 7 --precision bf16 --engine ray --workers 2 --max-rows 9 --missing-rows drop"
+        "--batch-size 6 --max-length 7 --precision bf16 --max-rows 9 --missing-rows drop"
     )
     assert invoke(*words.split()).exit_code == 130
     ((args, kwargs),) = calls
-    assert args == (["a", "b"],)
+    assert args == (["a", "b"], "hub")
     assert str(kwargs.pop("to")) == "t.parquet"
     assert kwargs == {
-        "data": "hub",
         "out": "s3://bucket/store",
         "task": "sst2",
         "unlabelled": ["c.txt", "d.csv"],
@@ -73,8 +76,6 @@ def test_everything_that_is_typed_is_handed_on(monkeypatch, tmp_path):
         "batch_size": 6,
         "max_length": 7,
         "precision": "bf16",
-        "engine": "ray",
-        "workers": 2,
         "max_rows": 9,
         "missing_rows": "drop",
         "show": True,
@@ -88,7 +89,7 @@ def test_an_endpoints_options_are_handed_on(monkeypatch):
         calls.append((args, kwargs))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("limbeck.labelling.label", label)
+    monkeypatch.setattr("limbeck.labelling.label_rows.label", label)
     words = (
         "label --data a.csv --out s --prompt p.yaml --endpoint http://here/v1 --model m --api-key-env K --mode votes "
         "--votes 3 --temperature 0.5 --top-logprobs 9 --concurrency 2 --rate 30 --price-in 1 "
@@ -96,7 +97,7 @@ def test_an_endpoints_options_are_handed_on(monkeypatch):
     )
     assert invoke(*words.split()).exit_code == 130
     ((args, kwargs),) = calls
-    assert args == ((),) and kwargs["data"] == "a.csv" and str(kwargs["prompt"]) == "p.yaml"
+    assert args == ((), "a.csv") and str(kwargs["prompt"]) == "p.yaml"
     assert kwargs["endpoint"].model_dump() == {
         "url": "http://here/v1",
         "model": "m",
@@ -119,9 +120,12 @@ def test_an_endpoints_options_are_handed_on(monkeypatch):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("--votes 3 --rate 9", ["--votes is of an endpoint", "--rate is of an endpoint"]),
-        ("--endpoint http://here/v1", ["no model is named"]),
-        ("--endpoint http://x/v1 --model m --mode vote --rate -1", ["--mode vote", "--rate -1"]),
+        ("--votes 3 --rate 9", ["votes, requests_per_minute: read with an endpoint only"]),
+        ("--endpoint http://here/v1", ["endpoint: model: field required"]),
+        (
+            "--endpoint http://x/v1 --model m --mode vote --rate -1",
+            ["endpoint: mode 'vote'", "endpoint: requests_per_minute -1"],
+        ),
     ],
 )
 def test_wrong_options_of_an_endpoint(words, said):

@@ -211,12 +211,6 @@ def test_answers_are_listed_and_shown(store, journal):
         assert said in shown, said
 
 
-def test_answers_of_earlier_versions_do_not_say_whose_they_are(store, journal):
-    journal.write_text('{"key": "a", "tokens": [3, 1], "votes": [2, 0], "unparsable": [0]}\n')
-    (line,) = (line for line in outputs("list").output.splitlines() if "endpoint answers" in line)
-    assert " ? " in line and " 1 " in line
-
-
 def test_answers_are_removed_only_by_name_or_where_it_is_asked_for(store, journal):
     answer = outputs("clear")
     assert "removed 2 of 3" in answer.output and "--answers removes them" in answer.output

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pages import PAGES, fences
 
-from limbeck.labelling.language_models import Prompt, bind_prompt
+from limbeck.labelling.language_models.prompt import Prompt, bind_prompt
 from limbeck.support.plain import read_yaml
 
 PROMPTS = [

@@ -9,7 +9,7 @@ import torch
 from datasets import Dataset
 
 from limbeck import DistillationConfig, DistillationTrainer, build_student
-from limbeck.labelling import ModelLabeller
+from limbeck.labelling.model_labeller import ModelLabeller
 from limbeck.support.errors import LimbeckError
 
 

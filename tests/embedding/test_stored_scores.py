@@ -12,8 +12,8 @@ from safetensors.torch import load_file
 from transformers import BertForSequenceClassification
 
 import tiny_runs
+from limbeck import label
 from limbeck.activations import Request
-from limbeck.labelling import label
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.run.prepare import prepare

@@ -22,9 +22,8 @@ from transformers import (
 )
 
 import tiny_runs as tiny
-from limbeck import LimbeckError, predict
+from limbeck import LimbeckError, label, predict
 from limbeck.exporting import export
-from limbeck.labelling import label
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.scoring import evaluate

@@ -10,7 +10,7 @@ import pytest
 
 import limbeck
 from limbeck.data.text_rows import read_text_rows
-from limbeck.labelling.fill import LabelWork, _rounded, measure
+from limbeck.labelling.fill import LabelWork, measure
 from limbeck.outputs import StoreFiles, open_store
 from limbeck.outputs.scored_shard import ShardContent
 from limbeck.support.errors import LimbeckError
@@ -69,7 +69,7 @@ def test_rows_that_fail_take_time_and_money_too(rows):
 
 
 def test_a_labeller_whose_rows_all_fail_ends_it(rows):
-    with pytest.raises(LimbeckError, match=r"not one of 20 rows .* has outputs: filtered"):
+    with pytest.raises(LimbeckError, match="20 rows have no outputs: filtered"):
         measured(Keeps(*rows.read_text().splitlines()), rows)
 
 
@@ -124,23 +124,6 @@ def test_the_size_that_is_said_is_nearly_the_stores(tmp_path, capsys, width, sha
     printed = capsys.readouterr().err
     assert "at most" not in printed
     assert bytes_said(printed) == pytest.approx(store.manifest.bytes, rel=0.15)
-
-
-@pytest.mark.parametrize(
-    ("count", "said"),
-    [
-        (12_772.4, "12,772"),
-        (1_234_567.8, "1,234,568"),
-        (40.0, "40"),
-        (41.03, "41"),
-        (99.96, "100"),
-        (1.5, "1.5"),
-        (0.012345, "0.0123"),
-        (0.0000312, "0.0000312"),
-    ],
-)
-def test_counts_are_printed_as_people_write_them(count, said):
-    assert _rounded(count) == said
 
 
 class Warms:

@@ -144,9 +144,7 @@ def test_rows_that_fail_only_when_they_are_asked_about_again(rows, tmp_path):
 def test_where_no_row_has_outputs_it_is_said_and_no_store_is_whole(rows, tmp_path, after):
     """Before any shard is made, or where only the measured batch, asked twice, had outputs."""
     for _ in range(2):
-        with pytest.raises(
-            LimbeckError, match=r"not one of 12 rows.* has outputs: refused \(12 rows\)"
-        ):
+        with pytest.raises(LimbeckError, match="12 rows have no outputs: refused"):
             limbeck.label(Fails(*LINES, after=after), rows, out=tmp_path / "a", **DROP)
     with pytest.raises(LimbeckError, match="incomplete: 0 of 12"):
         open_store(tmp_path / "a")
@@ -158,7 +156,7 @@ def test_so_many_failing_rows_end_it(tmp_path):
     lines = [f"row number {number}" for number in range(1000, 1000 + 2 * _TRIED_ROWS)]
     (tmp_path / "rows.txt").write_text("\n".join(lines))
     labeller = Fails(*lines)
-    with pytest.raises(LimbeckError, match=f"not one of {_TRIED_ROWS} rows that were tried"):
+    with pytest.raises(LimbeckError, match=f"{_TRIED_ROWS} rows have no outputs"):
         limbeck.label(labeller, tmp_path / "rows.txt", out=tmp_path / "a", missing_rows="drop")
     assert len(labeller.seen) == _TRIED_ROWS
 

@@ -6,21 +6,16 @@ import csv
 import json
 
 import pytest
-from datasets import Dataset
 from torch.testing import assert_close
 from typer.testing import CliRunner, Result
 
 from faulty_proxy import faulty_proxy, fine, status
+from limbeck import label
 from limbeck.cli.app import app
 from limbeck.data.row_ids import row_ids
-from limbeck.labelling import label
-from limbeck.labelling.language_models import (
-    EndpointSettings,
-    Prompt,
-    bind_prompt,
-    endpoint_client,
-    load_causal_labeller,
-)
+from limbeck.labelling.language_models.causal import load_causal_labeller
+from limbeck.labelling.language_models.endpoint_settings import EndpointSettings
+from limbeck.labelling.language_models.prompt import Prompt, bind_prompt
 from limbeck.outputs import open_store
 from limbeck.support.errors import LimbeckError
 from llama_server import llama_server
@@ -47,7 +42,7 @@ def server(tmp_path_factory):
 
 @pytest.fixture
 def proxy(server, monkeypatch, tmp_path):
-    monkeypatch.setattr(endpoint_client, "_FIRST_WAIT", 0)
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0)
     monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path / "cache"))
     with faulty_proxy(server) as made:
         yield made
@@ -105,55 +100,6 @@ def test_a_causal_model_gets_the_tasks_default_prompt(files) -> None:
         label(model, files / "sst2.csv", out=files / "other")
 
 
-def test_examples_are_sampled_from_the_labelled_rows(files) -> None:
-    from limbeck.data.text_rows import read_text_rows
-    from limbeck.labelling.teachers import prompt_for
-
-    (files / "folder").mkdir()
-    table = (files / "rows.csv").read_text(encoding="utf-8")
-    (files / "folder" / "train.csv").write_text(table.replace("review,verdict", "review,label"))
-    dev = "review,label\n" + "".join(f"film {at},positive\n" for at in range(1, 16, 2))
-    (files / "folder" / "dev.csv").write_text(dev)
-    rows = read_text_rows(files / "folder", text_columns=("review",))
-    prompt = Prompt(verbalizations={"positive": "good", "negative": "bad"}, examples_per_class=2)
-    given = {
-        "task": None,
-        "data": files / "folder",
-        "text_columns": ("review",),
-        "label_column": "label",
-    }
-    text = prompt_for(prompt, rows, **given).text(dict.fromkeys(rows.columns, "this"))
-    # Of the odd ones all but 17 and 19 are dev rows.
-    assert "Text: film 17\nAnswer: good" in text and "Text: film 19\nAnswer: good" in text
-    assert text.count("Answer: bad") == 2 and text.endswith("Text: this\nAnswer:")
-    for count, wrong in ((3, "class 'positive' has 2 labelled"), (0, "label_column: labels are")):
-        with pytest.raises(LimbeckError, match=wrong):
-            prompt_for(prompt.model_copy(update={"examples_per_class": count}), rows, **given)
-
-
-def test_a_file_may_hold_as_many_rows_for_examples_as_for_labels(files, monkeypatch) -> None:
-    from limbeck.labelling import teachers
-
-    asked, real = [], teachers.load_task
-
-    def watched(*args, max_rows, **settings):
-        asked.append(max_rows)
-        return real(*args, max_rows=max_rows, **settings)
-
-    monkeypatch.setattr(teachers, "load_task", watched)
-    prompt = Prompt(verbalizations={"positive": "good", "negative": "bad"}, examples_per_class=1)
-    given = {"text_columns": "review", "label_column": "verdict", "prompt": prompt}
-    model = save_language_model(files / "model", chat=False)
-    label(model, files / "rows.csv", **given, max_rows=77, out=files / "store")
-    assert asked == [77]
-    rows = Dataset.from_csv(str(files / "rows.csv"), cache_dir=str(files / "cache"))
-    label(model, rows, **given, out=files / "store")  # the same prompt, so the same store
-    with pytest.raises(LimbeckError, match="no more than 5 are read"):
-        label(model, files / "rows.csv", **given, max_rows=5, out=files / "few")
-    with pytest.raises(LimbeckError, match="there are no labelled training rows"):
-        label(model, unlabelled=files / "rows.csv", **given, out=files / "none")
-
-
 def test_rows_that_keep_failing_are_left_out_where_that_is_asked_for(proxy, files) -> None:
     served = ("--endpoint", proxy.url, "--model", "tiny", "--top-logprobs", 1000, "--retries", 0)
     proxy.always = lambda handler, body: "film 7" in str(body) and status(400, "filtered")(handler, body)  # fmt: skip
@@ -172,6 +118,7 @@ def test_rows_that_keep_failing_are_left_out_where_that_is_asked_for(proxy, file
     table = (files / "labels.csv").read_text().splitlines()
     assert len(table) == 21 and '"film 7",,' in table
     proxy.always = fine
+    (files / "labels.csv").unlink()
     assert invoke(*command).exit_code == 0
     # A shard that is there is not made again.
     assert len(open_store(files / "store")) == 19
@@ -183,19 +130,20 @@ def test_rows_that_fail_are_recorded_and_asked_again(proxy, files) -> None:
     proxy.always = lambda handler, body: "film 7" in str(body) and status(500, "broken")(handler, body)  # fmt: skip
     ended = invoke(*line(files, *served, "--shard-rows", 5))
     assert ended.exit_code == 2
-    assert "1 row has no outputs: HTTP 500: broken (2 attempts)" in ended.stderr
+    assert "1 row has no outputs: HTTP 500: broken" in ended.stderr
     (row,) = json.loads((files / "store" / "missing.json").read_text())
     assert row["row"] == int(row_ids([["film 7"]])[0])
     store = open_store(files / "store", allow_incomplete=True)
     assert not store.manifest.complete and store.manifest.stored_rows == 15
-    assert store.manifest.costs["requests"] == len(proxy.bodies)
+    # The row was asked about for the measured batch and for its shard, and twice each time.
+    assert store.manifest.costs["requests"] == len(proxy.bodies) - 2
     proxy.always, before = fine, len(proxy.bodies)
     ended = invoke(*line(files, *served, "--shard-rows", 5))
     assert ended.exit_code == 0, ended.output
     assert len(proxy.bodies) == before + 2  # the first request of a start, and the row
     assert not (files / "store" / "missing.json").exists()
     store = open_store(files / "store")
-    assert store.manifest.complete and store.manifest.costs["requests"] == len(proxy.bodies)
+    assert store.manifest.complete and store.manifest.costs["requests"] == len(proxy.bodies) - 2
     assert store.take(row_ids([TEXTS]))["coverage"].shape == (20,)
 
 
@@ -205,7 +153,7 @@ def test_rows_are_not_left_out_because_a_server_goes_down(proxy, files) -> None:
     proxy.turns, proxy.always = [fine] * 12, status(503, "maintenance")
     ended = invoke(*command)
     assert ended.exit_code == 2
-    assert "the server failed: HTTP 503: maintenance" in ended.stderr
+    assert "HTTP 503: maintenance" in ended.stderr
     assert not (files / "store" / "missing.json").exists()
     proxy.always = fine
     assert invoke(*command).exit_code == 0
@@ -226,8 +174,6 @@ def test_the_cost_limit_stops_a_store_that_is_continued(proxy, files) -> None:
     assert store.manifest.complete
     # 20 rows, and the first request of either start.
     assert len(proxy.bodies) == 22
-    tokens = store.manifest.costs["prompt_tokens"] + store.manifest.costs["completion_tokens"]
-    assert tokens > 400
 
 
 def test_what_other_rows_and_stores_cost_counts_towards_the_limit(proxy, files, caplog) -> None:
@@ -250,7 +196,7 @@ def test_what_other_rows_and_stores_cost_counts_towards_the_limit(proxy, files, 
     assert len(open_store(files / "other")) == 2
     shown = " ".join(invoke("label", "--help").output.replace("│", " ").split())
     assert (
-        "all that this model and prompt have cost, in earlier starts and for other rows and stores too"
+        "once this model and prompt have cost so much, in earlier starts and for other rows and stores too"
         in shown
     )
 
@@ -275,7 +221,6 @@ def test_settings_that_nobody_would_read(files) -> None:
             endpoint=endpoint,
             max_length=9,
             precision="bf16",
-            engine="ray",
         )
     named = [problem.message.split(":")[0] for problem in caught.value.problems]
-    assert named == ["max_cost", "teacher", "max_length", "precision", "engine ray"]
+    assert named == ["max_cost", "max_length", "precision", "teacher"]

@@ -1,4 +1,4 @@
-"""The plain table of `label --to`: its own is written again, no other file, and nowhere far away; a tie is no label."""
+"""The plain table of `label --to`: it takes no file's place, and is nowhere far away; a tie is no label."""
 
 from __future__ import annotations
 
@@ -41,51 +41,22 @@ def rows_of(folder, columns):
 
 @pytest.mark.parametrize("columns", [TEXTS, PAIRS], ids=["numbers", "candidates"])
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
-def test_a_table_of_numbers_is_written_again(tmp_path, columns, suffix):
+def test_a_table_of_numbers(tmp_path, columns, suffix):
     table = tmp_path / f"numbers{suffix}"
     given = {"text_columns": [*columns], "out": tmp_path / "store", "to": table}
     limbeck.label(Lengths(), rows_of(tmp_path, columns), **given)
     first = table.read_bytes()
     assert (b"score" in first) is (columns is PAIRS) and (b"label" in first) is (columns is TEXTS)
-    table.write_bytes(first)
-    limbeck.label(Lengths(), tmp_path / "rows.parquet", **given)
+    with pytest.raises(LimbeckError, match="exists"):
+        limbeck.label(Lengths(), tmp_path / "rows.parquet", **given)
     assert table.read_bytes() == first
-
-
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        # Columns that anybody's data has too, about other rows.
-        ("mine.csv", "text,label\nmine,4.5\n"),
-        ("mine.jsonl", '{"text": "mine", "label": 4.5}\n'),
-        # What a teacher of classes writes, and one of candidates.
-        ("mine.csv", "text,label,confidence\nthe end,good,0.9\n"),
-        ("mine.csv", "text,score\nthe end,4.5\n"),
-        ("mine.csv", "text,label\n"),
-    ],
-)
-def test_another_file_is_not_written_over_by_numbers(tmp_path, name, content):
-    (tmp_path / name).write_text(content)
-    with pytest.raises(LimbeckError, match=r"is no table of labels of these rows \(text, label\)"):
-        limbeck.label(
-            Lengths(), rows_of(tmp_path, TEXTS), text_columns=["text"], to=tmp_path / name
-        )
-    assert (tmp_path / name).read_text() == content and not [*tmp_path.glob("*.store")]
-
-
-def test_a_table_of_a_long_text_is_written_again(tmp_path):
-    """Python's csv reads no field of more than 131,072 characters by itself."""
-    rows = rows_of(tmp_path, {"text": ["word " * 50_000, "short"]})
-    for labeller, table in ((Lengths(), tmp_path / "a.csv"), (Stops(), tmp_path / "b.csv")):
-        for _ in range(2):
-            limbeck.label(labeller, rows, text_columns=["text"], to=table)
 
 
 @pytest.mark.parametrize("url", ["s3://bucket/labels.csv", "memory://a/labels.jsonl"])
 def test_a_url_is_refused_before_any_work(tmp_path, monkeypatch, url):
     monkeypatch.chdir(tmp_path)
     rows, labeller = rows_of(tmp_path, TEXTS), Stops()
-    said = "is a URL, and a plain table is written to a file of this machine"
+    said = "is a URL, and a table is written to a file of this machine"
     for given in ({}, {"out": "store"}):
         with pytest.raises(LimbeckError, match=said) as caught:
             limbeck.label(labeller, rows, text_columns=["text"], to=url, **given)

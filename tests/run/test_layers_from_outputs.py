@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 import tiny_runs as tiny
-from limbeck.labelling import label
+from limbeck import label
 from limbeck.run import distill
 from limbeck.support.errors import LimbeckError
 

@@ -13,9 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
+from limbeck import label
 from limbeck.data.row_ids import row_ids
 from limbeck.data.text_rows import TextRows
-from limbeck.labelling import label, plain_table
+from limbeck.labelling import plain_table
 from limbeck.labelling.fill import LabelWork, measure
 from limbeck.labelling.plain_table import write_plain_labels
 from limbeck.outputs import StoreFiles

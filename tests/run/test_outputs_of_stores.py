@@ -11,8 +11,8 @@ import torch
 from transformers import BertConfig
 
 import tiny_runs as tiny
+from limbeck import label
 from limbeck.data.row_ids import row_ids
-from limbeck.labelling import label
 from limbeck.outputs.stored_teacher import as_logits
 from limbeck.outputs.writer import remove_store
 from limbeck.preflight.model_checks import check_labels

@@ -13,8 +13,8 @@ from transformers import AutoModelForSequenceClassification, BertForSequenceClas
 
 import kind_models as tiny
 import tiny_runs
+from limbeck import label
 from limbeck.data.row_ids import row_ids
-from limbeck.labelling import label
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.run.in_place import open_outputs

@@ -12,8 +12,8 @@ import torch
 from safetensors.torch import load_file
 
 import tiny_runs as tiny
+from limbeck import label
 from limbeck.data import load_task
-from limbeck.labelling import label
 from limbeck.recipe import Recipe
 from limbeck.records.words import rows_said
 from limbeck.run import distill

@@ -13,9 +13,8 @@ from sklearn import metrics
 
 import several_labels as several
 import tiny_runs as tiny
-from limbeck import predict
+from limbeck import label, predict
 from limbeck.cards import write_card
-from limbeck.labelling import label
 from limbeck.predicting.predict_rows import write_predictions
 from limbeck.records import Record
 from limbeck.run import distill

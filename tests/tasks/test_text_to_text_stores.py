@@ -14,9 +14,9 @@ from safetensors.torch import load_file
 from transformers import AutoModelForSeq2SeqLM
 
 import kind_models as tiny
+from limbeck import label
 from limbeck.data.row_ids import row_ids
 from limbeck.functional.partial_logits import KeptTokens
-from limbeck.labelling import label
 from limbeck.outputs import StoreFiles, copy_store, default_store, open_store
 from limbeck.recipe import Recipe
 from limbeck.run import distill
@@ -198,8 +198,8 @@ def test_terms_that_read_all_logits_are_refused(labelled, settings, tmp_path):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"outputs": ["logits"]}, "(?s)'logits' of teacher .*choices: logits:topK"),
-        ({"outputs": ["logits:top3", "logits:sample3"]}, "one part of a vocabulary"),
+        ({"outputs": ["logits"]}, "(?s)logits of teacher .*choices: logits:topK"),
+        ({"outputs": ["logits:top3", "logits:sample3"]}, "keeps one part of its logits"),
         ({"outputs": [f"logits:top{V + 1}"]}, f"vocabulary has {V} tokens"),
         ({"to": "labels.csv"}, "no labels to write"),
         ({"unlabelled": ["more.txt"]}, "each token of a row's target"),

@@ -7,18 +7,15 @@ import pytest
 import torch
 from tokenizers import Tokenizer, pre_tokenizers
 from tokenizers.models import BPE
-from tokenizers.processors import TemplateProcessing
 from torch.testing import assert_close
 from transformers import ByT5Tokenizer, PreTrainedTokenizerFast
 
-from limbeck.labelling.language_models import (
+from limbeck.labelling.language_models.causal import (
     CausalLabeller,
-    Prompt,
-    bind_prompt,
-    is_language_model,
+    exclusive_scores,
     load_causal_labeller,
 )
-from limbeck.labelling.language_models.causal_labeller import exclusive_scores
+from limbeck.labelling.language_models.prompt import Prompt, bind_prompt
 from limbeck.labelling.language_models.prompt_tokens import PromptTokenizer
 from limbeck.outputs.key import digest_of_tokenizer
 from limbeck.support.errors import LimbeckError
@@ -268,81 +265,9 @@ def test_a_tokenizer_without_a_backend_is_known_by_its_vocabulary() -> None:
     assert digest_of_tokenizer(more) != digest_of_tokenizer(ByT5Tokenizer())
 
 
-def ending_tokenizer(single):
-    """One that writes its special tokens around a text: `$A </s>` as T5's, `<s> $A </s>` as BART's."""
-    tokenizer = byte_tokenizer()
-    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
-        single=single, special_tokens=[("<s>", 0), ("</s>", 1)]
-    )
-    return tokenizer
-
-
-ENCODER_DECODERS = {
-    "t5": ("t5", "$A </s>"),
-    "t5 without an end": ("t5", "$A"),
-    "bart": ("bart", "<s> $A </s>"),
-}
-
-
-@pytest.mark.parametrize("normalize", [True, False])
-@pytest.mark.parametrize("template", ["{classes}\n{text}\nAnswer:", "{text}\n", "{text} "])
-@pytest.mark.parametrize("kind", ENCODER_DECODERS)
-def test_an_encoder_decoder(kind, template, normalize) -> None:
-    """Hugging Face's loss on what its tokenizer makes of prompt and target, but for the token that ends the target."""
-    family, single = ENCODER_DECODERS[kind]
-    tokenizer = ending_tokenizer(single)
-    prompt = bound(template=template, normalize_length=normalize)
-    made = CausalLabeller(language_model(family), tokenizer, prompt, batch_size=5)
-    marks = single.startswith("<s>"), single.endswith("</s>")
-
-    def summed(ids, labels):
-        if not labels:
-            return 0.0
-        labels = torch.tensor([labels])
-        with torch.no_grad():
-            return float(made.model(input_ids=ids, labels=labels).loss) * labels.shape[1]
-
-    wanted = np.empty((len(ROWS), len(WORDS)))
-    for at, row in enumerate(ROWS):
-        ids = tokenizer(prompt.whole(row), return_tensors="pt").input_ids
-        for number, answer in enumerate(WORDS.values()):
-            labels = tokenizer(text_target=answer).input_ids
-            labels = labels[:-1] if marks[1] else labels
-            # What begins every target is read and not scored.
-            begun = labels[: marks[0]]
-            wanted[at, number] = summed(ids, begun) - summed(ids, labels)
-            if normalize:
-                wanted[at, number] /= len(labels) - len(begun)
-    assert_close(made._scores(ROWS), wanted, rtol=1e-4, atol=1e-3)
-
-
-def test_an_encoder_reads_the_end_of_a_prompt_that_was_cut() -> None:
-    made = CausalLabeller(
-        language_model("bart"),
-        ending_tokenizer("<s> $A </s>"),
-        bound(template="{text}\nAnswer:\n"),
-        max_length=60,
-    )
-    row = made.tokens({"sentence": "bad film " * 40})
-    # The answers are the decoder's, and take no place here.
-    assert row.truncated and len(row.prefix) == 60
-    decoded = made.tokens.tokenizer.decode(row.prefix)
-    assert decoded.startswith("<s>Text: bad film") and decoded.endswith("\nAnswer:\n</s>")
-    made.score([{"sentence": "bad film " * 40}])
-    # A decoder reads no more than an encoder.
-    with pytest.raises(LimbeckError, match="has 12 tokens before any text of a row"):
-        CausalLabeller(
-            language_model("bart"),
-            ending_tokenizer("<s> $A </s>"),
-            bound(template="{sentence}"),
-            max_length=11,
-        )
-
-
-@pytest.mark.parametrize("family", ["llama", "t5"])
-def test_space_around_words_changes_nothing(family) -> None:
+def test_space_around_words_changes_nothing() -> None:
     words = {name: f" {word}\n" for name, word in WORDS.items()}
-    spaced, plain = (labeller(family, verbalizations=given) for given in (words, WORDS))
+    spaced, plain = (labeller(verbalizations=given) for given in (words, WORDS))
     assert_close(spaced.score(ROWS)["logits"], plain.score(ROWS)["logits"])
 
 
@@ -416,7 +341,7 @@ def test_a_longer_answer_can_win() -> None:
 
 def test_calibration_by_hand() -> None:
     """Zhao et al. 2021: with W = diag(p_cf)^-1, p = (.6, .3, .1) against p_cf = (.6, .2, .2) is (2, 3, 1)/6."""
-    from limbeck.labelling.language_models.causal_labeller import calibrated, content_free_prior
+    from limbeck.labelling.language_models.causal import calibrated, content_free_prior
 
     prior = content_free_prior(np.log([[0.7, 0.1, 0.2], [5.0, 3.0, 2.0]]))
     assert_close(np.exp(prior), np.array([0.6, 0.2, 0.2]))
@@ -424,8 +349,9 @@ def test_calibration_by_hand() -> None:
     assert_close(found, np.array([[1 / 3, 1 / 2, 1 / 6]]))
 
 
-def test_an_input_without_content_is_calibrated_to_no_opinion() -> None:
-    made = labeller(calibrate=True, content_free=["N/A"])
+def test_an_input_without_content_is_calibrated_to_no_opinion(monkeypatch) -> None:
+    monkeypatch.setattr("limbeck.labelling.language_models.prompt.CONTENT_FREE", ("N/A",))
+    made = labeller(calibrate=True)
     found = made.score([{"sentence": "N/A"}, {"sentence": "a good film"}])["probabilities"]
     assert_close(found[0], np.full(3, 1 / 3, np.float32), rtol=1e-4, atol=1e-5)
     assert np.abs(found[1] - 1 / 3).max() > 0.01
@@ -447,8 +373,8 @@ def test_only_the_text_is_truncated() -> None:
     assert row.truncated and made.truncated == {2}
     made.score(ROWS[:2])
     assert made.truncated == set()
-    with pytest.raises(LimbeckError, match="before any text of a row, and the model reads 40"):
-        labeller(max_length=40)
+    with pytest.raises(LimbeckError, match="prompt alone is longer than the 40 tokens"):
+        labeller(max_length=40).score(ROWS)
 
 
 def test_the_longer_of_two_texts_is_truncated() -> None:
@@ -476,10 +402,9 @@ def test_a_text_that_the_prompt_does_not_hold_costs_no_other_its_place() -> None
 
 def test_a_text_that_stands_twice_in_the_prompt_is_cut_until_it_fits() -> None:
     bound = bind_prompt(
-        Prompt(template="{text} {x} is", text="{same}", verbalizations=WORDS),
+        Prompt(template="{text} {sentence} is", text="{sentence}", verbalizations=WORDS),
         CLASSES,
         ("sentence",),
-        aliases={"same": "sentence", "x": "sentence"},
     )
     made = CausalLabeller(language_model("gpt2"), byte_tokenizer(), bound, max_length=80)
     row = made.tokens({"sentence": "y" * 50})
@@ -554,6 +479,5 @@ def test_prompts_that_are_tokenised_otherwise_are_another_teachers(monkeypatch) 
 
 def test_a_classifier_is_no_language_model(tmp_path) -> None:
     bert(2).save_pretrained(tmp_path)
-    assert not is_language_model(tmp_path)
-    with pytest.raises(LimbeckError, match="no language model"):
+    with pytest.raises(LimbeckError, match="no causal language model"):
         load_causal_labeller(tmp_path, bound())

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from torch.testing import assert_close
 
-from limbeck.labelling.language_models import Prompt, bind_prompt
 from limbeck.labelling.language_models.answers import (
     AnswerReader,
     listed_classes,
     nested_answers,
 )
+from limbeck.labelling.language_models.prompt import Prompt, bind_prompt
 
 
 def listed(*pairs):

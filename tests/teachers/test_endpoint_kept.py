@@ -7,15 +7,10 @@ import json
 import pytest
 
 from faulty_proxy import faulty_proxy, status
-from limbeck.labelling.language_models import (
-    EndpointSettings,
-    Prompt,
-    bind_prompt,
-    endpoint_client,
-)
 from limbeck.labelling.language_models.answers import AnswerJournal
-from limbeck.labelling.language_models.endpoint_labeller import EndpointLabeller
-from limbeck.labelling.language_models.endpoint_settings import LabellingStoppedError
+from limbeck.labelling.language_models.endpoint import EndpointLabeller, LabellingStoppedError
+from limbeck.labelling.language_models.endpoint_settings import EndpointSettings
+from limbeck.labelling.language_models.prompt import Prompt, bind_prompt
 from limbeck.support.errors import LimbeckError
 from limbeck.teachers.labeller import RowsMissingError
 
@@ -47,7 +42,7 @@ def voting(said="good", many=True):
 
 @pytest.fixture
 def proxy(monkeypatch):
-    monkeypatch.setattr(endpoint_client, "_FIRST_WAIT", 0)
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0)
     with faulty_proxy("http://127.0.0.1:9/v1") as made:
         made.always = voting()
         yield made
@@ -62,7 +57,7 @@ def labeller(url, folder, **settings):
 
 
 def spent(made) -> float:
-    return made.client.spending.before + made.costs()["cost"]
+    return made.spent_before + made.costs()["cost"]
 
 
 # ---- what it cost ----
@@ -76,7 +71,7 @@ def test_what_other_settings_cost_counts_towards_the_limit(proxy, tmp_path, othe
         made.score(ROWS)
         before = spent(made)
     with labeller(proxy.url, tmp_path, **(VOTES | other), max_cost=1000) as made:
-        assert made.client.spending.before == before
+        assert made.spent_before == before
         assert f"{before:.4g} of 1000 were spent before" in caplog.text
     count = len(proxy.bodies)
     with pytest.raises(LabellingStoppedError, match="is reached"):
@@ -88,14 +83,14 @@ def test_what_another_prompt_or_model_cost_does_not_count(proxy, tmp_path) -> No
     with labeller(proxy.url, tmp_path, **VOTES):
         pass
     with labeller(proxy.url, tmp_path, **VOTES, model="other") as made:
-        assert made.client.spending.before == 0
+        assert made.spent_before == 0
 
 
 def test_what_is_asked_of_a_server_that_is_of_no_use_counts_too(proxy, tmp_path) -> None:
     with pytest.raises(LimbeckError, match="no log-probabilities"):
         labeller(proxy.url, tmp_path, mode="logprobs")
     with labeller(proxy.url, tmp_path, **VOTES) as made:
-        assert made.client.spending.before > 0
+        assert made.spent_before > 0
 
 
 def test_what_rows_without_a_label_cost_is_written_at_once(proxy, tmp_path) -> None:

@@ -10,14 +10,10 @@ import torch
 from torch.testing import assert_close
 
 from faulty_proxy import faulty_proxy
-from limbeck.labelling.language_models import (
-    EndpointSettings,
-    Prompt,
-    bind_prompt,
-)
 from limbeck.labelling.language_models.answers import AnswerJournal
-from limbeck.labelling.language_models.endpoint_labeller import EndpointLabeller
-from limbeck.labelling.language_models.prompt import CONTENT_FREE
+from limbeck.labelling.language_models.endpoint import EndpointLabeller
+from limbeck.labelling.language_models.endpoint_settings import EndpointSettings
+from limbeck.labelling.language_models.prompt import CONTENT_FREE, Prompt, bind_prompt
 from limbeck.support.errors import LimbeckError
 from limbeck.teachers.labeller import Labeller, RowsMissingError
 from llama_server import llama_server
@@ -209,7 +205,7 @@ def test_no_row_is_asked_twice(proxy, tmp_path) -> None:
     (journal,) = tmp_path.iterdir()
     host = proxy.url.split("/")[2]
     about = AnswerJournal(journal).about
-    assert (about.pop("model"), about.pop("mode")) == (f"tiny at {host}", "logprobs")
+    assert about.pop("model") == f"tiny at {host}"
     assert about.pop("endpoint") == proxy.url and [*about] == ["prompt"]
     assert len(AnswerJournal(journal)) == len({str(row) for row in ROWS}) + len(CONTENT_FREE)
     with journal.open("ab") as stream:  # as a kill leaves it
@@ -218,12 +214,12 @@ def test_no_row_is_asked_twice(proxy, tmp_path) -> None:
         before = len(proxy.bodies)
         assert_close(made.score(ROWS)["logits"], wanted["logits"][: len(ROWS)])
         assert len(proxy.bodies) == before
-        assert made.client.spending.before == 0  # without prices
+        assert made.spent_before == 0  # without prices
         made.score([{"sentence": "another"}])
     with labeller(proxy.url, tmp_path, price_in=1e6, price_out=1e6) as made:
         made.score([{"sentence": "another"}])
         first = spent["prompt_tokens"] + spent["completion_tokens"]
-        assert made.client.spending.before > first
+        assert made.spent_before > first
     with labeller(proxy.url, tmp_path, prompt=bound(system="Decide.")) as made:
         made.score(ROWS)
     assert len(list(tmp_path.iterdir())) == 2

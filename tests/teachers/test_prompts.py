@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from limbeck.labelling.language_models import Prompt, bind_prompt, read_prompt, sample_examples
+from limbeck.labelling.language_models.prompt import Prompt, bind_prompt, read_prompt
 from limbeck.support.errors import LimbeckError
 
 CLASSES = ("negative", "positive")
@@ -27,11 +27,12 @@ def test_everything_in_its_place() -> None:
         system="You read reviews.",
         verbalizations={"negative": "bad", "positive": "good"},
         descriptions={"positive": "worth seeing"},
-        examples=[{"sentence": "so {x}", "class": "positive"}],
+        examples=[
+            {"sentence": "so {x}", "class": "positive"},
+            {"sentence": "no", "class": "negative"},
+        ],
     )
-    bound = bind_prompt(
-        prompt, CLASSES, ("sentence",), sampled=[{"sentence": "no", "class": "negative"}]
-    )
+    bound = bind_prompt(prompt, CLASSES, ("sentence",))
     assert bound.messages(ROW) == [
         {"role": "system", "content": "You read reviews."},
         {
@@ -80,7 +81,6 @@ def test_all_that_is_wrong_at_once() -> None:
         verbalizations={"positive": "good", "negatve": "bad"},
         descriptions={"neutral": "neither"},
         examples=[{"sentence": "fine", "class": "positve"}, {"text": "x"}],
-        examples_per_class=2,
     )
     with pytest.raises(LimbeckError) as caught:
         bind_prompt(prompt, CLASSES, ("sentence",))
@@ -88,26 +88,23 @@ def test_all_that_is_wrong_at_once() -> None:
         "unknown class in verbalizations 'negatve'",
         "unknown class in descriptions 'neutral'",
         "verbalizations: class 'negative' has none",
-        "examples_per_class: 2, but there are no labelled training rows",
         "unknown name in template 'sentnce'",
         "text: expected '}' before end of string",
         "unknown name in example 'label'",
         "unknown class in examples, number 1 'positve'",
-        "examples, number 2: no 'sentence'",
-        "examples, number 2: no 'class'",
-        "unknown key in examples, number 2 'text'",
+        "examples, number 2: it has text, expected sentence, class",
     ]
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"template": "{classes}"}, "no text of the row"),
-        ({"template": "{text}", "descriptions": {"positive": "x"}}, "no {classes}"),
-        ({"template": "{text}", "answers": "letters"}, "no {classes}"),
+        ({"template": "{classes}"}, "needs {text}"),
+        ({"template": "{text}", "descriptions": {"positive": "x"}}, "needs {classes}"),
+        ({"template": "{text}", "answers": "letters"}, "needs {classes}"),
         (
             {"template": "{text}", "examples": [{"sentence": "a", "class": "positive"}]},
-            "no {examples}",
+            "needs {examples}",
         ),
         ({"verbalizations": {"negative": "Bad ", "positive": "bad"}}, "both 'bad'"),
     ],
@@ -121,18 +118,16 @@ ONE = [{"sentence": "fine", "class": "positive"}]
 
 
 @pytest.mark.parametrize(
-    ("name", "settings", "meant"),
+    ("name", "settings"),
     [
-        ("classes", {}, "the list of classes"),
-        ("examples", {}, "the examples"),
-        ("class", {"examples": ONE}, "an example's class"),
-        ("answer", {"examples": ONE, "example": "{text}: {answer}\n"}, "an example's answer"),
+        ("classes", {}),
+        ("examples", {}),
+        ("class", {"examples": ONE}),
+        ("answer", {"examples": ONE, "example": "{text}: {answer}\n"}),
     ],
 )
-def test_columns_called_as_what_a_prompt_names_itself(name, settings, meant) -> None:
-    with pytest.raises(LimbeckError, match=f"column '{name}': in a prompt this is {meant}"):
-        bind_prompt(Prompt(**settings), CLASSES, ("sentence",), aliases={name: "sentence"})
-    with pytest.raises(LimbeckError, match=f"column '{name}': in a prompt this is {meant}"):
+def test_columns_called_as_what_a_prompt_names_itself(name, settings) -> None:
+    with pytest.raises(LimbeckError, match=f"column '{name}' has a name that a prompt gives"):
         bind_prompt(Prompt(**settings), CLASSES, ("sentence", name))
 
 
@@ -154,13 +149,13 @@ def test_a_row_of_other_columns() -> None:
 
 def test_a_file_with_unknown_and_mistyped_settings(tmp_path) -> None:
     file = tmp_path / "prompt.yaml"
-    file.write_text("templte: x\nchat: 1\nexamples_per_class: -1\n", encoding="utf-8")
+    file.write_text("templte: x\nchat: 1\nanswers: words\n", encoding="utf-8")
     with pytest.raises(LimbeckError) as caught:
         read_prompt(file)
     messages = [problem.message for problem in caught.value.problems]
     assert len(messages) == 3
-    assert f"unknown setting in {file} 'templte'" in " ".join(messages)
-    assert "chat: input should be a valid boolean (it is 1)" in " ".join(messages)
+    assert f"unknown {file}: setting 'templte'" in " ".join(messages)
+    assert f"{file}: chat 1: input should be a valid boolean" in " ".join(messages)
 
 
 def test_a_file(tmp_path) -> None:
@@ -168,26 +163,3 @@ def test_a_file(tmp_path) -> None:
     file.write_text("template: '{text} is'\nverbalizations: {negative: bad, positive: good}\n")
     bound = bind_prompt(read_prompt(file), CLASSES, ("sentence",))
     assert (bound.whole({"sentence": "it"}), bound.answers) == ("Text: it is", ("bad", "good"))
-
-
-# ---- examples of labelled rows ----
-
-ROWS = [{"sentence": text} for text in "abcdefgh"]
-LABELS = [0, 1, 0, 1, 0, 1, -1, 0]
-
-
-def test_sampled_examples() -> None:
-    found = sample_examples(ROWS, LABELS, CLASSES, each=2, seed=3, excluded={("a",), ("b",)})
-    assert found == sample_examples(
-        ROWS, LABELS, CLASSES, each=2, seed=3, excluded=[("a",), ("b",)]
-    )
-    assert sorted(one["class"] for one in found) == ["negative", "negative", "positive", "positive"]
-    right = {"c": "negative", "e": "negative", "h": "negative", "d": "positive", "f": "positive"}
-    assert all(right[one["sentence"]] == one["class"] for one in found)
-    others = [sample_examples(ROWS, LABELS, CLASSES, each=2, seed=seed) for seed in range(8)]
-    assert any(other != others[0] for other in others)
-
-
-def test_a_text_that_stands_twice_is_one_example() -> None:
-    with pytest.raises(LimbeckError, match="class 'negative' has 1 labelled"):
-        sample_examples([ROWS[0]] * 3, [0, 0, 0], CLASSES[:1], each=2, seed=0)

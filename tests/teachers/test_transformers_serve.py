@@ -15,14 +15,10 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from limbeck.labelling.language_models import (
-    CausalLabeller,
-    EndpointSettings,
-    Prompt,
-    bind_prompt,
-    endpoint_client,
-)
-from limbeck.labelling.language_models.endpoint_labeller import EndpointLabeller
+from limbeck.labelling.language_models.causal import CausalLabeller
+from limbeck.labelling.language_models.endpoint import EndpointLabeller
+from limbeck.labelling.language_models.endpoint_settings import EndpointSettings
+from limbeck.labelling.language_models.prompt import Prompt, bind_prompt
 from limbeck.support.errors import LimbeckError
 from limbeck.teachers.labeller import RowsMissingError
 from tiny_language_models import byte_tokenizer, language_model
@@ -135,8 +131,8 @@ def test_an_unknown_model_is_said_before_any_row(served, monkeypatch) -> None:
 
 def test_a_server_that_goes_away_leaves_rows_missing(served, monkeypatch) -> None:
     url, name, _ = served
-    monkeypatch.setattr(endpoint_client, "_FIRST_WAIT", 0)
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0)
     with EndpointLabeller(EndpointSettings(url=url, model=name, votes=1, retries=1), BOUND) as made:
-        made.client._client.base_url = "http://127.0.0.1:9/v1/"
+        made.client.base_url = "http://127.0.0.1:9/v1/"
         with pytest.raises(RowsMissingError, match="2 attempts"):
             made.score(ROWS[:2])

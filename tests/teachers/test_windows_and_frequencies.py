@@ -1,4 +1,4 @@
-"""Models that see a window, or whose frequencies grow with the length, score each row as Hugging Face does it alone."""
+"""Models that see a window score each row as Hugging Face does it alone; where frequencies change prompts are cut."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ from transformers import (
     Qwen2ForCausalLM,
 )
 
-from limbeck.labelling.language_models import CausalLabeller, Prompt, bind_prompt
-from limbeck.labelling.language_models.prompt_tokens import PromptTokens
-from limbeck.labelling.language_models.scoring import CausalScorer, PassLimits, pass_limits
+from limbeck.labelling.language_models.causal import CausalLabeller
+from limbeck.labelling.language_models.prompt import Prompt, bind_prompt
+from limbeck.labelling.language_models.prompt_tokens import PromptTokens, token_limit
+from limbeck.labelling.language_models.scoring import CausalScorer, reusable_width
 from tiny_language_models import SMALL, byte_tokenizer
 
 BOUND = 24  # tokens of a window, or of the context that frequencies were made for
@@ -39,13 +40,6 @@ def made(family):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return FAMILIES[family]().eval()
-
-
-def dynamic():
-    rope = {"rope_type": "dynamic", "factor": 8.0, "rope_theta": 10000.0}
-    return LlamaForCausalLM(
-        LlamaConfig(**SMALL | {"max_position_embeddings": BOUND}, rope_parameters=rope)
-    )
 
 
 def longrope():
@@ -77,8 +71,6 @@ FAMILIES = {
         )
     ),
     "qwen2": qwen2,
-    "phi3": longrope,
-    "dynamic": dynamic,
 }  # fmt: skip
 
 
@@ -89,7 +81,7 @@ def row(length, answers=ANSWERS):
 
 @cache
 def alone(family, answers=ANSWERS):
-    """By Hugging Face, each prompt with each answer in a model of its own: frequencies outlive a pass."""
+    """By Hugging Face, each prompt with each answer in a model of its own."""
     found = torch.empty(len(LENGTHS), len(answers))
     model = made(family)
     for at, length in enumerate(LENGTHS):
@@ -127,7 +119,7 @@ def test_answers_of_one_token(family) -> None:
         assert_close(scorer(rows), alone(family, answers), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("family", ["mistral", "gemma3", "phi3"])
+@pytest.mark.parametrize("family", ["mistral", "gemma3"])
 def test_a_calibrated_row_beside_a_longer_one(family) -> None:
     """All prompts begin alike; the check is first made on calibration's short inputs."""
     prompt = Prompt(
@@ -153,9 +145,7 @@ def tokens_read(scorer, rows):
     return sum(read)
 
 
-@pytest.mark.parametrize(
-    ("family", "lengths"), [("llama", (30, 40)), ("mistral", (10, 15)), ("phi3", (10, 15))]
-)
+@pytest.mark.parametrize(("family", "lengths"), [("llama", (30, 40)), ("mistral", (10, 15))])
 def test_prompts_are_still_shared_where_nothing_forbids_it(family, lengths) -> None:
     scorer = CausalScorer(made(family), SHARED)
     rows = [row(length) for length in lengths]
@@ -194,24 +184,17 @@ def test_longer_rows_are_checked_again() -> None:
     assert given.reuse
 
 
-def test_limits_of_a_configuration() -> None:
-    found = {family: pass_limits(made(family).config) for family in FAMILIES}
-    assert found["llama"] == PassLimits() and found["llama"].reusable == float("inf")
-    assert {found[one] for one in ("mistral", "gemma2", "gemma3", "qwen2")} == {PassLimits(BOUND)}
-    assert found["phi3"] == PassLimits(longrope=(BOUND,)) and found["phi3"].reusable == BOUND
-    assert found["dynamic"] == PassLimits(dynamic=(BOUND,))
-    assert found["dynamic"].reusable == BOUND - 1
+def test_windows_of_a_configuration() -> None:
+    found = {family: reusable_width(made(family).config) for family in FAMILIES}
+    assert found.pop("llama") == float("inf") and {*found.values()} == {BOUND}
     layers = {0: {"sliding_window": 16}, 1: {"sliding_window": 8}}
-    own = MistralConfig(num_hidden_layers=2, per_layer_config=layers)
-    assert pass_limits(own) == PassLimits(8)
-    # A window that is not used, and parameters for each type of layer.
-    assert pass_limits(Qwen2Config(sliding_window=8, use_sliding_window=False)) == PassLimits()
-    nested = Gemma3TextConfig(
-        sliding_window=64,
-        rope_parameters={
-            "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
-            "full_attention": {"rope_type": "dynamic", "rope_theta": 1e6, "factor": 2.0},
-        },
-        max_position_embeddings=48,
-    )
-    assert pass_limits(nested) == PassLimits(64, dynamic=(48,))
+    assert reusable_width(MistralConfig(num_hidden_layers=2, per_layer_config=layers)) == 8
+    unused = Qwen2Config(sliding_window=8, use_sliding_window=False)
+    assert reusable_width(unused) == float("inf")
+
+
+def test_prompts_end_where_frequencies_would_change() -> None:
+    """A row's label depends on no longer row beside it, as none is longer than the original context."""
+    assert token_limit(longrope().config, byte_tokenizer(), None) == BOUND
+    assert token_limit(longrope().config, byte_tokenizer(), 9) == 9
+    assert token_limit(made("llama").config, byte_tokenizer(), None) > BOUND

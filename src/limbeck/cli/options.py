@@ -12,7 +12,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass, make_dataclass
 from inspect import Parameter
-from typing import Annotated, Any, get_type_hints
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 from rich.markup import escape
@@ -23,6 +24,7 @@ from limbeck.recipe.fields import descriptions, plain_defaults
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.plain import read_yaml
 from limbeck.support.registry import Registry
+from limbeck.support.settings import Settings
 
 DATA, STUDENT, TRAINING = "Task and data", "Student", "Training"
 
@@ -231,6 +233,32 @@ def flags(panel: str, types: Mapping[str, Any]) -> type:
         (name, Annotated[of | None, setting(name, panel)], None) for name, of in types.items()
     ]
     return make_dataclass("Flags", options, frozen=True)
+
+
+def settings_flags(panel: str, group: type[Settings]) -> type:
+    """A group of options for all settings of a class, whose descriptions are the help."""
+    options: list[tuple[str, Any, Any]] = []
+    for name, field in group.model_fields.items():
+        of, text = _type_of(field.annotation), str(field.description)
+        if field.default not in (None, False, ()) and not field.is_required():
+            text += f" [default: {' '.join(field.default) if of == list[str] else field.default}]"
+        extra: Any = field.json_schema_extra or {}
+        flag = extra.get("flag", f"--{name.replace('_', '-')}")
+        made = typer.Option(flag, help=escape(text), rich_help_panel=panel)
+        kind, default = (bool, False) if of is bool else (of | None, None)
+        options.append((name, Annotated[kind, made], default))
+    return make_dataclass("Flags", options, frozen=True)
+
+
+def _type_of(annotation: Any) -> Any:
+    """What typer parses a setting's value as."""
+    origin = get_origin(annotation)
+    if origin is Literal:
+        return str
+    if origin in (list, tuple):
+        return list[str]
+    parts = [one for one in get_args(annotation) if one is not NoneType]
+    return _type_of(parts[0]) if parts else annotation
 
 
 def takes_groups(command: Callable[..., None]) -> Callable[..., None]:

@@ -98,12 +98,12 @@ def copy(
 
     Every bit of the outputs stays. A copy that was stopped is continued by the same command.
     """
-    from limbeck.labelling.fill import labelling_progress
     from limbeck.outputs import StoreFiles, copy_store, default_store, open_store
+    from limbeck.support.terminal import row_bar
 
     named = [] if _is_place(place) else _named([place], default_store().entries())
     store = open_store(named[0].path if named else place)
-    with labelling_progress(output(), len(store), 0) as advance:
+    with row_bar(output(), lambda rows: rows / max(len(store), 1)) as advance:
         made = copy_store(store, StoreFiles(out), advance)
     say(f"{out}: {made.stored_rows:,} rows, {human_size(made.bytes)}")
 

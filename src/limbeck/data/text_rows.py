@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatch
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -122,20 +121,6 @@ def _means_files(source: str | Path, known: Task | None, text_columns: Sequence[
     if path.is_dir():
         return bool(text_columns or (known is None and not is_beir(path)))
     return path.is_file() or bool(matching(str(source)))
-
-
-def stands_for(
-    source: str | Path, file: Path, *, task: str | None = None, text_columns: Sequence[str] = ()
-) -> bool:
-    """Whether a folder or a pattern, as `read_text_rows` takes it, means this file, which need not be there yet."""
-    path, place = at_home(source).resolve(), file.resolve()
-    if is_reference(source) or path.is_file() or form_of(file) is None:
-        return False
-    if path.is_dir():
-        known = TASKS.get(task) if task is not None else None
-        return _means_files(source, known, text_columns) and place.parent == path
-    deep = "**" in path.parts or len(path.parts) == len(place.parts)
-    return deep and fnmatch(str(place), str(path).replace("**/", "*"))
 
 
 def joined(parts: Sequence[TextRows]) -> TextRows:

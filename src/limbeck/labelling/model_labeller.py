@@ -50,29 +50,38 @@ class _TextModel:
     Args:
         model: fine-tuned.
         tokenizer: its own.
-        name: what the store calls it.
         kind: how rows are encoded.
+        name: what the store calls it.
         max_length: tokens it reads of a row.
         precision: fp32, or bf16 autocast.
         batch_size: rows of a pass.
 
     Attributes:
         truncated: of the rows that `score` was given last, the places of those that are longer than `max_length`.
+
+    Raises:
+        LimbeckError: a tokenizer that cannot be used, or the problems that are given.
     """
 
     def __init__(
         self,
         model: PreTrainedModel,
         tokenizer: Processor,
-        name: str,
         kind: TaskType,
+        problems: Sequence[Problem] = (),
         *,
-        max_length: int,
-        precision: str,
-        batch_size: int,
+        name: str,
+        max_length: int = 128,
+        precision: str = "fp32",
+        batch_size: int = 64,
     ) -> None:
         self.name, self.batch_size, self.precision = name, batch_size, precision
-        self.max_length = max_length
+        self.max_length = min(max_length, preflight.positions_of(model) or max_length)
+        found = [*problems, *TEXT_READING.problems(tokenizer, self.max_length, 1)]
+        fits = preflight.check_vocabulary(f"teacher {name}", model, tokenizer)
+        found += [one for one in fits if one.severity == "error"]
+        if found:
+            raise LimbeckError(found)
         self.truncated: frozenset[int] = frozenset()
         self._tokenizer, self._type = tokenizer, kind
         self._collate = Collator(tokenizer, kind=kind)
@@ -113,10 +122,8 @@ class ModelLabeller(_TextModel):
         tokenizer: its own.
         name: what the store calls it.
         outputs: words of `--outputs`; by default its logits and, with classes, its probabilities.
-        max_length: tokens it reads of a row; at most as many as it has positions.
-        precision: fp32, or bf16 autocast.
-        batch_size: rows of a pass.
         classes: names in id order, where the model has none of its own.
+        settings: max_length (128; at most as many tokens as it has positions), precision, batch_size.
 
     Raises:
         LimbeckError: a model of another task type, outputs it does not have, a tokenizer that cannot be used.
@@ -129,31 +136,22 @@ class ModelLabeller(_TextModel):
         *,
         name: str,
         outputs: Sequence[str] | None = None,
-        max_length: int = 128,
-        precision: str = "fp32",
-        batch_size: int = 64,
         classes: Sequence[str] = (),
+        **settings: Any,
     ) -> None:
         kind, numbers = task_type_of(model), model.config.num_labels == 1
         asked = outputs or ((LOGITS,) if numbers else (LOGITS, PROBABILITIES))
         self._asked = ModelOutputs.parse(asked, model)
         answers = self._asked.request.logits
-        max_length = min(max_length, preflight.positions_of(model) or max_length)
         problems = []
-        of_texts = kind.problem_of(numbers) is not None and kind.reads is TEXT_READING
-        if answers and not of_texts:
+        if answers and (kind.problem_of(numbers) is None or kind.reads is not TEXT_READING):
+            said = (
+                f"teacher {name} is of task type {kind.name}: it gives no class or number of a text"
+            )
             fix = "label with a model for sequence classification, or ask for hidden states alone"
             if isinstance(model, SentenceEmbedder):
-                fix = (
-                    "write its embeddings with limbeck predict MODEL FILE --output embeddings, or ask for hidden "
-                    "states alone; a student reads the model itself (--teacher)"
-                )
-            problems.append(
-                Problem(
-                    f"teacher {name} is of task type {kind.name}: it gives no class or number of a text",
-                    fix,
-                )
-            )
+                fix += "; limbeck predict MODEL FILE --output embeddings writes its embeddings"
+            problems.append(Problem(said, fix))
         if self._asked.probabilities and numbers:
             problems.append(
                 Problem(
@@ -161,22 +159,16 @@ class ModelLabeller(_TextModel):
                     "ask for logits",
                 )
             )
-        problems += TEXT_READING.problems(tokenizer, max_length, 1)
-        found = preflight.check_vocabulary(f"teacher {name}", model, tokenizer)
-        problems += [one for one in found if one.severity == "error"]
-        if problems:
-            raise LimbeckError(problems)
-        super().__init__(
-            model,
-            tokenizer,
-            name,
-            kind if answers else SENTENCE,
-            max_length=max_length,
-            precision=precision,
-            batch_size=batch_size,
-        )
-        self.kind = self._type.name
-        self.classes = () if numbers or not answers else _classes(model, classes, name)
+        read_as = kind if answers else SENTENCE
+        super().__init__(model, tokenizer, read_as, problems, name=name, **settings)
+        self.kind = read_as.name
+        own = labels_of(model.config) if answers and not numbers else ()
+        if own and classes and class_places(own, classes) is None:
+            raise LimbeckError(
+                f"teacher {name} has the classes {', '.join(own)}, the task has {', '.join(classes)}",
+                "label with a teacher of this task, or name the task that it is of",
+            )
+        self.classes = tuple(classes) if own and classes and generic_labels(own) else own
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -224,23 +216,6 @@ def _stored(column: OutputColumn, value: Tensor, masks: dict[str, Tensor]) -> np
     return found
 
 
-def _classes(model: PreTrainedModel, given: Sequence[str], name: str) -> tuple[str, ...]:
-    """The model's own names, or, where it has none, those that are given.
-
-    Raises:
-        LimbeckError: another number is given, or other names than the model's.
-    """
-    own = labels_of(model.config)
-    if not given:
-        return own
-    if class_places(own, given) is None:
-        raise LimbeckError(
-            f"teacher {name} has the classes {', '.join(own)}, the task has {', '.join(given)}",
-            "label with a teacher of this task, or name the task that it is of",
-        )
-    return tuple(given) if generic_labels(own) else own
-
-
 class TargetLabeller(_TextModel):
     """An encoder-decoder that is fine-tuned to write labels: part of its vocabulary's logits at every target token.
 
@@ -252,10 +227,8 @@ class TargetLabeller(_TextModel):
         tokenizer: its own.
         name: what the store calls it.
         task: the name with which prompts begin.
-        keep: `top64`, `sample64`, with `@T` behind it at a temperature.
-        max_length: tokens it reads of a prompt.
-        precision: fp32, or bf16 autocast.
-        batch_size: rows of a pass.
+        outputs: one `logits:PART` (`limbeck.functional.partial_logits`), by default `logits:top64`.
+        settings: as `ModelLabeller`'s; `max_length` is of a prompt.
 
     Raises:
         LimbeckError: no such part of the vocabulary, or a tokenizer that cannot be used.
@@ -272,33 +245,29 @@ class TargetLabeller(_TextModel):
         *,
         name: str,
         task: str,
-        keep: str = USUAL,
-        max_length: int = 128,
-        precision: str = "fp32",
-        batch_size: int = 64,
+        outputs: Sequence[str] = (),
+        **settings: Any,
     ) -> None:
-        self.task, self._kept = task, KeptTokens.parse(keep)
+        self.task = task
+        word, *more = dict.fromkeys(outputs or (f"{LOGITS}:{USUAL}",))
+        if more or not word.startswith(f"{LOGITS}:"):
+            raise LimbeckError(
+                f"outputs: {', '.join([word, *more])} of teacher {name}, which is text-to-text: a store keeps one part "
+                "of its logits over the vocabulary, at every token of a target",
+                f"choices: {LOGITS}:{CHOICES}",
+            )
+        self._kept = KeptTokens.parse(word.removeprefix(f"{LOGITS}:"))
         head: Any = model.get_output_embeddings()
         self._vocabulary = int(head.weight.shape[0])
-        problems = TEXT_READING.problems(tokenizer, max_length, 1)
+        problems = []
         if self._kept.how == "top" and self._kept.count > self._vocabulary:
             problems.append(
                 Problem(
-                    f"outputs: {LOGITS}:{keep} of teacher {name}, whose vocabulary has {self._vocabulary:,} tokens",
+                    f"outputs: {word} of teacher {name}, whose vocabulary has {self._vocabulary:,} tokens",
                     f"keep at most {self._vocabulary}",
                 )
             )
-        if problems:
-            raise LimbeckError(problems)
-        super().__init__(
-            model,
-            tokenizer,
-            name,
-            TEXT,
-            max_length=max_length,
-            precision=precision,
-            batch_size=batch_size,
-        )
+        super().__init__(model, tokenizer, TEXT, problems, name=name, **settings)
 
     @property
     def kept_tokens(self) -> tuple[str, int]:
@@ -321,24 +290,3 @@ class TargetLabeller(_TextModel):
         columns |= {target: [words.index(word) for word in columns[target]], INDEX: ids}
         trace = self._pass(task, columns, Request.of_logits(self._kept))
         return _values(trace, Ask(Request()))
-
-
-def kept_word(outputs: Sequence[str] | None, name: str) -> str:
-    """What is to be kept of the vocabulary, from `--outputs`.
-
-    Raises:
-        LimbeckError: anything but one `logits:PART`; which parts there are `KeptTokens` says.
-    """
-    word, *more = dict.fromkeys(outputs or (f"{LOGITS}:{USUAL}",))
-    if more:
-        raise LimbeckError(
-            f"outputs: {', '.join([word, *more])}: a store keeps one part of a vocabulary",
-            "name one",
-        )
-    if not word.startswith(f"{LOGITS}:"):
-        raise LimbeckError(
-            f"outputs: {word!r} of teacher {name}, which is text-to-text and has logits over its vocabulary at every "
-            "token of a target",
-            f"choices: {LOGITS}:{CHOICES}",
-        )
-    return word.removeprefix(f"{LOGITS}:")

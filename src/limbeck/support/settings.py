@@ -6,12 +6,14 @@ Below everything that has settings of its own in a recipe.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from fractions import Fraction
-from typing import Annotated, Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from limbeck.support.errors import LimbeckError
+from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.step_state import StepState
 
 MAX_ROWS = 5_000_000
@@ -45,6 +47,17 @@ Names = Annotated[list[str], BeforeValidator(_listed)]
 """Some names; one may stand alone."""
 
 
+def _tupled(value: object) -> object:
+    found = _listed(value)
+    return tuple(found) if isinstance(found, list) else found
+
+
+Words = Annotated[tuple[str, ...], BeforeValidator(_tupled)]
+"""The same for Python callers, in any sequence."""
+Place = Annotated[str, BeforeValidator(lambda one: str(one) if isinstance(one, Path) else one)]
+"""A path or a URL."""
+
+
 def _as_names(value: object) -> object:
     if not isinstance(value, list | tuple):
         return value
@@ -75,6 +88,29 @@ class Settings(BaseModel):
     def named_by(cls, given: Any) -> type[BaseModel]:
         """The class whose settings `given` holds: this one, unless a value in it names another."""
         return cls
+
+    @classmethod
+    def checked(cls, given: Mapping[str, Any], where: str = "") -> Self:
+        """The settings that are given, of which `where` says the source.
+
+        Raises:
+            LimbeckError: unknown settings and wrong values, all of them.
+        """
+        known = {name: given[name] for name in given if name in cls.model_fields}
+        names = [*cls.model_fields]
+        problems = [
+            unknown(f"{where}setting", str(one), names) for one in given if one not in known
+        ]
+        try:
+            made = cls.model_validate(known)
+        except ValidationError as error:
+            for one in error.errors():
+                name = ".".join(map(str, one["loc"]))
+                value = "" if one["type"] == "missing" else f" {one['input']!r:.60}"
+                problems.append(Problem(f"{where}{name}{value}: {one['msg'].lower()}", "change it"))
+        if problems:
+            raise LimbeckError(problems)
+        return made
 
 
 # Schedules: the weight of a term as a pure function of progress.

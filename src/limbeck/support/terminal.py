@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import textwrap
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -116,3 +117,61 @@ def phases(*, shown: bool) -> Iterator[Callable[[str, int | None], Callable[[int
 
     with bar:
         yield begin
+
+
+# Rows of unknown number: a bar with rows a second and the time left, lines where nobody looks.
+
+
+_LINE_SECONDS = 60.0
+
+
+@contextmanager
+def row_bar(
+    console: Console, share: Callable[[int], float | None]
+) -> Iterator[Callable[[int], None]]:
+    """Give what is told of rows that are done; a log gets a line each minute.
+
+    Args:
+        console: where it is shown.
+        share: the part of all work that is done, by the rows so far; None where nobody knows.
+    """
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+        # Rows are read in chunks, so that their bytes come in jumps.
+        speed_estimate_period=300,
+    )
+    first = share(0)
+    task = bar.add_task("", total=None if first is None else 1.0)
+    bar.update(task, completed=first)
+    began = last = time.monotonic()
+    rows = 0
+
+    def advance(count: int) -> None:
+        nonlocal rows, last
+        rows += count
+        now, done = time.monotonic(), share(rows)
+        said = f"{rows:,} rows, {rows / max(now - began, 1e-9):,.1f} rows/s"
+        bar.update(task, description=said, completed=done)
+        if not console.is_terminal and now - last >= _LINE_SECONDS:
+            last = now
+            if done is not None and first is not None and done > first:
+                left = (now - began) * (1 - done) / (done - first)
+                said += f", about {spoken(left)} left"
+            console.print(said)
+
+    with bar:
+        yield advance
+
+
+def spoken(seconds: float) -> str:
+    """A duration as people say it."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"

@@ -89,8 +89,9 @@ class RowsMissingError(LimbeckError):
         super().__init__(
             [
                 Problem(
-                    f"{count} row{'s have' if count > 1 else ' has'} no label: {reason}",
-                    "run the same command again, which asks these rows again",
+                    f"{count:,} row{'s have' if count > 1 else ' has'} no outputs: {reason}",
+                    "run the same command again, which asks for these rows again; --missing-rows drop leaves rows out, "
+                    "as long as others have outputs",
                 )
                 for reason, count in counts.most_common()
             ]

@@ -6,7 +6,6 @@ import hashlib
 import json
 import math
 import os
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +14,13 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from limbeck.labelling.language_models.endpoint_settings import Spending, Tokens
 from limbeck.labelling.language_models.prompt import BoundPrompt
 from limbeck.support.errors import LimbeckError
 
 Answer = dict[str, list[float]]
 """To one request: `logs` (C) and `coverage` (1), or `votes` (C) and `unparsable` (1)."""
+Tokens = tuple[int, int]
+"""Read and written."""
 FIELD = "label"
 """The key of the answer in structured output."""
 _LEAST = 1e-10
@@ -87,7 +87,7 @@ def nested_answers(answers: Sequence[str]) -> tuple[str, str] | None:
 
 def listed_tokens(choice: Any) -> list[tuple[str, float]]:
     """The most likely first tokens of a chat's or a completion's choice; none where the server gave none."""
-    given = _part(choice, "logprobs")
+    given = part_of(choice, "logprobs")
     content = given.get("content")
     if content and isinstance(content[0], dict):
         top = content[0].get("top_logprobs") or []
@@ -99,11 +99,12 @@ def listed_tokens(choice: Any) -> list[tuple[str, float]]:
 def text_of(choice: Any) -> str:
     """A chat's or a completion's text; a refusal has none, nor has what is no choice."""
     whole = choice if isinstance(choice, dict) else {}
-    said = _part(whole, "message").get("content") or whole.get("text")
+    said = part_of(whole, "message").get("content") or whole.get("text")
     return said if isinstance(said, str) else ""
 
 
-def _part(thing: Any, name: str) -> dict[str, Any]:
+def part_of(thing: Any, name: str) -> dict[str, Any]:
+    """An object in an object of JSON; empty where there is none."""
     found = thing.get(name) if isinstance(thing, dict) else None
     return found if isinstance(found, dict) else {}
 
@@ -166,23 +167,14 @@ _SUFFIX = ".jsonl"
 
 
 class _Line(BaseModel):
-    """A line of a journal; it holds more than one kind of answer never."""
+    """A line of a journal: whose answers they are, or an answer and the tokens it took."""
 
     model_config = ConfigDict(allow_inf_nan=False)
 
     about: dict[str, str] | None = None
     key: str | None = None
-    tokens: tuple[int, int] = (0, 0)
-    logs: list[float] | None = None
-    coverage: list[float] | None = None
-    votes: list[float] | None = None
-    unparsable: list[float] | None = None
-
-    @property
-    def answer(self) -> Answer:
-        names = ("logs", "coverage", "votes", "unparsable")
-        found = {name: getattr(self, name) for name in names}
-        return {name: values for name, values in found.items() if values}
+    tokens: Tokens = (0, 0)
+    answer: Answer = {}
 
 
 class AnswerJournal:
@@ -210,8 +202,18 @@ class AnswerJournal:
         if path is not None and path.exists():
             stat = path.stat()
             self.size, self.used = stat.st_size, stat.st_mtime
-            for line in path.read_bytes().splitlines():
-                self._take(line)
+            for written in path.read_bytes().splitlines():
+                try:
+                    line = _Line.model_validate_json(written)
+                except ValidationError:
+                    continue
+                self.about = line.about or self.about
+                self._note(line)
+
+    @classmethod
+    def of(cls, folder: Path | None, about: Mapping[str, str]) -> AnswerJournal:
+        """The journal of some words in a folder; without a folder one in memory."""
+        return cls(None if folder is None else folder / f"{key_of(about)}{_SUFFIX}", about)
 
     @property
     def key(self) -> str:
@@ -239,10 +241,11 @@ class AnswerJournal:
         Raises:
             LimbeckError: the file cannot be written.
         """
-        self._note(key, answer, tokens)
+        made = _Line(key=key, answer=answer, tokens=tokens)
+        self._note(made)
         if self.path is None:
             return
-        line = json.dumps({"key": key, "tokens": [*tokens], **answer}).encode() + b"\n"
+        line = made.model_dump_json(exclude={"about"}).encode() + b"\n"
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("a+b") as stream:
@@ -258,19 +261,10 @@ class AnswerJournal:
                 f"cannot write {self.path}: {error.strerror or error}", "make room, or allow it"
             ) from None
 
-    def _note(self, key: str | None, answer: Answer, tokens: Tokens) -> None:
-        self.tokens = self.tokens[0] + tokens[0], self.tokens[1] + tokens[1]
-        if key is not None and answer:
-            self._answers[key] = answer
-
-    def _take(self, written: bytes) -> None:
-        try:
-            line = _Line.model_validate_json(written)
-        except ValidationError:
-            return
-        if line.about is not None:
-            self.about = line.about
-        self._note(line.key, line.answer, line.tokens)
+    def _note(self, line: _Line) -> None:
+        self.tokens = self.tokens[0] + line.tokens[0], self.tokens[1] + line.tokens[1]
+        if line.key is not None and line.answer:
+            self._answers[line.key] = line.answer
 
 
 def journals_in(folder: Path) -> list[AnswerJournal]:
@@ -282,43 +276,3 @@ def journals_in(folder: Path) -> list[AnswerJournal]:
 def key_of(*parts: object) -> str:
     """Of what was asked."""
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
-
-
-class KeptAnswers:
-    """The journal of what is asked now, which is named when this is known, and the cost of it all. Threads share it.
-
-    Args:
-        folder: of journals; None: in memory.
-        about: the endpoint, model and prompt; what journals of the same ones cost before counts towards the limit,
-            whichever rows, mode or store they were for.
-        spending: what is spent now, which gets what was spent before.
-    """
-
-    def __init__(self, folder: Path | None, about: Mapping[str, str], spending: Spending) -> None:
-        self._folder, self._about, self._spending = folder, dict(about), spending
-        self._noted: Tokens = (0, 0)
-        self._lock = threading.Lock()
-        self.journal = AnswerJournal()
-        for path in [] if folder is None else folder.glob(f"*{_SUFFIX}"):
-            # Of others no more than the first line is read.
-            with path.open("rb") as stream:
-                first = AnswerJournal()
-                first._take(stream.readline())
-            if about.items() <= first.about.items():
-                spending.before += spending.price(*AnswerJournal(path).tokens)
-
-    def name(self, key: str, mode: str) -> None:
-        """Take what the journal of that key has, and keep all that follows in it."""
-        if self._folder is not None:
-            path = self._folder / f"{key}{_SUFFIX}"
-            self.journal = AnswerJournal(path, self._about | {"mode": mode})
-        self.note()
-
-    def note(self, key: str | None = None, answer: Answer | None = None) -> None:
-        """Keep an answer if there is one, and what was spent since the last line."""
-        with self._lock:
-            spending, (read, written) = self._spending, self._noted
-            self._noted = spending.prompt_tokens, spending.completion_tokens
-            spent = self._noted[0] - read, self._noted[1] - written
-            if key is not None or any(spent):
-                self.journal.add(key, answer or {}, spent)

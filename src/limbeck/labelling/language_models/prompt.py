@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from string import Formatter, ascii_uppercase
 from typing import Annotated, Literal
 
-import numpy as np
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.files import at_home
 from limbeck.support.plain import read_text, read_yaml
-from limbeck.support.settings import Seed, Settings
+from limbeck.support.settings import Settings
 
 TEMPLATE = "{classes}\n\n{examples}{text}\nAnswer:"
 EXAMPLE = "{text}\nAnswer: {answer}\n\n"
-CONTENT_FREE = ["", "N/A", "[MASK]"]
+CONTENT_FREE = ("", "N/A", "[MASK]")
 """The inputs without content of Zhao et al. 2021, §5."""
 CLASS = "class"
 """The key of an example's class beside its columns."""
@@ -42,12 +41,10 @@ class Prompt(Settings):
         descriptions: class → what it means, said in `{classes}`.
         answers: whether the model is to answer with a verbalization, or with the letter of one in the list.
         examples: rows with their class under `class`.
-        examples_per_class: so many more for each class, sampled with `seed` from the labelled training rows.
         example: how an example is written, out of `{text}`, the columns and `{answer}`.
         chat: whether the prompt is put into the tokenizer's chat template; None: where it has one.
         calibrate: divide by the probabilities that the classes have for inputs without content (contextual
             calibration, Zhao et al. 2021); None: wherever there are probabilities to divide.
-        content_free: these inputs.
         normalize_length: score a verbalization by its mean log-probability per token, not the sum.
     """
 
@@ -58,14 +55,9 @@ class Prompt(Settings):
     descriptions: dict[str, Filled] = Field(default_factory=dict)
     answers: Literal["verbalizations", "letters"] = "verbalizations"
     examples: list[dict[str, str]] = Field(default_factory=list)
-    examples_per_class: Annotated[int, Field(ge=0, le=1000)] = 0
-    seed: Seed = 0
     example: Filled = EXAMPLE
     chat: bool | None = None
     calibrate: bool | None = None
-    content_free: Annotated[list[str], Field(min_length=1)] = Field(
-        default_factory=CONTENT_FREE.copy
-    )
     normalize_length: bool = True
 
     def words(self, name: str) -> str:
@@ -84,26 +76,7 @@ def read_prompt(path: str | Path) -> Prompt:
     value = read_yaml(read_text(at_home(path)), str(path)) or {}
     if not isinstance(value, dict):
         raise LimbeckError(f"{path} holds no settings", "write setting: value, as template: …")
-    problems = [
-        unknown(f"setting in {path}", name, [*Prompt.model_fields])
-        for name in value
-        if name not in Prompt.model_fields
-    ]
-    try:
-        made = Prompt.model_validate(
-            {key: value[key] for key in value if key in Prompt.model_fields}
-        )
-    except ValidationError as error:
-        problems += [
-            Problem(
-                f"{path}: {'.'.join(map(str, one['loc']))}: {one['msg'].lower()} (it is {one['input']!r:.60})",
-                "change it",
-            )
-            for one in error.errors()
-        ]
-    if problems:
-        raise LimbeckError(problems)
-    return made
+    return Prompt.checked(value, f"{path}: ")
 
 
 def prompt_digest(prompt: Prompt) -> str:
@@ -131,7 +104,6 @@ class BoundPrompt:
     verbalizations: tuple[str, ...]
     _text: str
     _fixed: Mapping[str, str]
-    _aliases: Mapping[str, str]
 
     def text(self, row: Row) -> str:
         """What is asked about a row, without the system's message.
@@ -146,7 +118,6 @@ class BoundPrompt:
                 f"bind_prompt(columns={tuple(row)!r}), or name the row's texts as the prompt does",
             )
         texts = {name: row[name] for name in self.columns}
-        texts |= {alias: row[name] for alias, name in self._aliases.items()}
         written = {"text": self._text.format_map(texts)}
         return self.prompt.template.format_map({**texts, **self._fixed, **written})
 
@@ -155,7 +126,7 @@ class BoundPrompt:
         """The columns whose texts stand in a prompt."""
         names = _names_in(self.prompt.template)
         names = (names - {"text"}) | (_names_in(self._text) if "text" in names else set())
-        return frozenset(self._aliases.get(name, name) for name in names - self._fixed.keys())
+        return frozenset(names - self._fixed.keys())
 
     def whole(self, row: Row) -> str:
         """The same behind the system's message, for a model without roles."""
@@ -171,67 +142,47 @@ class BoundPrompt:
 
     def content_free(self) -> list[dict[str, str]]:
         """Rows without content, to calibrate against."""
-        return [dict.fromkeys(self.columns, text) for text in self.prompt.content_free]
+        return [dict.fromkeys(self.columns, text) for text in CONTENT_FREE]
 
 
-def bind_prompt(
-    prompt: Prompt,
-    classes: Sequence[str],
-    columns: Sequence[str],
-    *,
-    sampled: Sequence[Mapping[str, str]] = (),
-    aliases: Mapping[str, str] | None = None,
-) -> BoundPrompt:
+def bind_prompt(prompt: Prompt, classes: Sequence[str], columns: Sequence[str]) -> BoundPrompt:
     """The prompt for a task.
 
     Args:
         classes: names in id order.
         columns: the text columns of a row.
-        sampled: examples from `sample_examples`, behind those of the prompt.
-        aliases: other names of columns, which a prompt may use too.
 
     Raises:
         LimbeckError: templates that name what there is not, columns called as what a template names itself,
             classes without a verbalization or with another's, unknown classes, examples that lack a column or a
             class; all of it together.
     """
-    classes, columns, aliases = tuple(classes), tuple(columns), dict(aliases or {})
-    names = [*columns, *aliases]
+    classes, columns = tuple(classes), tuple(columns)
     row_text = prompt.text or "\n".join(
         f"{'Text' if len(columns) == 1 else name.capitalize()}: {{{name}}}" for name in columns
     )
-    given = [{aliases.get(key, key): one[key] for key in one} for one in prompt.examples]
-    has_examples = bool(given or sampled)
     problems = _class_problems(prompt, classes)
-    if prompt.examples_per_class and not sampled:
-        problems.append(
-            Problem(
-                f"examples_per_class: {prompt.examples_per_class}, but there are no labelled training rows",
-                "name data with a labelled train split, or write examples of your own",
-            )
-        )
-    wrong = _template_problems("template", prompt.template, [*names, "text", "classes", "examples"])
-    problems += wrong or _use_problems(prompt, names, has_examples)
-    problems += _template_problems("text", row_text, names)
-    problems += _template_problems("example", prompt.example, [*names, "text", "answer"])
-    own = {"classes": "the list of classes", "examples": "the examples"}
-    if has_examples:
-        own |= {CLASS: "an example's class", "answer": "an example's answer"}
+    wrong = _template_problems(
+        "template", prompt.template, [*columns, "text", "classes", "examples"]
+    )
+    problems += wrong or _use_problems(prompt, columns)
+    problems += _template_problems("text", row_text, columns)
+    problems += _template_problems("example", prompt.example, [*columns, "text", "answer"])
+    own = {"classes", "examples"} | ({CLASS, "answer"} if prompt.examples else set())
     problems += [
-        Problem(f"column {name!r}: in a prompt this is {meant}", "give the column another name")
-        for name, meant in own.items()
-        if name in names
+        Problem(f"column {name!r} has a name that a prompt gives itself", "give it another name")
+        for name in columns
+        if name in own
     ]
-    problems += _example_problems(given, classes, columns)
+    problems += _example_problems(prompt.examples, classes, columns)
     if problems:
         raise LimbeckError(problems)
     words = tuple(prompt.words(name) for name in classes)
     lettered = prompt.answers == "letters"
     answers = tuple(ascii_uppercase[: len(classes)]) if lettered else words
     examples = ""
-    for one in (*given, *sampled):
+    for one in prompt.examples:
         texts = {name: one[name] for name in columns}
-        texts |= {alias: one[name] for alias, name in aliases.items()}
         last = {"text": row_text.format_map(texts), "answer": answers[classes.index(one[CLASS])]}
         examples += prompt.example.format_map(texts | last)
     lines = [f"Answer with {'the letter of ' if lettered else ''}one of:"]
@@ -239,7 +190,7 @@ def bind_prompt(
         meaning = f": {prompt.descriptions[name]}" if name in prompt.descriptions else ""
         lines.append(f"{answer}. {word}{meaning}" if lettered else f"- {word}{meaning}")
     fixed = {"classes": "\n".join(lines), "examples": examples}
-    return BoundPrompt(prompt, classes, columns, answers, words, row_text, fixed, aliases)
+    return BoundPrompt(prompt, classes, columns, answers, words, row_text, fixed)
 
 
 def _names_in(template: str) -> set[str]:
@@ -302,26 +253,16 @@ def _class_problems(prompt: Prompt, classes: tuple[str, ...]) -> list[Problem]:
     return problems
 
 
-def _use_problems(prompt: Prompt, columns: Sequence[str], examples: bool) -> list[Problem]:
+def _use_problems(prompt: Prompt, columns: Sequence[str]) -> list[Problem]:
     """What is set and would not stand in the template, and rows that would not be seen."""
     named = _names_in(prompt.template)
-    problems = []
+    needed = {"examples"} if prompt.examples else set()
+    needed |= {"classes"} if prompt.descriptions or prompt.answers == "letters" else set()
     if not named & {"text", *columns}:
-        problems.append(
-            Problem("template: no text of the row stands in it", "put {text} into it at its place")
-        )
-    unread = {
-        "examples": (examples, "examples"),
-        "descriptions": (bool(prompt.descriptions), "classes"),
-        "answers: letters": (prompt.answers == "letters", "classes"),
-    }
-    return problems + [
-        Problem(
-            f"{setting}: they stand in {{{name}}}, and template has no {{{name}}}",
-            f"put {{{name}}} into it, or leave them out",
-        )
-        for setting, (used, name) in unread.items()
-        if used and name not in named
+        needed.add("text")
+    return [
+        Problem(f"template: it needs {{{name}}}, and has none", f"put {{{name}}} at its place")
+        for name in sorted(needed - named)
     ]
 
 
@@ -332,59 +273,9 @@ def _example_problems(
     keys = [*columns, CLASS]
     for number, one in enumerate(examples, start=1):
         where = f"examples, number {number}"
-        problems += [
-            Problem(f"{where}: no {name!r}", f"write {name}: TEXT")
-            for name in keys
-            if name not in one
-        ]
-        problems += [unknown(f"key in {where}", name, keys) for name in one if name not in keys]
-        if CLASS in one and one[CLASS] not in classes:
+        if {*one} != {*keys}:
+            said = f"{where}: it has {', '.join(one) or 'nothing'}, expected {', '.join(keys)}"
+            problems.append(Problem(said, "write a line NAME: TEXT for each"))
+        elif one[CLASS] not in classes:
             problems.append(unknown(f"class in {where}", one[CLASS], classes))
     return problems
-
-
-def sample_examples(
-    rows: Sequence[Row],
-    labels: Sequence[int],
-    classes: Sequence[str],
-    *,
-    each: int,
-    seed: int,
-    excluded: Collection[tuple[str, ...]] = (),
-) -> list[dict[str, str]]:
-    """So many examples of each class, in an order of their own.
-
-    Args:
-        rows: the labelled training rows, by column.
-        labels: their class ids; -1 for a row without a label.
-        excluded: the texts of rows that must not be taken, such as those of the dev split.
-
-    Raises:
-        LimbeckError: a class has too few rows; all such classes are named.
-    """
-    known = set(excluded)
-    # A text that stands twice makes one example.
-    places: list[dict[tuple[str, ...], int]] = [{} for _ in classes]
-    for place, (row, label) in enumerate(zip(rows, labels, strict=True)):
-        if label >= 0 and tuple(row.values()) not in known:
-            places[label].setdefault(tuple(row.values()), place)
-    problems = [
-        Problem(
-            f"examples_per_class: {each}, but class {name!r} has {len(found)} labelled training rows "
-            "that are in no other split",
-            f"set it to {len(found)}, or write examples of your own",
-        )
-        for name, found in zip(classes, places, strict=True)
-        if len(found) < each
-    ]
-    if problems:
-        raise LimbeckError(problems)
-    generator = np.random.default_rng(seed)
-    taken = [
-        place
-        for found in places
-        for place in generator.choice([*found.values()], each, replace=False).tolist()
-    ]
-    # Classes in blocks teach a model that the last class is what comes next (Zhao et al. 2021, §3).
-    order = generator.permutation(len(taken))
-    return [dict(rows[at]) | {CLASS: classes[labels[at]]} for at in (taken[k] for k in order)]

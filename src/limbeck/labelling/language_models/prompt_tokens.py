@@ -22,38 +22,38 @@ class PromptTokens:
     """A row for a model.
 
     Attributes:
-        prefix: ids that all answers have before them; an encoder-decoder's encoder reads them.
+        prefix: ids that all answers have before them.
         answers: by class, the ids that follow.
-        begun: of an encoder-decoder, the ids that its decoder has before every answer.
         truncated: whether the row's longest text lost its end.
     """
 
     prefix: list[int]
     answers: Answers
     truncated: bool = False
-    begun: tuple[int, ...] = ()
 
     @property
     def longest(self) -> int:
         """Tokens of the longest answer."""
         return max(map(len, self.answers))
 
+    @property
+    def size(self) -> int:
+        """What has to fit into the model."""
+        return len(self.prefix) + self.longest
+
 
 class PromptTokenizer:
-    """Tokenises prompts for a causal model or an encoder-decoder.
+    """Tokenises prompts for a causal model.
 
-    Of a causal model a prompt's last token and an answer's first can be one token, so both are tokenised
-    together, with what stands between them; what all answers begin with before their own letters is the prefix
-    (the score is then of exactly what the model would read, and an answer's length of its own tokens).
-
-    An encoder-decoder reads the prompt as a text of its own and writes the answer as one, each with the special
-    tokens that the tokenizer gives it, but for what ends an answer: no causal model's answer is asked to end either.
+    A prompt's last token and an answer's first can be one token, so both are tokenised together, with what stands
+    between them; what all answers begin with before their own letters is the prefix (the score is then of exactly what
+    the model would read, and an answer's length of its own tokens). What ends a text is left out: no answer is asked
+    to end.
 
     Args:
         limit: tokens that a prompt and its longest answer may have; longer ones lose the end of their longest
             text among those that stand in the prompt, never any of the question. None: no limit.
         chat: whether to put the prompt into the chat template.
-        decoder: whether the answers are an encoder-decoder's, whose encoder and decoder have a limit each.
     """
 
     def __init__(
@@ -63,11 +63,9 @@ class PromptTokenizer:
         *,
         limit: int | None = None,
         chat: bool = False,
-        decoder: bool = False,
     ) -> None:
         self.tokenizer, self.bound, self.limit, self.chat = tokenizer, bound, limit, chat
         self._empty = dict.fromkeys(bound.columns, "")
-        self._targets = self._decoded() if decoder else None
         self._leading = [] if chat else _leading_ids(tokenizer)
         self._between = self._chat_separator() if chat else None
         self._check()
@@ -79,7 +77,7 @@ class PromptTokenizer:
             LimbeckError: not one token of its texts fits: an answer would be to the template alone.
         """
         fitting, tokens = row, self._tokens(row)
-        while (over := self._size(tokens) - (self.limit or self._size(tokens))) > 0:
+        while (over := tokens.size - (self.limit or tokens.size)) > 0:
             fitting = self._shortened(fitting, over)
             tokens = self._tokens(fitting)
         if fitting is not row and not any(fitting[name] for name in self.bound.uses):
@@ -99,11 +97,6 @@ class PromptTokenizer:
 
     def _tokens(self, row: Row) -> PromptTokens:
         prompt = self._written(row)
-        if self._targets is not None:
-            begun, answers = self._targets
-            # A chat template writes the special tokens itself.
-            read = self.tokenizer(prompt, add_special_tokens=not self.chat, verbose=False)
-            return PromptTokens(list(read["input_ids"]), answers, begun=begun)
         # A tokenizer sees space before a word otherwise than at a text's end.
         stem = prompt.rstrip()
         before = (
@@ -112,21 +105,6 @@ class PromptTokenizer:
         wholes = self._ids([before + answer for answer in self.bound.answers])
         shared = min(self._common_start(before, wholes), *(len(whole) - 1 for whole in wholes))
         return PromptTokens(wholes[0][:shared], tuple(tuple(whole[shared:]) for whole in wholes))
-
-    def _decoded(self) -> tuple[tuple[int, ...], Answers]:
-        """What a decoder has before every answer, and by class the answer's ids without what ends it."""
-        begun: tuple[int, ...] = ()
-        answers = []
-        for answer in self.bound.answers:
-            encoded = self.tokenizer(
-                text_target=answer, return_special_tokens_mask=True, verbose=False
-            )
-            ids, special = encoded["input_ids"], encoded["special_tokens_mask"]
-            own = [at for at, added in enumerate(special) if not added]
-            first, last = (own[0], own[-1]) if own else (len(ids), len(ids))
-            begun = tuple(ids[:first])
-            answers.append(tuple(ids[first : last + 1]))
-        return begun, tuple(answers)
 
     def _common_start(self, before: str, wholes: Sequence[list[int]]) -> int:
         """How many ids all answers begin with that hold nothing of the answers' own letters."""
@@ -170,12 +148,6 @@ class PromptTokenizer:
         after = self._rendered(self._empty, answer=_STANDS_FOR_ANSWER)
         at = after.find(_STANDS_FOR_ANSWER, len(before))
         return after[len(before) : at] if after.startswith(before) and at >= 0 else ""
-
-    def _size(self, tokens: PromptTokens) -> int:
-        """What has to fit into the model."""
-        if self._targets is None:
-            return len(tokens.prefix) + tokens.longest
-        return max(len(tokens.prefix), len(tokens.begun) + tokens.longest)
 
     def _shortened(self, row: Row, over: int) -> Row:
         """The row whose longest text has lost so many tokens, or what it has; at least a character."""
@@ -225,14 +197,6 @@ class PromptTokenizer:
                     )
                 )
             seen.setdefault(ids, name)
-        need = self._size(tokens)
-        if self.limit is not None and need > self.limit:
-            problems.append(
-                Problem(
-                    f"the prompt has {need} tokens before any text of a row, and the model reads {self.limit}",
-                    "shorten the template, or take fewer examples",
-                )
-            )
         if problems:
             raise LimbeckError(problems)
 
@@ -241,10 +205,20 @@ def token_limit(
     config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase, given: int | None
 ) -> int | None:
     """The smallest of what the model, the tokenizer and the user say; None where nobody says anything."""
-    own = getattr(config.get_text_config(), "max_position_embeddings", None)
+    text: Any = config.get_text_config()
+    ropes = getattr(text, "rope_parameters", None) or {}
+    # One for all layers, or one for each type of layer.
+    each = [one for one in ropes.values() if isinstance(one, dict)] or [ropes]
+    # Beyond it a whole pass has other frequencies, those of shorter rows beside it too.
+    original = [
+        rope.get("original_max_position_embeddings")
+        for rope in each
+        if rope.get("rope_type") == "longrope"
+    ]
+    own = getattr(text, "max_position_embeddings", None)
     # Hugging Face writes "no limit" as 10^30.
-    said = [size for size in (own, tokenizer.model_max_length, given) if size and size < 10**9]
-    return min(said, default=None)
+    said = (own, *original, tokenizer.model_max_length, given)
+    return min((size for size in said if size and size < 10**9), default=None)
 
 
 def _leading_ids(tokenizer: PreTrainedTokenizerBase) -> list[int]:

@@ -4,7 +4,7 @@ Of a causal model two ways lead to the same numbers. The plain one runs every pr
 right, which no earlier token of a causal model can see: right for any architecture. The other runs what all prompts
 begin with once, the rest of each prompt once, and then only the answers, on copies of the keys and values: for long
 prompts and many classes a fraction of the work. It is taken where it gives the plain way's numbers: by what the model's
-configuration says of its windows and frequencies, and by a check on rows as long as any scored.
+configuration says of its windows, and by a check on rows as long as any scored.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import inspect
 import logging
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -20,7 +20,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedConfig, PreTrainedModel
-from transformers.modeling_outputs import BaseModelOutput
 
 from limbeck.labelling.language_models.prompt_tokens import PromptTokens
 
@@ -55,8 +54,8 @@ class CausalScorer:
         model: in eval mode, any causal model of transformers.
         shared: ids that all prompts begin with, if any.
         reuse: whether keys and values may be used again; None: where they give the plain way's numbers, which is
-            checked again for longer rows than before. A pass that is wider than the model's attention window, or
-            than its frequencies stay the same for, never does.
+            checked again for longer rows than before. A pass that is wider than the model's attention window never
+            does.
         sequences: sequences in a forward pass.
 
     Attributes:
@@ -72,7 +71,7 @@ class CausalScorer:
         sequences: int = 32,
     ) -> None:
         self.model, self.shared, self.reuse = model, list(shared), reuse
-        self.sequences, self.limits = sequences, pass_limits(model.config)
+        self.sequences, self.width = sequences, reusable_width(model.config)
         self._checked = 0  # tokens of the longest row that both ways were compared on
         takes = inspect.signature(model.forward).parameters
         self._keeps = "logits_to_keep" in takes
@@ -88,14 +87,14 @@ class CausalScorer:
         if not self.reuse:
             return self.plain(rows).cpu()
         parts = [
-            self._continued(part) if _width(part) <= self.limits.reusable else self.plain(part)
+            self._continued(part) if _width(part) <= self.width else self.plain(part)
             for part in _parts(rows, self.sequences)
         ]
         return torch.cat(parts).cpu()
 
     def _check(self, rows: Sequence[PromptTokens]) -> None:
         """Set `reuse` by the longest of the rows that may use keys and values again, if longer than any before."""
-        room = self.limits.reusable + 1 - max(row.longest for row in rows)
+        room = self.width + 1 - max(row.longest for row in rows)
         usable = sorted(
             (row for row in rows if len(row.prefix) <= room), key=lambda row: len(row.prefix)
         )
@@ -130,8 +129,7 @@ class CausalScorer:
             for stem in dict.fromkeys(answer[:-1] for answer in row.answers)
         ]
         scores = torch.empty(len(rows), len(rows[0].answers), device=self.model.device)
-        for places in self._passes([len(rows[at].prefix) + len(stem) for at, stem in stems]):
-            part = [stems[place] for place in places]
+        for part in _parts(stems, self.sequences):
             first = min(len(rows[at].prefix) for at, _ in part) - 1
             logits = self._logits([[*rows[at].prefix, *stem] for at, stem in part], first)
             for values, (at, stem) in zip(logits, part, strict=True):
@@ -141,14 +139,6 @@ class CausalScorer:
                 ids = torch.tensor([rows[at].answers[number] for number in own])
                 scores[at, own] = logs.gather(-1, ids.T.to(logs.device)).sum(0)
         return scores
-
-    def _passes(self, lengths: Sequence[int]) -> Iterator[list[int]]:
-        """The places of the sequences of each pass: all with the same frequencies, as each has them alone."""
-        groups: dict[Hashable, list[int]] = {}
-        for place, length in enumerate(lengths):
-            groups.setdefault(self.limits.frequencies(length), []).append(place)
-        for places in groups.values():
-            yield from _parts(places, self.sequences)
 
     def _continued(self, rows: Sequence[PromptTokens]) -> Tensor:
         """The rests of the prompts behind what is shared, then the answers behind both, a few classes at a time."""
@@ -189,9 +179,7 @@ class CausalScorer:
         given: dict[str, Any] = {"use_cache": past is not None}
         if self._keeps:
             given["logits_to_keep"] = ids.shape[1] - first
-        if past is None:
-            self._forget_frequencies(ids)
-        else:
+        if past is not None:
             places = torch.arange(ids.shape[1], device=ids.device)
             given["position_ids"] = past.mask.sum(1, keepdim=True) + places
             mask = past.mask = torch.cat([past.mask, mask], dim=1)
@@ -199,45 +187,6 @@ class CausalScorer:
         logits = self.model(input_ids=ids, attention_mask=mask, **given).logits
         found: Tensor = logits if self._keeps else logits[:, first:]
         return found
-
-    def _forget_frequencies(self, ids: Tensor) -> None:
-        """A dynamic model keeps those of the longest pass so far until one that is shorter than its original length."""
-        if any(ids.shape[1] >= original for original in self.limits.dynamic):
-            self.model(input_ids=ids[:1, :1], use_cache=False)
-
-
-class Seq2SeqScorer:
-    """The same of an encoder-decoder: the encoder reads a prompt once for all classes.
-
-    Args:
-        model: in eval mode, with a decoder that a labels argument teaches.
-        sequences: sequences in a pass of the decoder.
-    """
-
-    def __init__(self, model: PreTrainedModel, *, sequences: int = 32) -> None:
-        self.model, self.sequences = model, sequences
-
-    @torch.no_grad()
-    def __call__(self, rows: Sequence[PromptTokens]) -> Tensor:
-        """log P(answer | prompt) of each row and class, on the CPU."""
-        size = max(1, self.sequences // len(rows[0].answers))
-        return torch.cat([self._scores(part) for part in _parts(rows, size)]).cpu()
-
-    def _scores(self, rows: Sequence[PromptTokens]) -> Tensor:
-        each, begun = len(rows[0].answers), len(rows[0].begun)
-        ids, mask = _padded([row.prefix for row in rows], self.model.device)
-        read = self.model.get_encoder()(input_ids=ids, attention_mask=mask).last_hidden_state
-        wanted = [[*row.begun, *answer] for row in rows for answer in row.answers]
-        labels, there = _padded(wanted, self.model.device)
-        made = self.model(
-            encoder_outputs=BaseModelOutput(last_hidden_state=read.repeat_interleave(each, 0)),
-            attention_mask=mask.repeat_interleave(each, 0),
-            labels=labels.masked_fill(there == 0, -100),
-            use_cache=False,
-        )
-        # What the decoder has before every answer is read, and no part of one.
-        logits = made.logits[:, begun:]
-        return _spoken(logits, [one[begun:] for one in wanted]).view(len(rows), each)
 
 
 def _spoken(logits: Tensor, wanted: Sequence[Sequence[int]]) -> Tensor:
@@ -266,12 +215,6 @@ def _width(rows: Sequence[PromptTokens]) -> int:
     return max(len(row.prefix) for row in rows) + max(row.longest for row in rows) - 1
 
 
-# What a causal model's configuration says about which sequences may stand in one pass. A token's
-# number in a cache is its place in the sequence only where no padding stands between: an attention
-# window counts the padding too. And frequencies of rotary positions that grow with the length are
-# chosen once for a whole pass, by its longest sequence.
-
-
 # As transformers' configurations call how far a token sees.
 _WINDOWS = (
     "sliding_window",
@@ -282,55 +225,16 @@ _WINDOWS = (
 )
 
 
-@dataclass(frozen=True)
-class PassLimits:
-    """Limits of a pass, in tokens.
+def reusable_width(config: PreTrainedConfig) -> float:
+    """The widest pass, padding counted, in which keys and values may be used again.
 
-    Attributes:
-        window: the fewest tokens that a layer sees, or infinity.
-        longrope: lengths up to which frequencies are the short ones.
-        dynamic: lengths up to which frequencies are the original ones; from there each length has its own.
+    A token's number in a cache is its place in the sequence only where no padding stands between: an attention window
+    counts the padding too.
     """
-
-    window: float = inf
-    longrope: tuple[int, ...] = ()
-    dynamic: tuple[int, ...] = ()
-
-    @property
-    def reusable(self) -> float:
-        """The widest pass, shared beginning, padding and answers together, that may use keys and values again."""
-        # At a dynamic model's original length itself the frequencies of the pass before it stay.
-        return min(self.window, *self.longrope, *(length - 1 for length in self.dynamic), inf)
-
-    def frequencies(self, length: int) -> Hashable:
-        """Equal for lengths that have the same frequencies."""
-        grown = length if any(length >= one for one in self.dynamic) else 0
-        return (grown, *(length > one for one in self.longrope))
-
-
-def pass_limits(config: PreTrainedConfig) -> PassLimits:
-    """Of a model's configuration, the text part's if it has several."""
     text = config.get_text_config()
-    given = getattr(text, "rope_parameters", None) or {}
-    # One for all layers, or one for each type of layer.
-    ropes: list[dict[str, Any]] = [one for one in given.values() if isinstance(one, dict)] or [
-        given
-    ]
-    positions: Any = getattr(text, "max_position_embeddings", None)
-    longrope = tuple(
-        rope.get("original_max_position_embeddings", positions)
-        for rope in ropes
-        if rope.get("rope_type") == "longrope"
-    )
-    # As transformers has it: whatever the parameters say of an original length.
-    dynamic = tuple(positions for rope in ropes if "dynamic" in str(rope.get("rope_type")))
-    return PassLimits(_window(text), longrope, dynamic)
-
-
-def _window(config: PreTrainedConfig) -> float:
-    if not getattr(config, "use_sliding_window", True):
+    if not getattr(text, "use_sliding_window", True):
         return inf
     # Layers may have sizes of their own.
-    layers = config.per_layer_config if getattr(config, "is_heterogeneous", False) else [config]
+    layers = text.per_layer_config if getattr(text, "is_heterogeneous", False) else [text]
     named = [getattr(layer, name, None) for layer in layers for name in _WINDOWS]
     return min((size for size in named if isinstance(size, int) and size > 0), default=inf)

@@ -1,21 +1,17 @@
-"""What `label` tells: the time of several workers, rows that were truncated, a cluster that is not there."""
+"""What `label` tells of rows that were truncated; a cluster of Ray that is not there."""
 
 from __future__ import annotations
 
 import sys
-from contextlib import contextmanager
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 
 import numpy as np
 import pytest
 
 import limbeck
 import tiny_runs as tiny
-from limbeck.labelling import fill
-from limbeck.labelling.by_ray import RayMaker, found_anywhere, ray_session
-from limbeck.labelling.fill import LabelEstimate, LabelWork, ShardMaker
+from limbeck.lab.study.ray_workers import ray_session
 from limbeck.labelling.model_labeller import ModelLabeller
-from limbeck.outputs import StoreFiles
 from limbeck.support.errors import LimbeckError
 from limbeck.teachers.labeller import TeamLabeller
 
@@ -41,32 +37,6 @@ class Letters:
     def score(self, rows):
         self.asked += len(rows)
         return {"logits": np.array([[len(row["sentence"]), 20] for row in rows], dtype=np.float32)}
-
-
-@pytest.mark.parametrize(
-    ("workers", "said"),
-    [
-        (1, "about 12 s (2 rows/s)"),
-        (2, "about 6 s (4 rows/s by 2 workers as fast as this process)"),
-        # There are no more than four shards to make.
-        (64, "about 3 s (8 rows/s by 4 workers as fast as this process)"),
-    ],
-)
-def test_the_time_is_that_of_all_workers(tmp_path, monkeypatch, capsys, workers, said):
-    @contextmanager
-    def makers(work):
-        made = ShardMaker(work)
-        made.workers = workers
-        yield made
-
-    measured = LabelEstimate(bytes=24, seconds=0.5, costs={})
-    monkeypatch.setattr(sys.modules["limbeck.labelling.label"], "local_maker", makers)
-    monkeypatch.setattr(fill, "measure", lambda work: measured)
-    rows = tmp_path / "rows.txt"
-    rows.write_text("\n".join(f"row {number}" for number in range(24)))
-    store = limbeck.label(Letters(), rows, out=tmp_path / "store", shard_rows=7, show=True)
-    assert said in capsys.readouterr().err
-    assert len(store) == 24 and store.manifest.costs["texts"] == 24
 
 
 class Cuts(Letters):
@@ -170,56 +140,3 @@ def test_a_cluster_that_does_not_answer_is_named_where_it_was_read(
     ):
         pass
     assert said in caught.value.problems[0].fix
-
-
-def test_ray_that_is_not_installed_is_said_before_any_row_is_labelled(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "ray", None)
-    (tmp_path / "rows.txt").write_text("one")
-    labeller = Letters()
-    with pytest.raises(LimbeckError, match="engine ray: import of ray halted"):
-        limbeck.label(labeller, tmp_path / "rows.txt", out=tmp_path / "store", engine="ray")
-    assert labeller.asked == 0 and not (tmp_path / "store").exists()
-
-
-@pytest.mark.parametrize(
-    ("url", "handed"),
-    [
-        ("stores/a", "{here}/stores/a"),
-        ("/stores/a", "/stores/a"),
-        ("memory://stores/a", "memory://stores/a"),
-    ],
-)
-def test_actors_get_places_that_mean_the_same_in_any_folder(tmp_path, monkeypatch, url, handed):
-    monkeypatch.chdir(tmp_path)
-    asked = []
-
-    class Actor:
-        def remote(self, *given):
-            asked.append(given)
-
-        def options(self, **settings):
-            return self
-
-    ray, util = ModuleType("ray"), ModuleType("ray.util")
-    util.ActorPool = lambda actors: SimpleNamespace(has_next=lambda: False)
-    ray.util, ray.remote, ray.cluster_resources = util, lambda made: Actor(), lambda: {"CPU": 2}
-    monkeypatch.setitem(sys.modules, "ray", ray)
-    monkeypatch.setitem(sys.modules, "ray.util", util)
-    work = LabelWork(StoreFiles(url), None, Letters(), None, workers=5)
-    assert [*RayMaker(ray, work)._labelled([])] == []
-    # No more than the cluster has room for: others would wait for ever.
-    assert [one[0] for one in asked] == [handed.format(here=tmp_path)] * 2
-
-
-def test_teachers_of_this_machine_are_named_by_their_whole_paths(tmp_path, monkeypatch):
-    (tmp_path / "runs" / "teacher").mkdir(parents=True)
-    (tmp_path / "home" / "mine").mkdir(parents=True)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    own = Letters()
-    # Names on the Hub, which has a folder's form, and labellers stay as they are.
-    named = ("runs/teacher", "~/mine", str(tmp_path / "runs"), "google-bert/bert-base-uncased", own)
-    assert found_anywhere(named) == (
-        f"{tmp_path}/runs/teacher", f"{tmp_path}/home/mine", f"{tmp_path}/runs",
-        "google-bert/bert-base-uncased", own,
-    )  # fmt: skip

@@ -11,16 +11,11 @@ import numpy as np
 import torch
 from scipy.special import log_softmax, logsumexp
 from torch import nn
-from transformers import (
-    AutoModelForCausalLM,
-    AutoModelForSeq2SeqLM,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
+from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.labelling.language_models.prompt import BoundPrompt, Row, prompt_digest
 from limbeck.labelling.language_models.prompt_tokens import Answers, PromptTokenizer, token_limit
-from limbeck.labelling.language_models.scoring import CausalScorer, Seq2SeqScorer
+from limbeck.labelling.language_models.scoring import CausalScorer
 from limbeck.outputs import digest_of_model, digest_of_text, digest_of_tokenizer
 from limbeck.students import load_model, read_config, read_tokenizer
 from limbeck.support.errors import LimbeckError
@@ -38,7 +33,7 @@ class CausalLabeller:
     """Labels rows by the likelihood of each class's answer behind a prompt.
 
     Args:
-        model: a causal language model or an encoder-decoder of transformers.
+        model: a causal language model of transformers.
         tokenizer: its tokenizer.
         bound: the prompt.
         name: what progress and stores call it.
@@ -71,8 +66,7 @@ class CausalLabeller:
         self.name, self.bound, self.classes = name, bound, bound.classes
         chat = _uses_chat(bound, tokenizer)
         limit = token_limit(model.config, tokenizer, max_length)
-        decoder = bool(model.config.is_encoder_decoder)
-        self.tokens = PromptTokenizer(tokenizer, bound, limit=limit, chat=chat, decoder=decoder)
+        self.tokens = PromptTokenizer(tokenizer, bound, limit=limit, chat=chat)
         empty = self.tokens(_empty(bound))
         self._key = {
             "model": digest_of_model(model),
@@ -80,7 +74,7 @@ class CausalLabeller:
             "prompt": prompt_digest(bound.prompt),
             "examples": digest_of_text(bound.whole(_empty(bound))),
             # Where a prompt ends and an answer begins: other versions may see it otherwise.
-            "tokens": digest_of_text(repr((empty.prefix, empty.begun, empty.answers))),
+            "tokens": digest_of_text(repr((empty.prefix, empty.answers))),
             "chat": chat and digest_of_text(str(tokenizer.chat_template)),
             "limit": limit,
             "precision": precision,
@@ -91,11 +85,7 @@ class CausalLabeller:
         self.model = model.eval()
         self.batch_size = 8 * batch_size
         self.truncated: frozenset[int] = frozenset()
-        self.scorer = (
-            Seq2SeqScorer(self.model, sequences=batch_size)
-            if decoder
-            else CausalScorer(self.model, self.tokens.shared(), sequences=batch_size)
-        )
+        self.scorer = CausalScorer(self.model, self.tokens.shared(), sequences=batch_size)
         calibrate = bound.prompt.calibrate is not False
         self.prior = content_free_prior(self._scores(bound.content_free())) if calibrate else None
 
@@ -134,46 +124,29 @@ class CausalLabeller:
         return sums
 
 
-def load_causal_labeller(
-    path: str | Path,
-    bound: BoundPrompt,
-    *,
-    max_length: int | None = None,
-    precision: Precision = "fp32",
-    batch_size: int = 32,
-) -> CausalLabeller:
+def load_causal_labeller(path: str | Path, bound: BoundPrompt, **settings: Any) -> CausalLabeller:
     """The labeller of a checkpoint.
 
+    Args:
+        path: a folder or a name on the Hub.
+        bound: the prompt.
+        settings: of `CausalLabeller`: max_length, precision, batch_size.
+
     Raises:
-        LimbeckError: it is no language model, cannot be read, or the prompt does not fit it.
+        LimbeckError: it is no causal language model, cannot be read, or the prompt does not fit it.
     """
-    if not is_language_model(path):
+    if not is_causal_model(path):
         raise LimbeckError(
-            f"teacher: {path} is no language model ({_head(path)})",
+            f"teacher: {path} is no causal language model ({_head(path)})",
             "name one whose head is over its vocabulary, or leave the prompt out",
         )
-    config = read_config(path)
-    auto = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
-    model = load_model(path, auto=auto)
-    return CausalLabeller(
-        model,
-        read_tokenizer(path),
-        bound,
-        name=str(path),
-        max_length=max_length,
-        precision=precision,
-        batch_size=batch_size,
-    )
+    model = load_model(path, auto=AutoModelForCausalLM)
+    return CausalLabeller(model, read_tokenizer(path), bound, name=str(path), **settings)
 
 
 def is_causal_model(path: str | Path) -> bool:
     """Whether a checkpoint is a causal language model."""
     return _head(path).endswith(("ForCausalLM", "LMHeadModel"))
-
-
-def is_language_model(path: str | Path) -> bool:
-    """Whether a checkpoint's head speaks: a causal model's or an encoder-decoder's."""
-    return is_causal_model(path) or _head(path).endswith("ForConditionalGeneration")
 
 
 def _head(path: str | Path) -> str:

@@ -1,8 +1,11 @@
-"""A model behind an OpenAI-compatible endpoint as a labeller."""
+"""A model behind an OpenAI-compatible endpoint as a labeller; OpenAI's client sends and repeats the requests."""
 
 from __future__ import annotations
 
+import json
 import logging
+import threading
+import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,26 +19,18 @@ import openai
 
 from limbeck.labelling.language_models.answers import (
     Answer,
+    AnswerJournal,
     AnswerReader,
-    KeptAnswers,
     answer_schema,
     key_of,
     listed_classes,
     listed_tokens,
     nested_answers,
+    part_of,
     text_of,
 )
-from limbeck.labelling.language_models.causal_labeller import calibrated, content_free_prior
-from limbeck.labelling.language_models.endpoint_client import (
-    EndpointClient,
-    RowFailedError,
-    explained,
-    may_succeed_later,
-)
-from limbeck.labelling.language_models.endpoint_settings import (
-    EndpointSettings,
-    LabellingStoppedError,
-)
+from limbeck.labelling.language_models.causal import calibrated, content_free_prior
+from limbeck.labelling.language_models.endpoint_settings import KEY_VARIABLE, EndpointSettings
 from limbeck.labelling.language_models.prompt import BoundPrompt, Row, prompt_digest
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import SENTENCE
@@ -54,6 +49,28 @@ _LISTED_TRIES = 5
 _FEW_TOKENS = 5
 # Repetitions of a request about nothing: a wrong URL should not take minutes to say.
 _AT_FIRST = 2
+_MESSAGE, _BEGINNING = 300, 120
+# The server gave no answer: it is too slow, too busy, broken or out of reach.
+_NO_ANSWER = (
+    openai.APIConnectionError,
+    openai.InternalServerError,
+    openai.RateLimitError,
+    json.JSONDecodeError,
+)
+# Every other request would fail alike.
+_REFUSED = (openai.AuthenticationError, openai.PermissionDeniedError, openai.NotFoundError)
+
+
+class LabellingStoppedError(LimbeckError):
+    """No further request may be sent; what was answered is kept."""
+
+
+class RowFailedError(Exception):
+    """One row has no label, for a reason that need not concern the others."""
+
+
+class NoChoicesError(ValueError):
+    """What came back says nothing where OpenAI's protocol has an answer's choices."""
 
 
 class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
@@ -73,6 +90,8 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
         mode: `logprobs` or `votes`, as the server allowed.
         refused: parameters that the server does not take, or not as they are asked for.
         prior: log-probabilities of the classes for inputs without content, (C,), or None.
+        journal: answers by the digests of their requests, of this endpoint, model and prompt.
+        spent_before: what the journal's answers cost in earlier starts.
 
     Raises:
         LimbeckError: the settings are wrong, or the server cannot be reached or refuses the key or the model.
@@ -88,33 +107,36 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
         self.settings, self.bound, self.classes = settings, bound, bound.classes
         self.name = f"{settings.model} at {urlsplit(settings.url).netloc}"
         self.batch_size = _DEPTH * settings.concurrency
-        self.client = EndpointClient(settings)
         self.mode = "votes" if settings.mode == "votes" else "logprobs"
         self.refused: set[str] = set()
-        self._chat = bound.prompt.chat is not False
         self.prior: np.ndarray | None = None
+        self._chat = bound.prompt.chat is not False
         self._read = AnswerReader(bound)
-        # Whose answers they are, whatever the mode and its settings.
         prompt = key_of(prompt_digest(bound.prompt), self._examples())
         about = {"model": self.name, "endpoint": settings.url, "prompt": prompt}
-        spending = self.client.spending
-        self._kept = KeptAnswers(journals, about, spending)
-        if settings.max_cost is not None and spending.before:
+        self.journal = AnswerJournal.of(journals, about)
+        self.spent_before = settings.price(*self.journal.tokens)
+        if settings.max_cost is not None and self.spent_before:
             log.warning(
                 "%s: max_cost: %.4g of %.4g were spent before, on this prompt about any rows",
                 self.name,
-                spending.before,
+                self.spent_before,
                 settings.max_cost,
             )
+        self._requests = 0
+        self._tokens = self._noted = np.zeros(2, dtype=np.int64)  # read, written
+        self._lock, self._free = threading.Lock(), 0.0
         self._unread = ""  # an answer that names no class, as an example
         self._unanswered = 0
         self._warned = False
+        self.client = openai.OpenAI(
+            base_url=settings.url,
+            api_key=settings.api_key(),
+            timeout=settings.timeout,
+            max_retries=settings.retries,
+        )
         try:
-            try:
-                self._begin()
-            finally:
-                # Also a server that is of no use was paid.
-                self._kept.name(key_of(self.fingerprint()), self.mode)
+            self._begin()
             self._calibrate()
         except BaseException:
             self.close()
@@ -171,12 +193,17 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
         return {name: values.astype(np.float32) for name, values in found.items()}
 
     def costs(self) -> dict[str, float]:
-        """Requests, retries and tokens of this object so far, and their cost where prices are known."""
-        return self.client.spending.written()
+        """Requests and tokens of this object so far, and their cost where prices are known."""
+        read, written = self._tokens.tolist()
+        counted = {"requests": self._requests, "prompt_tokens": read, "completion_tokens": written}
+        found = {name: float(count) for name, count in counted.items()}
+        if self.settings.price_in is not None or self.settings.price_out is not None:
+            found["cost"] = self.settings.price(read, written)
+        return found
 
     def close(self) -> None:
         """End its connections."""
-        self._kept.note()
+        self._keep()
         self.client.close()
 
     def __exit__(self, *raised: object) -> None:
@@ -190,14 +217,14 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
         Raises:
             RowsMissingError: rows that have none now.
         """
-        asked = [self._requests(row) for row in rows]
-        wanted: dict[str, tuple[Row, int]] = {}
-        for row, requests in zip(rows, asked, strict=True):
-            lacking = [key for key in requests if self._kept.journal.get(key) is None]
+        asked = [self._requests_about(row) for row in rows]
+        wanted: dict[str, dict[str, Any]] = {}
+        for requests in asked:
+            lacking = [key for key in requests if self.journal.get(key) is None]
             if not lacking and self._whole(requests) is None:
                 # Votes of which none can be read are no label: the row has come again to get one.
                 lacking = [*requests]
-            wanted |= {key: (row, requests[key]) for key in lacking}
+            wanted |= {key: requests[key] for key in lacking}
         reasons = self._ask_all(wanted)
         found = [self._whole(requests) for requests in asked]
         missing = {
@@ -210,18 +237,20 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
             raise RowsMissingError(missing)
         return [one for one in found if one is not None]
 
-    def _requests(self, row: Row) -> dict[str, int]:
-        """The requests about a row by the keys of their answers, each with its seed."""
-        said, seed = self.bound.messages(row), self.settings.seed
-        if self.mode == "logprobs" or self._many:
-            return {key_of(said): seed}
-        return {key_of(said, one): one for one in range(seed, seed + self.settings.votes)}
+    def _requests_about(self, row: Row) -> dict[str, dict[str, Any]]:
+        """The requests about a row by their digests; separate votes have seeds of their own."""
+        if self.mode == "logprobs":
+            request = self._request(row, self.settings.seed)
+            return {key_of(request): request}
+        count = self.settings.votes if "n" in self.refused else 1
+        seeds = range(self.settings.seed, self.settings.seed + count)
+        # Also of a server that takes no seed.
+        return {key_of(one, seed): one for seed in seeds if (one := self._request(row, seed))}
 
-    def _whole(self, requests: Mapping[str, int]) -> Answer | None:
+    def _whole(self, requests: Mapping[str, Any]) -> Answer | None:
         """What the kept answers to these requests come to: all votes; None where one is lacking, or none was read."""
-        kept = [self._kept.journal.get(key) for key in requests]
-        answers = [one for one in kept if one is not None]
-        if len(answers) < len(kept):
+        answers = [one for key in requests if (one := self.journal.get(key)) is not None]
+        if len(answers) < len(requests):
             return None
         if self.mode == "logprobs":
             return answers[0]
@@ -231,19 +260,20 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
         }
         return sums if any(sums["votes"]) else None
 
-    def _ask_all(self, wanted: Mapping[str, tuple[Row, int]]) -> dict[str, str]:
+    def _ask_all(self, wanted: Mapping[str, dict[str, Any]]) -> dict[str, str]:
         """Ask, so many at a time, and keep each answer at once; returns the reasons of those that have none."""
         reasons: dict[str, str] = {}
         ends: list[BaseException] = []
 
         def ask(key: str) -> None:
+            if ends:
+                return
             try:
-                if not ends:
-                    self._kept.note(key, self._ask(*wanted[key]))
-                    self._unanswered = 0
+                self._keep(key, self._answer(wanted[key]))
+                self._unanswered = 0
             except RowFailedError as error:
                 reasons[key] = str(error)
-                self._kept.note()
+                self._keep()
                 self._check_running(error)
 
         def guarded(key: str) -> None:
@@ -268,24 +298,24 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
         Raises:
             LabellingStoppedError: it answers nothing about an empty row either, so no row is to blame.
         """
-        self._unanswered = self._unanswered + 1 if error.server_failed else 0
+        no_answer = isinstance(error.__cause__, _NO_ANSWER)
+        self._unanswered = self._unanswered + 1 if no_answer else 0
         if self._unanswered < self.settings.concurrency:
             return
         self._unanswered = 0
         try:
-            self._choices(self._empty_row(), self.settings.seed, _AT_FIRST)
+            self._choices(self._request(self._empty_row(), self.settings.seed), _AT_FIRST)
         except RowFailedError as failed:
-            cause = failed.__cause__ or failed
-            if may_succeed_later(cause):
-                raise LabellingStoppedError(explained(cause, self.settings).problems) from None
+            if isinstance(failed.__cause__, _NO_ANSWER):
+                raise LabellingStoppedError(self._explained(failed.__cause__).problems) from None
 
-    def _ask(self, row: Row, seed: int) -> Answer:
-        """The answer to one request about a row; votes that cannot be read are an answer too.
+    def _answer(self, request: dict[str, Any]) -> Answer:
+        """The answer to one request; votes that cannot be read are an answer too.
 
         Raises:
-            RowFailedError: as `EndpointClient.send`, or the listed tokens name no class.
+            RowFailedError: as `_send`, or the listed tokens name no class.
         """
-        choices = self._choices(row, seed)
+        choices = self._choices(request)
         if self.mode == "votes":
             read = [self._read(text_of(one)) for one in choices]
             known = [one for one in read if one is not None]
@@ -308,13 +338,77 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
             )
         return {"logs": found.logs.tolist(), "coverage": [found.coverage]}
 
-    def _choices(self, row: Row, seed: int, retries: int | None = None) -> list[Any]:
+    def _keep(self, key: str | None = None, answer: Answer | None = None) -> None:
+        """Keep an answer if there is one, and the tokens that were spent since the last line."""
+        with self._lock:
+            read, written = (self._tokens - self._noted).tolist()
+            self._noted = self._tokens
+            if key is not None or read or written:
+                self.journal.add(key, answer or {}, (read, written))
+
+    # ---- one request ----
+
+    def _choices(self, request: dict[str, Any], retries: int | None = None) -> list[Any]:
         """The choices that the server returns; in mode `logprobs` asked again until tokens are listed."""
         for _ in range(_LISTED_TRIES):
-            choices = self.client.send(self._request(row, seed), retries)
+            choices = self._send(request, retries)
             if self.mode == "votes" or listed_tokens(choices[0]):
                 break
         return choices
+
+    def _send(self, request: dict[str, Any], retries: int | None) -> list[Any]:
+        """The choices of the server's answer, at least one.
+
+        Raises:
+            LimbeckError: the key, the model or the account is refused, or a page answers.
+            LabellingStoppedError: the limit on the cost is reached.
+            RowFailedError: all attempts failed, or the server refuses this one request.
+        """
+        self._wait()
+        client = self.client if retries is None else self.client.with_options(max_retries=retries)
+        path = "/chat/completions" if "messages" in request else "/completions"
+        body = {"model": self.settings.model, **request}
+        try:
+            answer: Any = client.post(path, cast_to=object, body=body)
+            choices = self._counted(answer)
+            if not isinstance(choices, list) or not choices:
+                said = json.dumps(answer, separators=(",", ":"), ensure_ascii=False)
+                raise NoChoicesError(answer if isinstance(answer, str) else said)
+        except (openai.OpenAIError, ValueError) as error:
+            # Of a page, such as that of a login, the client gives the text.
+            page = isinstance(error, NoChoicesError) and isinstance(answer, str)
+            if page or isinstance(error, _REFUSED) or _no_credit(error):
+                raise self._explained(error) from error
+            raise RowFailedError(self._said_by(error)) from error
+        return choices
+
+    def _wait(self) -> None:
+        """Sleep until the next request may be sent.
+
+        Raises:
+            LabellingStoppedError: what was spent has reached the limit.
+        """
+        settings = self.settings
+        spent = self.spent_before + settings.price(*self._tokens.tolist())
+        if settings.max_cost is not None and spent >= settings.max_cost:
+            raise LabellingStoppedError(
+                f"max_cost: {settings.max_cost} is reached ({spent:.4g} spent)",
+                "run the same command again with a higher --max-cost, which continues it",
+            )
+        with self._lock:
+            self._requests += 1
+            begin = max(time.monotonic(), self._free)
+            self._free = begin + 60 / (settings.requests_per_minute or float("inf"))
+        time.sleep(max(0.0, begin - time.monotonic()))
+
+    def _counted(self, answer: Any) -> Any:
+        """An answer's choices, as they stand there, once its tokens are counted."""
+        usage = part_of(answer, "usage")
+        given = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
+        used = [one if isinstance(one, int) else 0 for one in given]
+        with self._lock:
+            self._tokens = self._tokens + used
+        return answer.get("choices") if isinstance(answer, dict) else None
 
     def _request(self, row: Row, seed: int) -> dict[str, Any]:
         settings, bound = self.settings, self.bound
@@ -330,7 +424,7 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
             # A byte may be a token.
             longest = max(len(answer.encode()) for answer in bound.answers) + _AROUND_ANSWER
             request |= {"temperature": settings.temperature, "max_tokens": longest, "seed": seed}
-            request |= {"n": settings.votes} if self._many else {}
+            request |= {"n": settings.votes} if settings.votes > 1 else {}
             request |= {"response_format": answer_schema(bound.answers)} if self._chat else {}
         if "max_tokens" in self.refused:
             request["max_completion_tokens"] = request["max_tokens"]
@@ -345,11 +439,6 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
         """The most likely tokens asked for."""
         top = self.settings.top_logprobs
         return min(top, _FEW_TOKENS) if "top_logprobs" in self.refused else top
-
-    @property
-    def _many(self) -> bool:
-        """Whether all votes are asked for in one request."""
-        return self.settings.votes > 1 and "n" not in self.refused
 
     def _empty_row(self) -> Row:
         return dict.fromkeys(self.bound.columns, "N/A")
@@ -369,26 +458,40 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
         if self.mode == "logprobs" and (pair := nested_answers(self.bound.answers)):
             self._vote_instead(f"the answer {pair[0]!r} begins the answer {pair[1]!r}")
         while True:
+            request = self._request(self._empty_row(), self.settings.seed)
             try:
-                choices = self._choices(self._empty_row(), self.settings.seed, _AT_FIRST)
+                choices = self._choices(request, min(_AT_FIRST, self.settings.retries))
             except RowFailedError as error:
                 cause = error.__cause__ or error
                 refusal = openai.BadRequestError | openai.UnprocessableEntityError
-                if isinstance(cause, refusal) and self._simplified(str(cause)):
-                    continue
-                raise explained(cause, self.settings, self.client.models()) from None
-            if self._settled(choices):
+                if not isinstance(cause, refusal) or not self._simplified(str(cause)):
+                    raise self._explained(cause) from None
+                continue
+            if self.settings.max_cost is not None and not self._tokens[0]:
+                raise LimbeckError(
+                    f"max_cost: {self.settings.max_cost}, but endpoint {self.settings.url} does not say how many "
+                    "tokens it used",
+                    "leave --max-cost out",
+                )
+            if self.mode == "votes":
+                self.refused |= {"n"} if len(choices) < self.settings.votes else set()
+                return
+            tokens = listed_tokens(choices[0])
+            found = listed_classes(tokens, self.bound.answers)
+            if not tokens:
+                self._vote_instead(f"endpoint {self.settings.url} gives no log-probabilities")
+            elif found is not None and not found.telling:
+                self._vote_instead(f"the likely token {found.undecided!r} begins several answers")
+            else:
                 return
 
     def _simplified(self, message: str) -> bool:
         """Leave out what a server's message refuses, or the next thing that servers may lack; False at the end."""
-        ways = ["top_logprobs"] if self.mode == "logprobs" and self._top > _FEW_TOKENS else []
-        if self.mode == "votes":
-            ways = ["n", "response_format", "seed"] if self._chat else ["n", "seed"]
-        elif self.settings.mode == "auto":
-            ways.append("logprobs")
-        ways += ["max_tokens"] if self._chat else []
-        ways = [name for name in ways if name not in self.refused]
+        ways = ["n", "response_format", "seed"] if self.mode == "votes" else []
+        if self.mode == "logprobs":
+            ways += ["top_logprobs"] if self._top > _FEW_TOKENS else []
+            ways += ["logprobs"] if self.settings.mode == "auto" else []
+        ways = [name for name in [*ways, "max_tokens"] if name not in self.refused]
         if not ways:
             return False
         # The longest first: `logprobs` is in `top_logprobs` too.
@@ -398,32 +501,6 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
         else:
             self.refused.add(name)
         return True
-
-    def _settled(self, choices: list[Any]) -> bool:
-        """Whether the server gave what was asked for; else the form is changed to what it gives."""
-        settings = self.settings
-        if settings.max_cost is not None and not self.client.spending.prompt_tokens:
-            raise LimbeckError(
-                f"max_cost: {settings.max_cost}, but endpoint {settings.url} does not say how many tokens it used",
-                "leave --max-cost out",
-            )
-        if self.mode == "votes":
-            if len(choices) < settings.votes:
-                self.refused.add("n")
-            return True
-        if tokens := listed_tokens(choices[0]):
-            found = listed_classes(tokens, self.bound.answers)
-            if found is None or found.telling:
-                return True
-            self._vote_instead(f"the likely token {found.undecided!r} begins several answers")
-            return False
-        if settings.mode == "logprobs":
-            raise LimbeckError(
-                f"mode: logprobs, but endpoint {settings.url} gives no log-probabilities of tokens",
-                "set --mode votes",
-            )
-        self.mode = "votes"
-        return False
 
     def _vote_instead(self, reason: str) -> None:
         """Sample answers where first tokens do not tell which answer they begin.
@@ -468,3 +545,47 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
                 len(coverage),
                 1 - np.median(coverage),
             )
+
+    # ---- what went wrong ----
+
+    def _said_by(self, error: BaseException) -> str:
+        """An error in one line, without the key if a server repeats it."""
+        if isinstance(error, openai.APITimeoutError):
+            return f"no answer within {self.settings.timeout:g} s (--timeout)"
+        status = f"HTTP {error.status_code}: " if isinstance(error, openai.APIStatusError) else ""
+        body = getattr(error, "body", None)
+        text = body.get("message") or body.get("detail") if isinstance(body, dict) else None
+        if text is None and isinstance(error, json.JSONDecodeError):
+            text = error.doc
+        if text is None:
+            text = f"{error} {error.__cause__ or ''}"
+        key, line = self.settings.api_key(), " ".join(str(text).split())
+        # The key first: half of one would not be found.
+        line = line.replace(key, "…") if len(key) > 4 else line
+        most = _BEGINNING if isinstance(error, ValueError) else _MESSAGE
+        return status + (line if len(line) <= most else line[:most] + "…")
+
+    def _explained(self, error: BaseException) -> LimbeckError:
+        """An error that ends the work, with what to do."""
+        said, settings = self._said_by(error), self.settings
+        if isinstance(error, ValueError | openai.APIResponseValidationError):
+            # A URL behind which something else answers.
+            return LimbeckError(
+                f"endpoint {settings.url} does not answer as OpenAI's protocol says: {said!r}",
+                "most URLs end in /v1; check --endpoint",
+            )
+        variable = settings.api_key_env or KEY_VARIABLE
+        fix = f"check --model {settings.model} and the prompt, or run the same command again later"
+        if isinstance(error, openai.AuthenticationError | openai.PermissionDeniedError):
+            fix = f"put a key that may use the model into {variable}, or name another with --api-key-env"
+        elif isinstance(error, openai.NotFoundError):
+            fix = f"check the URL (most end in /v1) and --model {settings.model}"
+        elif isinstance(error, openai.APIConnectionError):
+            fix = "check the URL and that the server runs (--timeout); then run the same command again"
+        elif _no_credit(error):
+            fix = "the account has no credit left: add some, and run the same command again"
+        return LimbeckError(f"endpoint {settings.url}: {said}", fix)
+
+
+def _no_credit(error: BaseException) -> bool:
+    return getattr(error, "code", None) == "insufficient_quota"
