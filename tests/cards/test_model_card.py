@@ -163,8 +163,8 @@ def test_names_of_classes_are_text_and_no_markup(run):
     record.save(run)
     refresh(run)
     text = card_of(run).text
-    said = "&lt;b>a&lt;/b>\\|\\[x\\](http://y) # b"
-    assert text.count(said) == 2 and text.count("&lt;b>a") == 3  # summary, table of classes, limits
+    said = "\\<b\\>a\\</b\\>\\|\\[x\\](http://y) # b"
+    assert text.count(said) == 2 and text.count("\\<b\\>a") == 3  # summary, table of classes, limits
     assert "<b>" not in text and "[x]" not in text
 
 

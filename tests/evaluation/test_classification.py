@@ -8,7 +8,7 @@ from sklearn import metrics
 
 from limbeck.evaluation.class_predictions import ClassPredictions, agreement
 from limbeck.evaluation.classification import classification_scores, covered, task_classification
-from limbeck.tables.classes import count_cells, whole_cells
+from limbeck.tables.classes import class_tables, whole_table
 from limbeck.tasks import MULTI_LABEL, TASKS, Task, as_kind
 
 NAMES = ("a", "b", "c")
@@ -200,9 +200,10 @@ def test_several_labels_are_counted_by_class_and_by_row():
     half = found.student.coverage[0]
     assert half.accuracy == pytest.approx(100 * sum(right for _, right in surest) / 20)
     assert half.confidence == pytest.approx(surest[-1][0])
-    shown = {row[0]: row[1:] for row in whole_cells(found)}
+    shown = {row[0]: row[1:] for row in whole_table(found).cells}
     assert shown["all classes right of the surest 50 %"][0] == f"{half.accuracy:.1f}"
-    assert count_cells(found)[1][:2] == ["a", str(found.classes[0].counts.true_positives)]
+    counts = class_tables(found)[2].cells
+    assert counts[1][:2] == ["a", str(found.classes[0].counts.true_positives)]
     assert found.disagreements[0].student_probability == pytest.approx(
         rows[found.disagreements[0].index][0]
     )
@@ -219,4 +220,5 @@ def test_two_models_agree_where_a_whole_row_is_alike():
 
 def test_one_class_a_row_has_no_counts_beside_its_matrix():
     rows = {"label": [0, 1], "prediction": [0, 0]}
-    assert count_cells(task_classification(TASKS["sst2"], rows)) is None
+    titles = [one.title for one in class_tables(task_classification(TASKS["sst2"], rows))]
+    assert titles == ["All classes, 2 rows", "By class"]

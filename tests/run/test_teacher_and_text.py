@@ -40,7 +40,7 @@ from limbeck.scoring import ScoredModel
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import TEACHER_LABELS
 from limbeck.tables import build_table, render
-from limbeck.tables.classes import confusion_cells, disagreement_cells
+from limbeck.tables.classes import confusion_table, disagreement_table
 
 QUICK = ("--layers", "1", "--epochs", "2", "--max-length", "24")
 SETTINGS: dict[str, Any] = {"student.layers": 1, "epochs": 2, "max_length": 24, "floor": False}
@@ -173,8 +173,8 @@ def test_nothing_is_called_right_and_nothing_a_label(classes):
     assert "Rows by teacher and prediction" in shown
     assert "Rows by label" not in shown
     found = record.classification["dev"]
-    assert confusion_cells(found, found.student)[0][0] == "teacher ↓ predicted →"
-    assert disagreement_cells(found)[0] == ["row", "student", "teacher", "text"]
+    assert confusion_table(found, found.student).cells[0][0] == "teacher ↓ predicted →"
+    assert disagreement_table(found).cells[0] == ["row", "student", "teacher", "text"]
     assert "rows only student predicts as the teacher" in card
     footer = render(build_table([record]), "markdown")
     assert "training rows and the teacher's labels" in footer.replace("\\", "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from limbeck.cards.facts import (
     usage,
     without_paths,
 )
-from limbeck.cards.tables import spread_of
 from limbeck.recipe import Recipe
 from limbeck.recipe.catalog import HEADER, find, names
 from limbeck.records import Record
@@ -29,7 +28,8 @@ from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home, write_whole
 from limbeck.support.plain import write_yaml
 from limbeck.support.words import count_of
-from limbeck.tables import classes as class_scores
+from limbeck.tables.cells import in_markdown
+from limbeck.tables.classes import class_tables, class_words, floor_words, row_test_words
 from limbeck.tables.model import task_title
 from limbeck.tasks import TASKS
 
@@ -106,72 +106,44 @@ def render_card(run: Path, settings: CardSettings, name: str | None = None) -> s
 def _content(
     student: StudentFacts, settings: CardSettings, name: str, *, local: bool
 ) -> dict[str, Any]:
-    record = student.record
-    source = dataset_of(record)
-    timed = tables.latency_table(record)
-    wide = 3 if record.bench is not None and record.bench.rows else 2
-    exports = student.exports
+    record, exports = student.record, student.exports
     python = usage(student, name, local=local)
+    split, found = next(iter(record.classification.items()), ("", None))
     return {
         "title": name,
         "summary": _summary(student),
         "usage": None if python is None else python.rstrip(),
-        "exports": tables.as_markdown(tables.export_table(student), 2) if exports else None,
-        "exported": "Exported as well.",
+        "exports": tables.export_table(student) if exports else None,
         "several_exports": len(exports) > 1,
         "gate_rows": f"{exports[0].gate.rows:,} {exports[0].gate.split}" if exports else "",
-        "scores": tables.as_markdown(tables.score_table(record, own_splits(student)), 2),
+        "scores": tables.score_table(record, own_splits(student)),
         "score_notes": _score_notes(student, settings.seeds),
-        **_classes(record, examples=bool(settings.examples)),
-        "spread": spread_of(student, settings.seeds, settings.baseline),
-        "sizes": tables.as_markdown(tables.size_table(student)),
-        "latency": None if timed is None else tables.as_markdown(timed, wide),
-        "latency_note": _latency_note(record),
-        "method": _method(record),
-        "training": tables.as_markdown(tables.training_table(student), 2),
-        "recipe": _recipe(record),
-        "limits": [
-            tables.in_markdown(sentence)
-            for sentence in limits(student, settings, languages(settings, source))
-        ],
-    }
-
-
-def _classes(record: Record, *, examples: bool) -> dict[str, Any]:
-    """Of the first split: all classes together, each of them, and on demand the examples of disagreement."""
-    split, found = next(iter(record.classification.items()), ("", None))
-    if found is None:
-        return {"classes": None, "together": None, "class_notes": [], "examples": None}
-    tests = record.row_tests.get(split)
-    return {
-        "together": tables.as_markdown(class_scores.whole_cells(found)),
-        "classes": tables.as_markdown(class_scores.class_cells(found)),
+        "classes": [] if found is None else class_tables(found, None if settings.examples else 0),
         "class_notes": [
-            tables.in_markdown(f"{words[0].upper()}{words[1:]}.")
+            in_markdown(f"{words[0].upper()}{words[1:]}.")
             for words in (
-                *class_scores.agreement_words(found),
-                *(
-                    []
-                    if tests is None
-                    else class_scores.row_test_words(tests, "student", "teacher")
-                ),
-                *class_scores.threshold_words(record.thresholds),
+                []
+                if found is None
+                else class_words(found, record.row_tests.get(split), record.thresholds)
             )
         ],
-        "examples": tables.as_markdown(class_scores.disagreement_cells(found), 5)
-        if examples and found.disagreements
-        else None,
+        "spread": tables.spread_of(student, settings.seeds, settings.baseline),
+        "sizes": tables.size_table(student),
+        "latency": tables.latency_table(record),
+        "latency_note": _latency_note(record),
+        "method": _method(record),
+        "training": tables.training_table(student),
+        "recipe": _recipe(record),
+        "limits": map(in_markdown, limits(student, settings)),
     }
 
 
 def _summary(student: StudentFacts) -> str:
     record = student.record
     layers = "" if record.student.layers is None else f"{record.student.layers}-layer "
-    what = (
-        f"A {layers}{student.architecture} model for {tables.in_markdown(task_title(record.task))}"
-    )
+    what = f"A {layers}{student.architecture} model for {in_markdown(task_title(record.task))}"
     if student.labels:
-        classes = [*map(tables.in_markdown, student.labels[:8])]
+        classes = [*map(in_markdown, student.labels[:8])]
         classes += ["…"] if len(student.labels) > 8 else []
         what += f" (classes: {', '.join(classes)})"
     teachers = teacher_names(record)
@@ -197,10 +169,10 @@ def _score_notes(student: StudentFacts, seeds: Sequence[str]) -> list[str]:
         notes.append(f"It keeps {share} ({record.kept.interval}).")
     for split, tests in [*record.row_tests_alone.items()][:1]:
         notes += [
-            tables.in_markdown(f"On {split}, {words}.")
-            for words in class_scores.row_test_words(tests, "student", "teacher")
+            in_markdown(f"On {split}, {words}.")
+            for words in row_test_words(tests, "student", "teacher")
         ]
-    notes += class_scores.floor_words(record)
+    notes += floor_words(record)
     if not seeds:
         notes.append(f"One run, seed {record.seed}: the spread over seeds is not known.")
     return notes
@@ -226,70 +198,72 @@ def _method(record: Record) -> str:
 
 
 def _recipe(record: Record) -> str | None:
-    defaults = {
-        key: field.get_default(call_default_factory=True)
-        for key, field in Recipe.model_fields.items()
-        if not field.is_required()
-    }
-    shown = {
-        key: _beyond(value, defaults.get(key))
-        for key, value in record.recipe.items()
-        if key not in (*_PRIVATE, *HEADER[1:])
-        and value is not None
-        and not _same(value, defaults.get(key))
-    }
+    """The recipe's settings that are not limbeck's defaults, of a group those that are not the group's."""
+    shown = {}
+    for key, value in record.recipe.items():
+        field = Recipe.model_fields.get(key)
+        usual: Any = None
+        if field is not None and not field.is_required():
+            usual = field.get_default(call_default_factory=True)
+        usual = usual.model_dump(mode="json") if hasattr(usual, "model_dump") else usual
+        if key in (*_PRIVATE, *HEADER[1:]) or value in (None, usual):
+            continue
+        if isinstance(value, dict) and isinstance(usual, dict):
+            value = {name: own for name, own in value.items() if own != usual.get(name, ...)}
+        shown[key] = value
     return write_yaml(without_paths(shown), width=88).rstrip() if shown else None
-
-
-def _same(value: Any, default: Any) -> bool:
-    found: bool = value == _plain(default)
-    return found
-
-
-def _beyond(value: Any, default: Any) -> Any:
-    """Of a group of settings those that are not its defaults."""
-    usual = _plain(default)
-    if not (isinstance(value, dict) and isinstance(usual, dict)):
-        return value
-    return {key: own for key, own in value.items() if key not in usual or own != usual[key]}
-
-
-def _plain(default: Any) -> Any:
-    return default.model_dump(mode="json") if hasattr(default, "model_dump") else default
 
 
 # A class below this recall is named.
 _WEAK = 50.0
 
 
-def limits(student: StudentFacts, settings: CardSettings, languages: list[str] | None) -> list[str]:
+def limits(student: StudentFacts, settings: CardSettings) -> Iterator[str]:
     """Sentences; each follows from the record."""
-    record = student.record
-    said = [_scored(student), _domain(student), _rows(student, languages), *_length(student)]
-    said += repeated_said(record.examples)
-    said += _weak_classes(student) + _conditions(student)
-    known = [one for one in record.classification.values() if one.student.reliability]
-    said.append(f"Bias{'' if known else ', calibration'} and adversarial input were not examined.")
+    record, title = student.record, task_title(student.record.task)
+    yield _scored(record)
+    others = [one for one in record.scores if one not in own_splits(student) and not _is_fresh(one)]
+    if found := _primary(record, others):
+        yield f"Out of domain it scores {found}."
+    else:
+        yield f"It was scored on rows of {title} alone: how it does on other text is not known."
+    examples, spoken = record.examples, languages(settings, dataset_of(record))
+    rows = "an unknown number of" if examples.train is None else f"{examples.train:,}"
+    tongue = f" (language: {', '.join(spoken)})" if spoken else ""
+    more = f", {examples.unlabelled:,} of them without a label" if examples.unlabelled else ""
+    of_text = student.kind.reads.in_columns
+    unknown = " Their language is not recorded." if of_text and not spoken else ""
+    yield f"It was trained on {rows} rows of {title}{tongue}{more}.{unknown}"
+    if of_text:
+        cut = [
+            f"{count:,} of {total:,} {split} rows"
+            for split, total in (("train", examples.train), ("dev", examples.dev))
+            if (count := examples.truncated.get(split)) and total
+        ]
+        longer = f"{', '.join(cut)} were longer" if cut else "no row was longer"
+        length = student.max_length
+        yield f"Inputs were cut at {length} tokens ({longer}); longer ones were never seen."
+    yield from repeated_said(examples)
+    yield from _weak_classes(record)
+    for count, what in (
+        (examples.relabelled, "training rows were given a wrong class on purpose"),
+        (examples.augmented, "of the training rows are augmented examples"),
+        (examples.without_outputs, "rows were left out, as stored teacher outputs lack them"),
+    ):
+        if count:
+            yield f"{count:,} {what}."
+    known = any(one.student.reliability for one in record.classification.values())
+    yield f"Bias{'' if known else ', calibration'} and adversarial input were not examined."
     if settings.license is None:
-        said.append("No licence is stated: those of the base model and of the training data apply.")
+        yield "No licence is stated: those of the base model and of the training data apply."
     if student.own_architecture:
-        said.append(
-            f"transformers does not know the architecture {record_type(student)}: limbeck loads it."
-        )
+        kind = student.config.get("model_type")
+        yield f"transformers does not know the architecture {kind}: limbeck loads it."
     if record.kind == "distill":
-        said.append(
-            "The model learned from a teacher's outputs, so it repeats errors of its teacher."
-        )
-    return [sentence for sentence in said if sentence]
+        yield "The model learned from a teacher's outputs, so it repeats errors of its teacher."
 
 
-def record_type(student: StudentFacts) -> str:
-    """The configuration's own name of the architecture."""
-    return str(student.config.get("model_type"))
-
-
-def _scored(student: StudentFacts) -> str:
-    record = student.record
+def _scored(record: Record) -> str:
     if (agreement := agreement_said(record.examples)) is not None:
         return f"Its scores are {agreement}: how often it is right is not known."
     task = TASKS.get(record.task)
@@ -319,68 +293,12 @@ def _primary(record: Record, splits: list[str]) -> str:
     )
 
 
-def _domain(student: StudentFacts) -> str:
-    own, record = own_splits(student), student.record
-    others = [split for split in record.scores if split not in own and not _is_fresh(split)]
-    title = task_title(record.task)
-    if not (found := _primary(record, others)):
-        return f"It was scored on rows of {title} alone: how it does on other text is not known."
-    return f"Out of domain it scores {found}."
-
-
-def _rows(student: StudentFacts, languages: list[str] | None) -> str:
-    examples = student.record.examples
-    rows = "an unknown number of" if examples.train is None else f"{examples.train:,}"
-    tongue = f" (language: {', '.join(languages)})" if languages else ""
-    more = f", {examples.unlabelled:,} of them without a label" if examples.unlabelled else ""
-    unknown = (
-        "" if languages or not student.kind.reads.in_columns else " Their language is not recorded."
-    )
-    return f"It was trained on {rows} rows of {task_title(student.record.task)}{tongue}{more}.{unknown}"
-
-
-def _length(student: StudentFacts) -> list[str]:
-    if not student.kind.reads.in_columns:
-        return []
-    examples = student.record.examples
-    cut = [
-        f"{count:,} of {total:,} {split} rows"
-        for split, total in (("train", examples.train), ("dev", examples.dev))
-        if (count := examples.truncated.get(split)) and total
-    ]
-    tail = f" ({', '.join(cut)} were longer)" if cut else " (no row was longer)"
-    return [f"Inputs were cut at {student.max_length} tokens{tail}; longer ones were never seen."]
-
-
-def _weak_classes(student: StudentFacts) -> list[str]:
-    classes = student.record.classes
-    weak = [one for one in classes if one.recall is not None and one.recall < _WEAK]
-    found = [
-        f"Of the {one.rows:,} dev rows of class {one.name!r} it finds {one.recall:.1f} %."
-        for one in weak
-    ]
-    if student.labels and not classes:
-        return found
-    if (only := one_answer(student.record)) is not None:
-        return [
-            *found,
-            f"It predicts {only!r} for every dev row: what it reads makes no difference.",
-        ]
-    never = [one.name for one in classes if one.precision is None]
-    if never:
-        found.append(f"It never predicted {', '.join(map(repr, never))} on dev.")
-    return found
-
-
-def _conditions(student: StudentFacts) -> list[str]:
-    examples = student.record.examples
-    found = []
-    if examples.relabelled:
-        found.append(f"{examples.relabelled:,} training rows were given a wrong class on purpose.")
-    if examples.augmented:
-        found.append(f"{examples.augmented:,} of the training rows are augmented examples.")
-    if examples.without_outputs:
-        found.append(
-            f"{examples.without_outputs:,} rows were left out, as stored teacher outputs lack them."
-        )
-    return found
+def _weak_classes(record: Record) -> Iterator[str]:
+    for one in record.classes:
+        if one.recall is not None and one.recall < _WEAK:
+            yield f"Of the {one.rows:,} dev rows of class {one.name!r} it finds {one.recall:.1f} %."
+    never = [one.name for one in record.classes if one.precision is None]
+    if (only := one_answer(record)) is not None:
+        yield f"It predicts {only!r} for every dev row: what it reads makes no difference."
+    elif never:
+        yield f"It never predicted {', '.join(map(repr, never))} on dev."

@@ -2,68 +2,53 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
 from limbeck.cards.card_settings import METRICS
 from limbeck.cards.facts import StudentFacts, public_name, teacher_names
 from limbeck.records import Record
-from limbeck.records.facts import Latency, ModelFacts
+from limbeck.records.facts import ModelFacts
 from limbeck.records.words import rows_said, teacher_scores
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.words import count_of
 from limbeck.tables import build_table, collect, render
-from limbeck.tables.cells import decimal, duration, magnitude, milliseconds, one_line
+from limbeck.tables.cells import (
+    CellTable,
+    decimal,
+    duration,
+    magnitude,
+    milliseconds,
+    percent,
+    shown,
+)
 from limbeck.tables.model import place_of
 from limbeck.tasks import TASKS
-
-Cells = list[list[str]]
-"""Headings, then rows."""
 
 _MB = 1e6
 
 
-def as_markdown(cells: Cells, words: int = 1) -> str:
-    """A table whose first columns are text and whose others are numbers."""
-    heading, *rows = [[in_markdown(cell) for cell in row] for row in cells]
-    rule = [":---"] * words + ["---:"] * (len(heading) - words)
-    return "\n".join("| " + " | ".join(row) + " |" for row in (heading, rule, *rows))
-
-
-def in_markdown(text: str) -> str:
-    """The text in one line without markup: names of classes come from files, and must not end a row or open a tag."""
-    return re.sub(r"[|`*\[\]]", r"\\\g<0>", one_line(text)).replace("<", "&lt;")
-
-
-def score_table(record: Record, splits: Sequence[str]) -> Cells:
+def score_table(record: Record, splits: Sequence[str]) -> CellTable:
     """Every metric of every split, the teacher's beside it where it is known, and what words alone reach."""
     theirs = teacher_scores(record)
     floor = {} if record.floor is None else record.floor.scores
     taught = any(theirs.get(split) for split in splits)
     beneath = any(floor.get(split) for split in splits)
-    heading = ["split", "metric", *(["words alone"] if beneath else [])]
-    heading += [*(["teacher"] if taught else []), "student"]
-    cells = [[*heading, *(["share kept"] if taught else [])]]
+    heading = ["split", "metric", *["words alone"] * beneath, *["teacher"] * taught, "student"]
+    cells = [[*heading, *["share kept"] * taught]]
+    task = TASKS.get(record.task)
     for split in splits:
         for metric, value in record.scores[split].items():
-            if metric == "primary" and _is_single(record):
+            if metric == "primary" and task is not None and "+" not in task.primary:
                 continue
-            row = [split, _metric(record, metric)]
-            row += [decimal(floor.get(split, {}).get(metric))] if beneath else []
             other = theirs.get(split, {}).get(metric)
-            row += [decimal(other)] if taught else []
-            row.append(decimal(value))
-            if taught:
-                known = other is not None and value is not None and other > 0
-                row.append(f"{100 * value / other:.1f} %" if known else "–")  # type: ignore[operator]  # `known` says that both are numbers
+            row = [split, _metric(record, metric)]
+            row += [decimal(floor.get(split, {}).get(metric))] * beneath
+            row += [decimal(other)] * taught
+            kept = None if value is None or not other or other < 0 else value / other
+            row += [decimal(value), *[shown(kept, percent)] * taught]
             cells.append(row)
-    return cells
-
-
-def _is_single(record: Record) -> bool:
-    task = TASKS.get(record.task)
-    return task is not None and "+" not in task.primary
+    return CellTable("", cells, (0, 1))
 
 
 def _metric(record: Record, metric: str) -> str:
@@ -75,124 +60,92 @@ def _metric(record: Record, metric: str) -> str:
     return "mean of " + " and ".join(METRICS.get(name, name) for name in task.primary.split("+"))
 
 
-def size_table(student: StudentFacts) -> Cells:
+def size_table(student: StudentFacts) -> CellTable:
     """Teacher and student: layers, width, parameters, FLOPs, bytes."""
     record = student.record
-    models: list[tuple[str, ModelFacts, str]] = []
+    models: list[tuple[str, ModelFacts, float]] = []
     if record.teacher is not None:
-        models.append(("teacher", record.teacher, _megabytes(4 * (record.teacher.parameters or 0))))
-    models.append(("this model", record.student, _megabytes(student.bytes)))
+        models.append(("teacher", record.teacher, 4 * (record.teacher.parameters or 0)))
+    models.append(("this model", record.student, student.bytes))
     cells = [["", "layers", "hidden size", "parameters", "MB (fp32)", "FLOPs / example"]]
     for name, facts, size in models:
-        counts = [facts.layers, facts.hidden_size]
-        cells.append(
-            [
-                name,
-                *("–" if count is None else str(count) for count in counts),
-                "–" if facts.parameters is None else magnitude(facts.parameters),
-                size,
-                "–" if facts.flops_per_example is None else magnitude(facts.flops_per_example),
-            ]
-        )
-    return cells
+        counts = [shown(facts.layers), shown(facts.hidden_size), shown(facts.parameters, magnitude)]
+        megabytes = decimal(size / _MB if size else None)
+        cells.append([name, *counts, megabytes, shown(facts.flops_per_example, magnitude)])
+    return CellTable("", cells)
 
 
-def latency_table(record: Record) -> Cells | None:
+def latency_table(record: Record) -> CellTable | None:
     """The last bench's lines, else what the run timed itself; None where nothing was timed."""
     if record.bench is not None and record.bench.rows:
         heading = ["model", "backend", "form", "batch", "tokens", "threads", "p50 ms", "p95 ms"]
         cells = [[*heading, "rows/s", "memory MiB"]]
         for row in record.bench.rows:
-            cells.append(
-                [
-                    "this model" if row.role != "teacher" else "teacher",
-                    row.backend,
-                    row.form,
-                    str(row.batch_size),
-                    str(row.tokens),
-                    str(row.threads),
-                    milliseconds(row.p50)[0],
-                    "–" if row.p95 is None else milliseconds(row.p95)[0],
-                    "–" if row.rows_per_second is None else f"{row.rows_per_second:.0f}",
-                    # Weights may be read in place or copied: together they are what it needs.
-                    "–"
-                    if row.memory_mib is None
-                    else f"{row.memory_mib + (row.mapped_mib or 0):.0f}",
-                ]
-            )
-        return cells
+            model = "this model" if row.role != "teacher" else "teacher"
+            condition = map(str, (row.batch_size, row.tokens, row.threads))
+            times = [milliseconds(row.p50)[0], shown(row.p95, lambda p95: milliseconds(p95)[0])]
+            # Weights may be read in place or copied: together they are what it needs.
+            memory = None if row.memory_mib is None else row.memory_mib + (row.mapped_mib or 0)
+            speed = [*times, decimal(row.rows_per_second, 0), decimal(memory, 0)]
+            cells.append([model, row.backend, row.form, *condition, *speed])
+        return CellTable("", cells, (0, 1, 2))
     timed = [("teacher", record.teacher.latency_ms)] if record.teacher is not None else []
     timed.append(("this model", record.student.latency_ms))
-    known = [(name, time) for name, time in timed if time is not None]
-    if not known:
-        return None
     cells = [["model", "backend", "batch", "tokens", "threads", "device", "median ms", "quartiles"]]
-    return cells + [[name, "torch", *_timed(time)] for name, time in known]
+    for name, time in timed:
+        if time is not None:
+            median, spread = milliseconds(time.median, time.spread)
+            condition = map(shown, (time.batch_size, time.tokens, time.threads, time.device))
+            cells.append([name, "torch", *condition, median, f"± {spread}"])
+    return CellTable("", cells, (0, 1)) if len(cells) > 1 else None
 
 
-def _timed(time: Latency) -> list[str]:
-    median, spread = milliseconds(time.median, time.spread)
-    counts = [time.batch_size, time.tokens, time.threads]
-    shown = ["–" if count is None else str(count) for count in counts]
-    return [*shown, time.device or "–", median, f"± {spread}"]
-
-
-def export_table(student: StudentFacts) -> Cells:
+def export_table(student: StudentFacts) -> CellTable:
     """What was exported, and how it did at its gate."""
     heading = ["folder", "form", "MB", "score in torch", "exported", "lost", "same predictions"]
     unchosen = any(one.unchosen is not None for one in student.exports)
-    added = ["on rows that did not choose it"] if unchosen else []
-    cells = [[*heading, *added, "gate"]]
+    cells = [[*heading, *["on rows that did not choose it"] * unchosen, "gate"]]
     for one in student.exports:
-        before = one.measured.torch_scores.get("primary")
-        agreement = one.measured.agreement
-        cells.append(
-            [
-                one.folder.name,
-                one.conversion.name,
-                f"{one.bytes / _MB:.1f}",
-                decimal(before),
-                decimal(one.measured.scores.get("primary")),
-                f"{one.measured.drop:+.2f}",
-                "–" if agreement is None else f"{100 * agreement:.1f} %",
-                *([decimal(one.unchosen)] if unchosen else []),
-                f"at most {one.max_drop:g}: passed",
-            ]
-        )
-    return cells
+        found = one.measured
+        before, after = (scores.get("primary") for scores in (found.torch_scores, found.scores))
+        row = [one.folder.name, one.conversion.name, decimal(one.bytes / _MB), decimal(before)]
+        row += [decimal(after), f"{found.drop:+.2f}", shown(found.agreement, percent)]
+        row += [decimal(one.unchosen)] * unchosen
+        cells.append([*row, f"at most {one.max_drop:g}: passed"])
+    return CellTable("", cells, (0, 1))
 
 
-def training_table(student: StudentFacts) -> Cells:
+def training_table(student: StudentFacts) -> CellTable:
     """What it was trained by and on."""
     record = student.record
     recipe, examples = record.recipe, record.examples
-    names = ", ".join(teacher_names(record))
-    rows = rows_said(examples) or ("–" if examples.train is None else f"{examples.train:,}")
+    rows = rows_said(examples) or shown(examples.train, "{:,}".format)
     steps = sum(stage.steps or 0 for stage in record.stages)
-    best = "–" if record.best is None else f"{record.best.epoch} of {_epochs(record)}"
-    accelerator = record.hardware.get("accelerator")
-    where = " on ".join(
-        str(part) for part in (accelerator, record.hardware.get("processor")) if part
-    )
-    pairs = [
-        ("method", record.method),
-        ("teachers" if record.team is not None else "teacher", names),
-        ("student's start", _start(record)),
-        ("training rows", rows),
-        ("dev rows", "–" if examples.dev is None else f"{examples.dev:,}"),
-        ("best epoch", best),
-        ("optimisation steps", f"{steps:,}" if steps else ""),
-        ("batch size", _said(recipe.get("batch_size"))),
-        ("processes", record.execution.processes_said),
-        ("learning rate", _said(recipe.get("lr"))),
-        ("longest input", f"{student.max_length} tokens" if student.kind.reads.in_columns else ""),
-        ("seed", str(record.seed)),
-        ("precision", record.execution.precision or ""),
-        ("training time", _time(record)),
-        ("hardware", where),
-        ("versions", ", ".join(f"{name} {v}" for name, v in record.versions.items() if v)),
-    ]
-    return [["setting", "value"], *([name, value] for name, value in pairs if value)]
+    last = max((epoch.stage for epoch in record.epochs), default=1)
+    epochs = sum(epoch.stage == last for epoch in record.epochs)
+    best = shown(record.best and record.best.epoch, lambda epoch: f"{epoch} of {epochs}")
+    machine = [record.hardware.get(part) for part in ("accelerator", "processor")]
+    time, rate = record.cost.total_seconds, recipe.get("lr")
+    pairs = {
+        "method": record.method,
+        "teachers" if record.team is not None else "teacher": ", ".join(teacher_names(record)),
+        "student's start": _start(record),
+        "training rows": rows,
+        "dev rows": shown(examples.dev, "{:,}".format),
+        "best epoch": best,
+        "optimisation steps": f"{steps:,}" if steps else "",
+        "batch size": recipe.get("batch_size"),
+        "processes": record.execution.processes_said,
+        "learning rate": None if rate is None else f"{rate:g}",
+        "longest input": f"{student.max_length} tokens" if student.kind.reads.in_columns else "",
+        "seed": record.seed,
+        "precision": record.execution.precision,
+        "training time": None if time is None else duration(time),
+        "hardware": " on ".join(str(part) for part in machine if part),
+        "versions": ", ".join(f"{name} {v}" for name, v in record.versions.items() if v),
+    }
+    known = [[name, str(value)] for name, value in pairs.items() if value not in (None, "")]
+    return CellTable("", [["setting", "value"], *known], (0, 1))
 
 
 def _start(record: Record) -> str:
@@ -205,24 +158,6 @@ def _start(record: Record) -> str:
     if isinstance(layers, int):
         return f"{said}, {student.get('pick') or 'first'} {count_of(layers, 'layer')}"
     return f"{said}, layers {', '.join(map(str, layers))}" if isinstance(layers, list) else said
-
-
-def _epochs(record: Record) -> int:
-    last = max((epoch.stage for epoch in record.epochs), default=1)
-    return sum(epoch.stage == last for epoch in record.epochs)
-
-
-def _time(record: Record) -> str:
-    seconds = record.cost.total_seconds
-    return "" if seconds is None else duration(seconds)
-
-
-def _said(value: object) -> str:
-    return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _megabytes(count: float) -> str:
-    return f"{count / _MB:.1f}" if count else "–"
 
 
 # Scores over several runs of a model: mean, standard deviation, paired tests.

@@ -13,11 +13,12 @@ from typing import Annotated
 
 import typer
 
-from limbeck.cli.console import show_classification, show_row_tests, show_scores, trouble
+from limbeck.cli.console import say, show_classification, show_scores, trouble
 from limbeck.cli.options import takes_groups, typed
 from limbeck.cli.scored_options import Plugins, ScoredRows
 from limbeck.support.registry import load_plugins
 from limbeck.support.terminal import print_line
+from limbeck.tables.classes import row_test_words
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,7 @@ def evaluate(
         return
     show_scores(found.scores)
     if found.classification is not None:
-        show_classification(found.classification)
-    if found.row_tests is not None:
-        show_row_tests(found.row_tests, "student", "teacher")
+        show_classification(found.classification, found.row_tests)
+    elif found.row_tests is not None:
+        for line in row_test_words(found.row_tests, "student", "teacher"):
+            say(line)

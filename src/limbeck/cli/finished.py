@@ -18,7 +18,7 @@ from limbeck.records.words import agreement_said, one_answer, rows_said, teacher
 from limbeck.support.files import at_home
 from limbeck.support.given import PREFIX
 from limbeck.support.words import count_of
-from limbeck.tables.cells import speedup
+from limbeck.tables.facts import speedup
 
 if TYPE_CHECKING:
     from limbeck.outputs import OutputStore

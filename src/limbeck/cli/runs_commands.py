@@ -10,10 +10,11 @@ from typing import Annotated
 
 import typer
 
-from limbeck.cli.console import output, say, show_row_tests, show_scores
+from limbeck.cli.console import output, say, show_scores
 from limbeck.cli.options import takes_groups, typed
 from limbeck.cli.scored_options import Plugins, ScoredRows
 from limbeck.support.registry import load_plugins
+from limbeck.tables.classes import row_test_words
 
 # What a file's name says about its format, where --format is silent.
 BY_SUFFIX = {".md": "markdown", ".tex": "latex", ".csv": "csv"}
@@ -140,7 +141,8 @@ def compare(
     if found.agreement is not None:
         alike = f"both predict {found.agreement:.1f} % of {found.tests.rows:,} rows alike"
         say(alike)
-    show_row_tests(found.tests, *names)
+    for line in row_test_words(found.tests, *names):
+        say(line)
     say(
         f"tests over {found.tests.unit}: what another seed would give, `limbeck table` tests over runs"
     )

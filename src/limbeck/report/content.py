@@ -28,7 +28,7 @@ from limbeck.report.sections import (
 )
 from limbeck.support.plain import write_yaml
 from limbeck.support.words import count_of
-from limbeck.tables.cells import FACTS, facts_of
+from limbeck.tables.facts import FACTS, facts_of
 from limbeck.tables.model import (
     ResultsTable,
     Row,

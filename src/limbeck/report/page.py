@@ -16,8 +16,10 @@ from limbeck.report.sections import Section, export_cards
 from limbeck.runtimes.manifest import ExportManifest
 from limbeck.support.files import write_whole
 from limbeck.tables import ResultsTable, build_table
-from limbeck.tables.cells import duration, grid, with_bench
+from limbeck.tables.cells import duration
+from limbeck.tables.facts import with_bench
 from limbeck.tables.model import place_title
+from limbeck.tables.render import grid
 from limbeck.tables.teachers import split_teachers
 
 _FACTS = ("layers", "parameters", "flops", "latency", "speedup", "kept")

@@ -13,22 +13,14 @@ from typing import Any, Literal
 import numpy as np
 
 from limbeck.records import Record
-from limbeck.records.facts import ClassificationScores, ModelScores, TeamFacts
+from limbeck.records.facts import ClassificationScores, TeamFacts
 from limbeck.report import plots
 from limbeck.report.svg import COLOURS, Panel, series_dash, series_marker
 from limbeck.runtimes.manifest import ExportManifest
 from limbeck.support.registry import Registry
 from limbeck.support.words import count_of
-from limbeck.tables import classes as cells
-
-
-@dataclass(frozen=True)
-class SectionTable:
-    """A titled table: headings, then rows; which columns (from 0) hold words and not numbers."""
-
-    title: str
-    cells: list[list[str]]
-    words: tuple[int, ...] = (0,)
+from limbeck.tables import classes
+from limbeck.tables.cells import CellTable
 
 
 @dataclass(frozen=True)
@@ -41,7 +33,7 @@ class Section:
     drawings: Sequence[Panel]
     legend: list[dict[str, Any]] = field(default_factory=list)
     layout: Literal["", "wide", "small"] = ""
-    tables: list[SectionTable] = field(default_factory=list)
+    tables: list[CellTable] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
@@ -102,51 +94,33 @@ def classification_sections(runs: Sequence[Record]) -> list[Section]:
 
 
 def _section(key: str, split: str, found: ClassificationScores, run: Record) -> Section:
-    taught = found.teacher is not None
-    tables = [
-        SectionTable(f"All classes, {found.rows:,} rows", cells.whole_cells(found)),
-        SectionTable("By class", cells.class_cells(found)),
-    ]
-    if (counted := cells.count_cells(found)) is not None:
-        tables.append(SectionTable("Answers by class", counted))
-    if found.disagreements:
-        shown = cells.disagreement_cells(found)
-        words = tuple(range(1, len(shown[0])))
-        tables.append(SectionTable("Where student and teacher disagree most", shown, words))
     models = [("Student", found.student), ("Teacher", found.teacher)]
-    known = [(name, model) for name, model in models if model is not None]
-    drawings = [drawing for name, model in known for drawing in _reliability(name, model)]
-    drawings += [drawing for name, model in known for drawing in _confusion(name, found, model)]
-    notes = cells.agreement_words(found)
-    if (tests := run.row_tests.get(split)) is not None:
-        notes += cells.row_test_words(tests, "student", "teacher")
-    notes += cells.tie_words(found) + cells.threshold_words(run.thresholds)
-    if found.student.calibration_error is not None:
-        notes.append(
-            f"Expected calibration error: over {len(found.student.reliability)} equally wide bins of the predictions' "
-            "probabilities, the mean distance of accuracy and mean probability, weighted by rows."
-        )
-    lead = _BY_TEACHER if found.labels == "teacher" else _LEAD if taught else _ALONE
+    reliability: list[Panel] = []
+    confusion: list[Panel] = []
+    for name, model in models:
+        if model is None:
+            continue
+        if model.calibration_error is not None:
+            error = model.calibration_error / 100
+            title = f"{name}: reliability"
+            reliability.append(plots.reliability_panel(title, model.reliability, error))
+        if model.confusion is not None and len(model.confusion) <= classes.MOST_SHOWN:
+            columns, counts = classes.predicted_names(found, model), np.array(model.confusion)
+            down = "label" if found.labels is None else "teacher"
+            title = f"{name}: confusion"
+            confusion.append(plots.confusion_map(title, found.names, columns, counts, down=down))
+    lead = _LEAD if found.teacher is not None else _ALONE
+    lead = _BY_TEACHER if found.labels == "teacher" else lead
     if found.student.micro_f1 is not None:
         lead = lead.partition(" Confusion:")[0]
-    return Section(key, f"Classes on {split}", lead, drawings, tables=tables, notes=notes)
-
-
-def _reliability(name: str, model: ModelScores) -> list[Panel]:
-    if model.calibration_error is None:
-        return []
-    error = model.calibration_error / 100
-    return [plots.reliability_panel(f"{name}: reliability", model.reliability, error)]
-
-
-def _confusion(name: str, found: ClassificationScores, model: ModelScores) -> list[Panel]:
-    if model.confusion is None or len(model.confusion) > cells.MOST_SHOWN:
-        return []
-    columns, counts = cells.predicted_names(found, model), np.array(model.confusion)
-    down = "label" if found.labels is None else "teacher"
-    return [
-        plots.confusion_map(f"{name}: confusion", found.names, columns, counts, down=down),
-    ]
+    return Section(
+        key,
+        f"Classes on {split}",
+        lead,
+        [*reliability, *confusion],
+        tables=classes.class_tables(found),
+        notes=classes.class_words(found, run.row_tests.get(split), run.thresholds),
+    )
 
 
 # What a bench and the exports add to a run's page.
@@ -203,11 +177,11 @@ _ROW_TESTS_LEAD = (
 def row_tests_section(runs: Sequence[Record]) -> Section:
     """The splits of a single run whose classes, where it has any, no other section shows."""
     tests = runs[0].row_tests_alone if len(runs) == 1 else {}
-    table = SectionTable("Student less teacher", cells.row_test_cells(tests))
+    table = classes.row_test_table(tests)
     notes = [
         f"{split}: {words}."
         for split, one in tests.items()
-        for words in cells.row_test_words(one, "student", "teacher")
+        for words in classes.row_test_words(one, "student", "teacher")
     ]
     return Section(
         "row-tests",

@@ -5,7 +5,7 @@ Tables are made from records alone.
 
 from limbeck.tables.against import Baseline
 from limbeck.tables.build import build_table, check_by, collect
-from limbeck.tables.cells import DEFAULT_FACTS, FACTS
+from limbeck.tables.facts import DEFAULT_FACTS, FACTS
 from limbeck.tables.model import Fact, ResultsTable, Row, TableCell, TableColumn
 from limbeck.tables.render import FORMATS, render, terminal
 

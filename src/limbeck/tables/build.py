@@ -21,7 +21,7 @@ from limbeck.tables.against import (
     baseline_of,
     compare_rows,
 )
-from limbeck.tables.cells import DEFAULT_FACTS, check_facts, facts_of, with_bench
+from limbeck.tables.facts import DEFAULT_FACTS, check_facts, facts_of, with_bench
 from limbeck.tables.model import (
     Fact,
     OutOfDomain,

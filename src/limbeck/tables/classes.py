@@ -1,4 +1,4 @@
-"""Predictions of classes in cells and sentences, the same in a terminal, on a page and in a card.
+"""Predictions of classes in tables and sentences, the same in a terminal, on a page and in a card.
 
 Part of `limbeck.tables`.
 """
@@ -9,10 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from limbeck.records import Record
 from limbeck.records.facts import ClassificationScores, ModelScores, RowTests
-from limbeck.tables.cells import decimal, one_line, signed
-
-Cells = list[list[str]]
-"""Headings, then rows."""
+from limbeck.tables.cells import CellTable, decimal, one_line, shown, signed
 
 SIGNIFICANT = 0.05
 FEW = 100
@@ -21,7 +18,17 @@ FEW = 100
 MOST_SHOWN = 12
 
 
-def whole_cells(found: ClassificationScores) -> Cells:
+def class_tables(found: ClassificationScores, examples: int | None = None) -> list[CellTable]:
+    """All classes together, each class, several labels' answers, and at most so many disagreements (None: all)."""
+    tables = [whole_table(found), class_table(found)]
+    if any(one.counts is not None for one in found.classes):
+        tables.append(count_table(found))
+    if found.disagreements[:examples]:
+        tables.append(disagreement_table(found, examples))
+    return tables
+
+
+def whole_table(found: ClassificationScores) -> CellTable:
     """The scores of all classes together, of the student and of the teacher, with the difference."""
     models = [found.student, *([found.teacher] if found.teacher is not None else [])]
     names = ["student"] if found.teacher is None else ["student", "teacher", "difference"]
@@ -39,22 +46,18 @@ def whole_cells(found: ClassificationScores) -> Cells:
     ]
     for at, covered in enumerate(found.student.coverage):
         what = "all classes right" if several else alike
-        name = f"{what} of the surest {100 * covered.coverage:.0f} %"
-        values = [
-            model.coverage[at].accuracy if at < len(model.coverage) else None for model in models
-        ]
-        lines.append((name, values))
-    return [
-        ["", *names],
-        *(
-            [name, *_compared(values)]
-            for name, values in lines
-            if any(v is not None for v in values)
-        ),
+        parts = [model.coverage[at : at + 1] for model in models]
+        values = [part[0].accuracy if part else None for part in parts]
+        lines.append((f"{what} of the surest {100 * covered.coverage:.0f} %", values))
+    known = [
+        [name, *_compared(values)]
+        for name, values in lines
+        if any(value is not None for value in values)
     ]
+    return CellTable(f"All classes, {found.rows:,} rows", [["", *names], *known])
 
 
-def class_cells(found: ClassificationScores) -> Cells:
+def class_table(found: ClassificationScores) -> CellTable:
     """Precision, recall and F1 of each class that has rows; beside the teacher's with the difference."""
     taught = found.teacher is not None
     heading = ["class", "rows"]
@@ -70,20 +73,19 @@ def class_cells(found: ClassificationScores) -> Cells:
         ):
             row += _compared([own, theirs] if taught else [own])
         cells.append(row)
-    return cells
+    return CellTable("By class", cells)
 
 
-def confusion_cells(found: ClassificationScores, model: ModelScores) -> Cells | None:
+def confusion_table(found: ClassificationScores, model: ModelScores) -> CellTable | None:
     """Rows by label (down) and prediction (across); None of more classes than can be read."""
     matrix = model.confusion
     if matrix is None or len(matrix) > MOST_SHOWN:
         return None
-    rows = [
-        [name, *(f"{count:,}" for count in row)]
-        for name, row in zip(found.names, matrix, strict=True)
-    ]
+    counts = [[f"{count:,}" for count in row] for row in matrix]
+    rows = [[name, *row] for name, row in zip(found.names, counts, strict=True)]
     down = "label" if found.labels is None else "teacher"
-    return [[f"{down} ↓ predicted →", *predicted_names(found, model)], *rows]
+    heading = [f"{down} ↓ predicted →", *predicted_names(found, model)]
+    return CellTable("Confusion", [heading, *rows])
 
 
 def predicted_names(found: ClassificationScores, model: ModelScores) -> list[str]:
@@ -92,46 +94,59 @@ def predicted_names(found: ClassificationScores, model: ModelScores) -> list[str
     return [*found.names, *(["no class"] if columns > len(found.names) else [])]
 
 
-def count_cells(found: ClassificationScores) -> Cells | None:
-    """Of several labels a row each class's answers by what is right; None of one class a row."""
-    if all(one.counts is None for one in found.classes):
-        return None
+def count_table(found: ClassificationScores) -> CellTable:
+    """Of several labels a row each class's answers by what is right."""
     names = ("true positives", "false positives", "false negatives", "true negatives")
     taught = found.teacher is not None
-    cells = [
-        ["class", *(word for name in names for word in ([name, "teacher's"] if taught else [name]))]
-    ]
+    heading = ["class"]
+    for name in names:
+        heading += [name, "teacher's"] if taught else [name]
+    cells = [heading]
     for one in found.classes:
         row = [one.name]
         for name in names:
             for counts in [one.counts, one.teacher_counts] if taught else [one.counts]:
-                value = None if counts is None else getattr(counts, name.replace(" ", "_"))
-                row.append("–" if value is None else f"{value:,}")
+                value = getattr(counts, name.replace(" ", "_"), None)
+                row.append(shown(value, "{:,}".format))
         cells.append(row)
-    return cells
+    return CellTable("Answers by class", cells)
 
 
-def disagreement_cells(found: ClassificationScores, most: int | None = None) -> Cells:
+def disagreement_table(found: ClassificationScores, most: int | None = None) -> CellTable:
     """A row of each: label, both predictions with their probabilities, and the text where it is kept.
 
     Labels that are the teacher's predictions are not said twice. `most`: how many are shown.
     """
-    shown = found.disagreements[:most]
-    told = any(one.text is not None for one in shown)
-    label = ["label"] if found.labels is None else []
-    cells = [["row", *label, "student", "teacher", *(["text"] if told else [])]]
-    for one in shown:
+    labelled = found.labels is None
+    told = any(one.text is not None for one in found.disagreements[:most])
+    heading = ["label"] * labelled + ["student", "teacher"] + ["text"] * told
+    cells = [["row", *heading]]
+    for one in found.disagreements[:most]:
+        row = [str(one.index), *([one.label] if labelled else [])]
+        row.append(_sure(one.student, one.student_probability))
+        row.append(_sure(one.teacher, one.teacher_probability))
         text = [] if one.text is None else [one_line(" | ".join(one.text.values()))]
-        cells.append(
-            [
-                str(one.index),
-                *([one.label] if label else []),
-                _sure(one.student, one.student_probability),
-                _sure(one.teacher, one.teacher_probability),
-                *text,
-            ]
+        cells.append([*row, *text])
+    words = tuple(range(1, len(cells[0])))
+    return CellTable("Where student and teacher disagree most", cells, words)
+
+
+def class_words(
+    found: ClassificationScores,
+    tests: RowTests | None = None,
+    thresholds: Mapping[str, float] | None = None,
+) -> list[str]:
+    """What stands below the tables: agreement, tests over rows, divided ties, thresholds, what the error is."""
+    said = agreement_words(found)
+    if tests is not None:
+        said += row_test_words(tests, "student", "teacher")
+    said += tie_words(found) + threshold_words(thresholds)
+    if found.student.calibration_error is not None:
+        said.append(
+            f"expected calibration error: over {len(found.student.reliability)} equally wide bins of the predictions' "
+            "probabilities, the mean distance of accuracy and mean probability, weighted by rows"
         )
-    return cells
+    return said
 
 
 def threshold_words(thresholds: Mapping[str, float] | None) -> list[str]:
@@ -234,7 +249,7 @@ def floor_words(record: Record) -> list[str]:
     return said
 
 
-def row_test_cells(tests: Mapping[str, RowTests]) -> Cells:
+def row_test_table(tests: Mapping[str, RowTests]) -> CellTable:
     """A row for each split with a difference: its points, their interval, and over how much."""
     levels = {100 * one.difference.level for one in tests.values() if one.difference is not None}
     level = " and ".join(f"{level:.0f} %" for level in sorted(levels))
@@ -244,7 +259,7 @@ def row_test_cells(tests: Mapping[str, RowTests]) -> Cells:
             found = one.difference
             points = [signed(value, 2) for value in (found.difference, found.low, found.high)]
             cells.append([split, *points, f"{one.rows:,} {one.unit}"])
-    return cells
+    return CellTable("Student less teacher", cells)
 
 
 def p_words(p: float) -> str:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -17,8 +17,120 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from limbeck.support.errors import LimbeckError, unknown
-from limbeck.tables.cells import Piece, caption, grid
-from limbeck.tables.model import Fact, ResultsTable, TableCell
+from limbeck.support.words import count_of
+from limbeck.tables.cells import NOTHING, CellTable, in_markdown, milliseconds, one_line
+from limbeck.tables.facts import FACTS
+from limbeck.tables.model import Fact, ResultsTable, Row, TableCell
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One printed cell: the number, its spread, the test's marker, and what else to know."""
+
+    main: str
+    spread: str = ""
+    marker: str = ""
+    remark: str = ""
+    printed: str = ""
+    """A paper's number of the same cell."""
+
+    @property
+    def plain(self) -> str:
+        """The cell in one line of plain text."""
+        spread = f"± {self.spread}" if self.spread else ""
+        remark = f"({self.remark})" if self.remark else ""
+        printed = f"[{self.printed}]" if self.printed else ""
+        return " ".join(part for part in (self.main, spread, self.marker, remark, printed) if part)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Headings and rows of pieces, each of one line; a rule goes above each row index in `rules`."""
+
+    headings: tuple[str, ...]
+    rows: tuple[tuple[Piece, ...], ...]
+    rules: frozenset[int]
+    notes: tuple[str, ...] = ()
+
+
+def grid(table: ResultsTable) -> Grid:
+    """Method, layers, one column a task, the average, then the other facts."""
+    with_layers = "layers" in table.facts
+    others = [name for name in table.facts if name != "layers"]
+    headings = ["method", *(["layers"] if with_layers else [])]
+    headings += [column.title for column in table.columns]
+    headings += ["average"] if table.has_average else []
+    headings += [FACTS[name].title for name in others]
+    depths = {row.layers for row in table.rows if row.role == "student"}
+    usual = table.usual_n
+    rows = []
+    for row in table.rows:
+        say_depth = not with_layers and len(depths) > 1 and row.layers is not None
+        label = f"{row.label} ({count_of(row.layers or 0, 'layer')})" if say_depth else row.label
+        pieces = [Piece(one_line(label))]
+        if with_layers:
+            pieces.append(Piece(str(row.layers) if row.layers is not None else NOTHING))
+        for column in table.columns:
+            pieces.append(score_piece(row.cells[column.key], row, usual))
+        if table.has_average:
+            pieces.append(score_piece(row.average, row, row.average.n))
+        pieces += [fact_piece(name, row.facts.get(name, Fact())) for name in others]
+        rows.append(tuple(pieces))
+    rules = {
+        index
+        for index in range(1, len(table.rows))
+        if _section(table.rows[index]) != _section(table.rows[index - 1])
+    }
+    return Grid(
+        tuple(map(one_line, headings)),
+        tuple(rows),
+        frozenset(rules),
+        tuple(map(one_line, table.notes)),
+    )
+
+
+def score_piece(cell: TableCell, row: Row, usual_n: int) -> Piece:
+    """A score cell; runs that failed or have not ended are said in it."""
+    remarks = []
+    if row.role == "student" and cell.n not in (0, usual_n):
+        remarks.append(f"n = {cell.n}")
+    if cell.marker and cell.comparison and cell.comparison.pairs < cell.comparison.runs:
+        remarks.append(f"{cell.comparison.pairs} paired")
+    if cell.failed:
+        remarks.append(f"{cell.failed} failed")
+    if cell.unfinished:
+        remarks.append(f"{cell.unfinished} unfinished")
+    remark = ", ".join(remarks)
+    printed = cell.printed or ""
+    if cell.printed_test is not None:
+        printed = f"{cell.printed or NOTHING} / {cell.printed_test}"
+    if cell.mean is None:
+        if cell.failed and not cell.unfinished:
+            return Piece("failed", printed=printed)
+        return Piece(NOTHING, remark=remark, printed=printed)
+    spread = "" if cell.deviation is None else f"{cell.deviation:.1f}"
+    return Piece(f"{cell.mean:.1f}", spread, cell.marker, remark, printed)
+
+
+def fact_piece(name: str, fact: Fact) -> Piece:
+    """A fact cell in its own unit."""
+    printed = fact.printed or ""
+    if fact.value is None:
+        return Piece(NOTHING, printed=printed)
+    if name == "latency":
+        return Piece(*milliseconds(fact.value, fact.spread), printed=printed)
+    return Piece(FACTS[name].text(fact.value), printed=printed)
+
+
+def caption(table: ResultsTable) -> str:
+    """The table's title, and the profile if its scores follow one."""
+    title = one_line(table.title) or "Scores"
+    return f"{title} (profile {table.profile})" if table.follows_profile else title
+
+
+def _section(row: Row) -> tuple[str, int | None]:
+    return row.role, row.layers if row.role == "student" else None
+
 
 _MARKER_STYLE = {"▲": "bold green", "▼": "bold red"}
 
@@ -70,11 +182,10 @@ def terminal_text(table: ResultsTable, width: int = 120) -> str:
 def markdown(table: ResultsTable) -> str:
     """A GitHub-flavoured Markdown table with its caption above and its notes below."""
     laid_out = grid(table)
-    lines = [f"**{_in_markdown(caption(table))}**", ""]
-    lines.append(_markdown_line([_in_markdown(heading) for heading in laid_out.headings]))
-    lines.append(_markdown_line([":---", *("---:" for _ in laid_out.headings[1:])]))
-    lines += [_markdown_line([_in_markdown(p.plain) for p in row]) for row in laid_out.rows]
-    lines += [line for note in laid_out.notes for line in ("", f"<sub>{_in_markdown(note)}</sub>")]
+    rows = [[piece.plain for piece in row] for row in laid_out.rows]
+    cells = CellTable("", [[*laid_out.headings], *rows])
+    lines = [f"**{in_markdown(caption(table))}**", "", cells.markdown()]
+    lines += [line for note in laid_out.notes for line in ("", f"<sub>{in_markdown(note)}</sub>")]
     return "\n".join(lines) + "\n"
 
 
@@ -168,14 +279,6 @@ def _styled(piece: Piece) -> Text:
     if piece.printed:
         text.append(f" [{piece.printed}]", style="dim cyan")
     return text
-
-
-def _markdown_line(cells: Any) -> str:
-    return "| " + " | ".join(cells) + " |"
-
-
-def _in_markdown(text: str) -> str:
-    return re.sub(r"([|<>*_`\\\[\]~&])", r"\\\1", text)
 
 
 def _latex_line(cells: list[str]) -> str:

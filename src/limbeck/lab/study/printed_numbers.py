@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from limbeck.tables.cells import FACTS
+from limbeck.tables.facts import FACTS
 from limbeck.tables.model import AVERAGE, Fact, ResultsTable, Row, TableCell
 
 TEACHER = "teacher"

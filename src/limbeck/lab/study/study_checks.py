@@ -11,7 +11,7 @@ from limbeck.lab.study.study_fields import METHOD, MODEL, REST, WEIGHT, Grid, St
 from limbeck.lab.study.study_groups import cells_of
 from limbeck.support.errors import Problem, unknown
 from limbeck.tables.against import CORRECTIONS
-from limbeck.tables.cells import FACTS
+from limbeck.tables.facts import FACTS
 from limbeck.tables.model import AVERAGE, knows, task_title
 from limbeck.tables.profiles import PROFILES
 from limbeck.tasks import TASKS

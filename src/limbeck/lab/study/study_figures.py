@@ -26,10 +26,11 @@ from limbeck.lab.study.share_figures import share_panels
 from limbeck.lab.study.study_fields import Study
 from limbeck.lab.views.analysis_views import VIEWS
 from limbeck.lab.views.stored_analyses import ANALYSES_FOLDER, read_asked, write_numbers
-from limbeck.report.sections import Section, SectionTable
+from limbeck.report.sections import Section
 from limbeck.report.svg import Panel
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import checksum_of_text
+from limbeck.tables.cells import CellTable
 from limbeck.tables.model import task_title
 
 
@@ -53,7 +54,7 @@ class StudyFigure:
     lead: str
     panels: tuple[Panel, ...]
     notes: tuple[str, ...] = ()
-    tables: tuple[SectionTable, ...] = ()
+    tables: tuple[CellTable, ...] = ()
     tasks: tuple[str, ...] = ()
 
     @property
@@ -199,7 +200,7 @@ def _analysed(
     """Of each task, method and condition the first seed's run; rows that settings name are among `every`."""
     view, notes = VIEWS.get(str(spec.of)), []
     panels: list[Panel] = []
-    tables: list[SectionTable] = []
+    tables: list[CellTable] = []
     of_task: list[str] = []
     tasks = list(dict.fromkeys(one.point.task for one in made))
     for task in tasks:

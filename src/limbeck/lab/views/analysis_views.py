@@ -22,14 +22,15 @@ from limbeck.lab.measures.run_course import RunCourse
 from limbeck.lab.views import analysis_plots as draw
 from limbeck.lab.views import plane_plots as plane
 from limbeck.lab.views.figures import course_panels
-from limbeck.report.sections import Section, SectionTable
+from limbeck.report.sections import Section
 from limbeck.report.svg import Panel
 from limbeck.support.registry import Registry
+from limbeck.tables.cells import CellTable
 
-Tables = Callable[[Mapping[str, Any]], list[SectionTable]]
+Tables = Callable[[Mapping[str, Any]], list[CellTable]]
 
 
-def no_tables(found: Mapping[str, Any]) -> list[SectionTable]:
+def no_tables(found: Mapping[str, Any]) -> list[CellTable]:
     """Drawings say it all."""
     return []
 
@@ -77,7 +78,7 @@ def analysis_sections(analyses: Mapping[str, Mapping[str, Any]]) -> list[Section
     return found
 
 
-def _agreement_tables(found: Mapping[str, RowAgreement]) -> list[SectionTable]:
+def _agreement_tables(found: Mapping[str, RowAgreement]) -> list[CellTable]:
     tables = []
     for name, one in found.items():
         texts = any(example.text for cell in one.cells for example in cell.examples)
@@ -95,7 +96,7 @@ def _agreement_tables(found: Mapping[str, RowAgreement]) -> list[SectionTable]:
                 ]
                 said = " / ".join((example.text or {}).values())
                 cells.append([*row, said[:160]] if texts else row)
-        tables.append(SectionTable("Examples", cells, tuple({*range(len(cells[0]))} - {2})))
+        tables.append(CellTable("Examples", cells, tuple({*range(len(cells[0]))} - {2})))
     return tables
 
 
