@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from io import StringIO
-
 import numpy as np
 import pytest
-from rich.console import Console
 
 from limbeck.evaluation.team import TeamOverview, team_of
 from limbeck.records.facts import ModelFacts
 from limbeck.report import team_sections, write_team_page
-from limbeck.tables.team import team_rows, team_tables
+from limbeck.tables.team import pairs_table, team_notes, team_table
 from test_report import Page
 
 LABELS = np.array([0, 0, 0, 0, 1, 1, 1, 1])
@@ -34,25 +30,21 @@ def team() -> TeamOverview:
 
 
 def test_a_row_holds_the_members_numbers(team) -> None:
-    deep, wide, odd, ensemble = team_rows(team, MODELS)
+    _, deep, wide, odd, ensemble = team_table(team, MODELS).cells
     # The deep and the wide one outvote the odd one only together; alone with either it decides.
-    assert deep == ("deep", "12", "64", "1.23M", "87.5", "50.0", "+37.5", "90.0", "2.5",
-                    f"{2 * (7 * 0.01 + 0.81) / 8:.3f}", f"{-(7 * np.log(0.9) + np.log(0.1)) / 8:.3f}")  # fmt: skip
-    assert wide[4:7] == ("87.5", "50.0", "+37.5")
-    assert odd[1:7] == ("–", "–", "–", "50.0", "87.5", "0.0")
+    assert deep == ["1 deep", "12", "64", "1.23M", "87.5", "50.0", "+37.5", "90.0", "2.5",
+                    f"{2 * (7 * 0.01 + 0.81) / 8:.3f}", f"{-(7 * np.log(0.9) + np.log(0.1)) / 8:.3f}"]  # fmt: skip
+    assert wide[4:7] == ["87.5", "50.0", "+37.5"]
+    assert odd[1:7] == ["–", "–", "–", "50.0", "87.5", "0.0"]
     assert ensemble[0] == "ensemble"
     assert ensemble[4] == "87.5"
 
 
-def test_the_terminal_shows_members_and_pairs(team) -> None:
-    shown = Console(file=StringIO(), width=160)
-    shown.print(team_tables(team, MODELS))
-    said = shown.file.getvalue()
-    lines = said.splitlines()
-    pairs = lines[next(n for n, line in enumerate(lines) if line.startswith("Disagreement")) :]
-    wide = next(line for line in pairs if "2 wide" in line)
-    assert [cell.strip() for cell in re.split("[│┃]", wide)[2:5]] == ["25.0", "·", "37.5"]
-    assert "at least one is right on 100.0 %" in said
+def test_pairs_are_numbered_and_what_the_team_could_reach_is_said(team) -> None:
+    pairs = pairs_table(team)
+    assert pairs.title.startswith("Disagreement")
+    assert pairs.cells[2] == ["2 wide", "25.0", "·", "37.5"]
+    assert any("at least one is right on 100.0 %" in note for note in team_notes(team))
 
 
 def test_the_page_is_whole_and_asks_for_nothing(team, tmp_path) -> None:

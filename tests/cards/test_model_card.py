@@ -164,7 +164,9 @@ def test_names_of_classes_are_text_and_no_markup(run):
     refresh(run)
     text = card_of(run).text
     said = "\\<b\\>a\\</b\\>\\|\\[x\\](http://y) # b"
-    assert text.count(said) == 2 and text.count("\\<b\\>a") == 3  # summary, table of classes, limits
+    assert (
+        text.count(said) == 2 and text.count("\\<b\\>a") == 3
+    )  # summary, table of classes, limits
     assert "<b>" not in text and "[x]" not in text
 
 

@@ -10,6 +10,7 @@ from limbeck.cli.app import app
 from limbeck.cli.options import parse_axes
 from limbeck.cli.runs_commands import beside
 from limbeck.support.errors import LimbeckError, Problem
+from limbeck.tables.cells import CellTable
 
 
 def invoke(*arguments: str) -> Result:
@@ -116,7 +117,10 @@ def test_team_passes_its_options(monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(
         "limbeck.scoring.look_at_team", lambda *args, **kwargs: calls.append((args, kwargs)) or look
     )
-    monkeypatch.setattr("limbeck.tables.team.team_tables", lambda team, models: "the tables")
+    table = CellTable("", [["the tables"]])
+    monkeypatch.setattr("limbeck.tables.team.team_table", lambda team, models: table)
+    monkeypatch.setattr("limbeck.tables.team.pairs_table", lambda team: table)
+    monkeypatch.setattr("limbeck.tables.team.team_notes", lambda team: [])
 
     def page(*args: object, **kwargs: object) -> Path:
         calls.append((args, kwargs))

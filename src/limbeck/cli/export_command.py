@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from limbeck.cli.console import output, say, say_command
 from limbeck.cli.finished import after_export
@@ -19,6 +18,7 @@ from limbeck.cli.scored_options import Plugins, ScoredRows
 from limbeck.runtimes.manifest import ExportManifest
 from limbeck.support.files import at_home
 from limbeck.support.registry import load_plugins
+from limbeck.tables.cells import CellTable
 
 
 @dataclass(frozen=True)
@@ -103,48 +103,33 @@ _SHOWN = 3
 
 def show_export(manifest: ExportManifest) -> None:
     """What was tried, what the shipped file came to, and which classes lost."""
-    output().print(_tried(manifest))
-    for line in _lines(manifest):
-        say(line)
-
-
-def _tried(manifest: ExportManifest) -> Table:
-    table = Table(title=f"Measured on {manifest.gate.rows} rows of {manifest.gate.split}")
-    for heading in ("tried", "score", "lost", "agreement", "MB", ""):
-        table.add_column(heading, justify="left" if heading in ("tried", "") else "right")
-    score = manifest.measured.torch_scores["primary"]
-    table.add_row("torch", f"{score:.2f}", "", "", f"{manifest.torch_bytes / _MB:.1f}", "")
+    measured = manifest.measured
+    cells = [["tried", "score", "lost", "agreement", "MB", ""]]
+    score = f"{measured.torch_scores['primary']:.2f}"
+    cells.append(["torch", score, "", "", f"{manifest.torch_bytes / _MB:.1f}", ""])
     for one in manifest.tried:
         found = one.measured
         if found is None:
-            table.add_row(one.conversion.name, "–", "", "", "", one.error[:60])
+            cells.append([one.conversion.name, "–", "", "", "", one.error[:60]])
             continue
-        alike = "" if found.agreement is None else f"{100 * found.agreement:.2f} %"
-        table.add_row(
-            one.conversion.name,
-            f"{found.scores['primary']:.2f}",
-            f"{found.drop:+.2f}",
-            alike,
-            f"{one.bytes / _MB:.1f}",
-            "shipped" if one.passed else "refused",
-        )
-    return table
-
-
-def _lines(manifest: ExportManifest) -> list[str]:
-    recall = sorted(manifest.measured.recall.items(), key=lambda one: one[1][1] - one[1][0])
-    losing = [(name, *both) for name, both in recall[:_SHOWN] if both[1] < both[0]]
-    found = [f"recall of {name}: {before:.1f} → {after:.1f}" for name, before, after in losing]
-    found += _constant(manifest)
+        numbers = [f"{found.scores['primary']:.2f}", f"{found.drop:+.2f}"]
+        numbers += ["" if found.agreement is None else f"{100 * found.agreement:.2f} %"]
+        verdict = "shipped" if one.passed else "refused"
+        cells.append([one.conversion.name, *numbers, f"{one.bytes / _MB:.1f}", verdict])
+    title = f"Measured on {manifest.gate.rows} rows of {manifest.gate.split}"
+    output().print(CellTable(title, cells, (0, 5)).printed())
+    recall = sorted(measured.recall.items(), key=lambda one: one[1][1] - one[1][0])
+    for name, (before, after) in recall[:_SHOWN]:
+        if after < before:
+            say(f"recall of {name}: {before:.1f} → {after:.1f}")
+    for line in _constant(manifest):
+        say(line)
     if manifest.unchosen is not None:
-        found.append(f"score on rows that did not choose the file: {manifest.unchosen:.2f}")
-    logits = manifest.measured.logits
-    if logits is not None:
-        found.append(
-            f"logits differ by {logits.largest_difference:.2g} at most "
-            f"(standard deviation {logits.scale:.2g})"
+        say(f"score on rows that did not choose the file: {manifest.unchosen:.2f}")
+    if (logits := measured.logits) is not None:
+        say(
+            f"logits differ by {logits.largest_difference:.2g} at most (standard deviation {logits.scale:.2g})"
         )
-    return found
 
 
 def _constant(manifest: ExportManifest) -> list[str]:

@@ -170,14 +170,18 @@ def team(
     """Show how the members of a team differ, and which of them add anything to it."""
     from limbeck.report import write_team_page
     from limbeck.scoring import look_at_team
-    from limbeck.tables.team import team_tables
+    from limbeck.tables.team import pairs_table, team_notes, team_table
 
     look = look_at_team(
         members,
         **typed(rows),
     )
-    output().print(team_tables(look.team, look.models))
+    output().print(team_table(look.team, look.models).printed())
+    for note in team_notes(look.team):
+        say(note)
     count = len(look.models)
+    if count > 1:
+        output().print(pairs_table(look.team).printed())
     page = write_team_page(
         look.team,
         look.models,

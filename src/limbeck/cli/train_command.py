@@ -192,7 +192,7 @@ def run_grid(
         show=True,
         **settings,
     )
-    output().print(members_table({member.name: member.record for member in members}))
+    output().print(members_table({member.name: member.record for member in members}).printed())
     say(f"written to {folder}")
     problems = [problem for member in members for problem in member.problems]
     if problems:

@@ -7,22 +7,17 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
-from rich.console import Console
-from rich.table import Table
+from rich.console import Console, Group
 
 from limbeck.latency.report import BenchCondition, BenchReport, Measurement
 from limbeck.report.plots import SCORE_SPAN, widened
 from limbeck.report.svg import INK, MUTED, Panel, series_colour, series_marker, standalone
-from limbeck.tables.cells import milliseconds
+from limbeck.tables.cells import CellTable, decimal, milliseconds, shown
 
 _HEADINGS = (
     "model", "backend", "form", "p50 ms", "p90", "p95", "CPU ms", "× first", "rows/s", "load s", "cold ms",
     "memory MiB", "of it mapped", "disk MiB", "score",
 )  # fmt: skip
-_WORDS = 3
-"""Columns of text; the others are numbers."""
-_FORM = 14
-"""Characters a line that a form is given at least."""
 _DISPENSABLE = ("p90", "of it mapped", "cold ms", "load s", "p95", "memory MiB", "rows/s", "CPU ms")
 """What a narrow terminal does without, the first one first. CPU ms is last: other work delays a clock, not it.
 """
@@ -30,50 +25,31 @@ _DISPENSABLE = ("p90", "of it mapped", "cold ms", "load s", "p95", "memory MiB",
 
 def as_markdown(report: BenchReport) -> str:
     """A heading and a table for each condition, then the machine and what to know."""
-    parts = []
-    for condition in report.conditions:
-        rows = _rows(report.under(condition))
-        rule = ["---"] * _WORDS + ["---:"] * (len(_HEADINGS) - _WORDS)
-        table = [_HEADINGS, rule, *rows]
-        lines = ["| " + " | ".join(row) + " |" for row in table]
-        parts.append(f"## {condition.words}\n\n" + "\n".join(lines))
+    tables = [_table(report, condition) for condition in report.conditions]
+    parts = [f"## {table.title}\n\n{table.markdown()}" for table in tables]
     said = "\n".join(f"- {line}" for line in notes_of(report))
     return "# Bench\n\n" + "\n\n".join(parts) + f"\n\n{said}\n"
 
 
-def as_tables(report: BenchReport, console: Console) -> tuple[list[Table], tuple[str, ...]]:
+def as_tables(report: BenchReport, console: Console) -> tuple[list[Group], tuple[str, ...]]:
     """The same for a terminal, and the columns that it is too narrow for."""
+    unbounded = console.options.update(max_width=1000)
     for number in range(len(_DISPENSABLE) + 1):
         left_out = _DISPENSABLE[:number]
-        found = [_table(report, condition, left_out) for condition in report.conditions]
-        if all(_width(table) <= console.width for table in found):
+        found = [_table(report, one, left_out).printed() for one in report.conditions]
+        if all(
+            console.measure(table, options=unbounded).maximum <= console.width for table in found
+        ):
             break
     return found, left_out
 
 
-def _width(table: Table) -> int:
-    """Characters that it needs for every cell to be whole; a form may take several lines."""
-    needed = 1
-    for column in table.columns:
-        cells = [str(column.header), *map(str, column.cells)]
-        most = max(map(len, cells))
-        needed += 3 + (most if column.no_wrap else min(most, _FORM))
-    return needed
-
-
-def _table(report: BenchReport, condition: BenchCondition, left_out: Sequence[str]) -> Table:
-    table = Table(title=condition.words, title_justify="left")
-    shown = [place for place, heading in enumerate(_HEADINGS) if heading not in left_out]
-    for place in shown:
-        table.add_column(
-            _HEADINGS[place],
-            justify="left" if place < _WORDS else "right",
-            # A form is several words, and may take several lines.
-            no_wrap=_HEADINGS[place] != "form",
-        )
-    for row in _rows(report.under(condition)):
-        table.add_row(*(row[place] for place in shown))
-    return table
+def _table(
+    report: BenchReport, condition: BenchCondition, left_out: Sequence[str] = ()
+) -> CellTable:
+    rows = [[*_HEADINGS], *_rows(report.under(condition))]
+    places = [place for place, heading in enumerate(_HEADINGS) if heading not in left_out]
+    return CellTable(condition.words, [[row[place] for place in places] for row in rows], (0, 1, 2))
 
 
 def notes_of(report: BenchReport) -> list[str]:
@@ -90,42 +66,30 @@ def notes_of(report: BenchReport) -> list[str]:
 
 
 def _rows(found: list[Measurement]) -> list[list[str]]:
-    first = found[0].p50 if found else None
+    first = found[0].p50
     rows = []
     for one in found:
-        names = [one.model, one.backend, one.form]
-        if one.p50 is None:
-            rows.append(
-                [*names, "failed" if one.error else "–", *[""] * (len(_HEADINGS) - _WORDS - 1)]
-            )
-            continue
-        rows.append(
-            [
-                *names,
-                *(_ms(value) for value in (one.p50, one.p90, one.p95)),
-                _ms(one.cpu_p50),
-                "–" if not first else f"{first / one.p50:.2f}",
-                _number(one.rows_per_second, 0 if (one.rows_per_second or 0) >= 100 else 1),
-                _number(one.load_seconds, 2),
-                _ms(one.cold_ms),
-                # Weights may be copied or read in place (mapped): together they are what the model needs.
-                _number(
-                    None if one.memory_mib is None else one.memory_mib + (one.mapped_mib or 0), 0
-                ),
-                _number(one.mapped_mib, 0),
-                _number(one.disk_mib, 1),
-                _number(one.score, 2),
-            ]
-        )
+        # Weights may be copied or read in place (mapped): together they are what the model needs.
+        memory = None if one.memory_mib is None else one.memory_mib + (one.mapped_mib or 0)
+        numbers = [
+            *map(_ms, (one.p50, one.p90, one.p95, one.cpu_p50)),
+            decimal(None if first is None or one.p50 is None else first / one.p50, 2),
+            decimal(one.rows_per_second, 0 if (one.rows_per_second or 0) >= 100 else 1),
+            decimal(one.load_seconds, 2),
+            _ms(one.cold_ms),
+            decimal(memory, 0),
+            decimal(one.mapped_mib, 0),
+            decimal(one.disk_mib),
+            decimal(one.score, 2),
+        ]
+        if one.error:
+            numbers = ["failed", *[""] * (len(numbers) - 1)]
+        rows.append([one.model, one.backend, one.form, *numbers])
     return rows
 
 
 def _ms(value: float | None) -> str:
-    return "–" if value is None else milliseconds(value)[0]
-
-
-def _number(value: float | None, digits: int) -> str:
-    return "–" if value is None else f"{value:.{digits}f}"
+    return shown(value, lambda known: milliseconds(known)[0])
 
 
 # Two drawings of a bench: latency against length, and score against latency with its Pareto front.

@@ -17,7 +17,7 @@ from limbeck.report.page import fill, write_page
 from limbeck.report.plots import name_rows, reliability_panel, short, value_cells
 from limbeck.report.sections import Section
 from limbeck.report.svg import INK, MUTED, Panel, series_colour
-from limbeck.tables.team import ENSEMBLE, team_headings, team_notes, team_rows
+from limbeck.tables.team import ENSEMBLE, team_notes, team_table
 
 TEAM_PAGE = "team.html"
 
@@ -38,12 +38,15 @@ def write_team_page(
         "team.html.j2",
         title=title,
         subtitle=subtitle,
-        headings=team_headings(team),
-        rows=team_rows(team, models),
-        notes=team_notes(team),
-        sections=team_sections(team),
+        sections=[members_section(team, models), *team_sections(team)],
     )
     return write_page(page, out_path, TEAM_PAGE)
+
+
+def members_section(team: TeamOverview, models: Mapping[str, ModelFacts]) -> Section:
+    """The members in a table."""
+    table = team_table(team, models)
+    return Section("members", "Members", "", [], tables=[table], notes=team_notes(team))
 
 
 def team_sections(team: TeamOverview) -> list[Section]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rich import box
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
@@ -44,16 +45,13 @@ class CellTable:
         rule = [":---" if at in self.words else "---:" for at in range(len(heading))]
         return "\n".join("| " + " | ".join(row) + " |" for row in (heading, rule, *rows))
 
-    def printed(self, most: int | None = None) -> Table:
+    def printed(self, most: int | None = None) -> Group:
         """For a terminal, no more rows than `most`; words are wrapped, numbers stay whole."""
-        # As Text: a console reads the brackets of a string as its own markup.
-        title = Text(self.title, style="bold") if self.title else None
-        table = Table(
-            title=title, title_justify="left", box=box.SIMPLE, pad_edge=False, show_edge=False
-        )
+        table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
         heading, *rows = self.cells
         for at, name in enumerate(heading):
             words = at in self.words
+            # As Text: a console reads the brackets of a string as its own markup.
             table.add_column(
                 Text(name),
                 justify="left" if words else "right",
@@ -62,7 +60,7 @@ class CellTable:
             )
         for row in rows[:most]:
             table.add_row(*map(Text, row))
-        return table
+        return Group(*[Text(self.title, style="bold")] * bool(self.title), table)
 
 
 def shown(value: Any, text: Callable[[Any], str] = str) -> str:

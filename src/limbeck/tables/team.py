@@ -8,47 +8,46 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from rich.console import Group, RenderableType
-from rich.table import Table as Grid
-from rich.text import Text
 
 from limbeck.evaluation.calibration import Calibration
 from limbeck.evaluation.team import TeamOverview
 from limbeck.records import Record
 from limbeck.records.facts import ModelFacts
-from limbeck.tables.cells import NOTHING, decimal, duration, magnitude, signed
+from limbeck.support.words import count_of
+from limbeck.tables.cells import CellTable, decimal, duration, magnitude, shown, signed
 from limbeck.tables.model import columns_of, knows, values_of
 from limbeck.tables.profiles import get_profile
 
 ENSEMBLE = "ensemble"
 
-_SIZE = ("layers", "width", "parameters")
-_WORTH = ("score", "team without it", "adds")
-_CALIBRATION = ("confidence", "calibration error", "Brier", "NLL")
 
-
-def team_headings(team: TeamOverview) -> tuple[str, ...]:
-    """The columns of `team_rows`."""
-    return ("member", *_SIZE, *_WORTH, *(_CALIBRATION if team.calibrations else ()))
-
-
-def team_rows(team: TeamOverview, models: Mapping[str, ModelFacts]) -> list[tuple[str, ...]]:
+def team_table(team: TeamOverview, models: Mapping[str, ModelFacts]) -> CellTable:
     """One row a member, and one of their ensemble; scores and shares are percentages."""
     found = team.diversity
-    rows = []
-    for name, score, without, adds in zip(
-        found.names, found.scores, found.without, found.adds, strict=True
-    ):
-        row = (
-            name,
-            *_size(models[name]),
-            _score(score),
-            _score(without),
-            signed(adds) if np.isfinite(adds) else NOTHING,
-        )
-        rows.append((*row, *_calibration(team.calibrations.get(name))))
-    last = (ENSEMBLE, *[""] * len(_SIZE), _score(found.ensemble), "", "")
-    return [*rows, (*last, *_calibration(team.ensemble))]
+    cells = [["member", "layers", "width", "parameters", "score", "team without it", "adds"]]
+    if team.calibrations:
+        cells[0] += ["confidence", "calibration error", "Brier", "NLL"]
+    worth = zip(found.names, found.scores, found.without, found.adds, strict=True)
+    for number, (name, score, without, adds) in enumerate(worth, start=1):
+        model = models[name]
+        size = [shown(model.layers), shown(model.hidden_size), shown(model.parameters, magnitude)]
+        gain = shown(adds if np.isfinite(adds) else None, signed)
+        row = [f"{number} {name}", *size, _score(score), _score(without), gain]
+        cells.append([*row, *_calibration(team.calibrations.get(name))])
+    last = [ENSEMBLE, "", "", "", _score(found.ensemble), "", ""]
+    title = f"{count_of(len(found.names), 'member')} and their ensemble"
+    return CellTable(title, [*cells, [*last, *_calibration(team.ensemble)]])
+
+
+def pairs_table(team: TeamOverview) -> CellTable:
+    """The members' disagreement in pairs."""
+    said = "% of examples predicted differently" if team.calibrations else "100 · (1 − correlation)"
+    names = team.diversity.names
+    cells = [["", *(str(number) for number in range(1, len(names) + 1))]]
+    for row, values in enumerate(100 * team.diversity.pairs["disagreement"]):
+        shares = ["·" if row == column else _score(value) for column, value in enumerate(values)]
+        cells.append([f"{row + 1} {names[row]}", *shares])
+    return CellTable(f"Disagreement: {said}", cells)
 
 
 def team_notes(team: TeamOverview) -> list[str]:
@@ -74,47 +73,11 @@ def team_notes(team: TeamOverview) -> list[str]:
     return notes
 
 
-def team_tables(team: TeamOverview, models: Mapping[str, ModelFacts]) -> RenderableType:
-    """The members and their disagreement in pairs, for a terminal."""
-    table = Grid(header_style="bold", title_justify="left")
-    for number, heading in enumerate(team_headings(team)):
-        table.add_column(heading, justify="right" if number else "left", no_wrap=number == 0)
-    *members, ensemble = team_rows(team, models)
-    for number, row in enumerate(members, start=1):
-        table.add_row(f"{number} {row[0]}", *row[1:])
-    table.add_section()
-    table.add_row(*ensemble)
-    parts: list[RenderableType] = [table, *map(Text, team_notes(team))]
-    if len(members) > 1:
-        parts += [Text(), _pairs(team)]
-    return Group(*parts)
-
-
-def _pairs(team: TeamOverview) -> Grid:
-    said = "% of examples predicted differently" if team.calibrations else "100 · (1 − correlation)"
-    table = Grid(header_style="bold", title=f"Disagreement: {said}", title_justify="left")
-    table.add_column("")
-    for number in range(1, len(team.diversity.names) + 1):
-        table.add_column(str(number), justify="right")
-    matrix = 100 * team.diversity.pairs["disagreement"]
-    for row, name in enumerate(team.diversity.names):
-        cells = [
-            "·" if row == column else _score(value) for column, value in enumerate(matrix[row])
-        ]
-        table.add_row(f"{row + 1} {name}", *cells)
-    return table
-
-
-def _size(model: ModelFacts) -> tuple[str, ...]:
-    whole = ["–" if value is None else str(value) for value in (model.layers, model.hidden_size)]
-    return (*whole, "–" if model.parameters is None else magnitude(model.parameters))
-
-
-def _calibration(found: Calibration | None) -> tuple[str, ...]:
+def _calibration(found: Calibration | None) -> list[str]:
     if found is None:
-        return ()
-    shares = (f"{100 * share:.1f}" for share in (found.confidence, found.error))
-    return (*shares, f"{found.brier:.3f}", f"{found.likelihood:.3f}")
+        return []
+    shares = [f"{100 * share:.1f}" for share in (found.confidence, found.error)]
+    return [*shares, f"{found.brier:.3f}", f"{found.likelihood:.3f}"]
 
 
 def _score(value: float) -> str:
@@ -129,7 +92,7 @@ TEAM_PROFILE = "skd-dev"
 """SKD weighs its teachers by these scores."""
 
 
-def members_table(members: Mapping[str, Record | None], profile: str = TEAM_PROFILE) -> Grid:
+def members_table(members: Mapping[str, Record | None], profile: str = TEAM_PROFILE) -> CellTable:
     """Name, layers, width, heads, parameters, dev scores and training time of each run.
 
     A task that the profile leaves out has its benchmark's own score. A run without a record, or one
@@ -140,26 +103,17 @@ def members_table(members: Mapping[str, Record | None], profile: str = TEAM_PROF
     profile = profile if all(record.task in known for record in records) else "glue"
     columns = columns_of(records, profile, out_of_domain="left out")
     follows = any(knows(record.task) for record in records)
-    caption = f"dev scores of profile {profile}" if follows else "primary dev scores"
-    table = Grid(header_style="bold", caption=caption, caption_justify="left")
-    table.add_column("name", no_wrap=True)
+    said = f"Dev scores of profile {profile}" if follows else "Primary dev scores"
     titles = [column.title for column in columns]
-    for heading in ("layers", "width", "heads", "parameters", *titles, "time"):
-        table.add_column(heading, justify="right")
+    cells = [["name", "layers", "width", "heads", "parameters", *titles, "time"]]
     for name, record in members.items():
         if record is None or record.status != "finished":
-            said = "failed" if record is None else record.status
-            table.add_row(name, *[""] * 4, *[Text(said, style="red")] * len(columns), "")
+            status = "failed" if record is None else record.status
+            cells.append([name, *[""] * 4, *[status] * len(columns), ""])
             continue
         model, scores = record.student, values_of(record, profile)
-        table.add_row(
-            name,
-            *(
-                "–" if value is None else str(value)
-                for value in (model.layers, model.hidden_size, model.heads)
-            ),
-            "–" if model.parameters is None else magnitude(model.parameters),
-            *(decimal(scores.get(column.key)) for column in columns),
-            "–" if record.cost.total_seconds is None else duration(record.cost.total_seconds),
-        )
-    return table
+        shape = map(shown, (model.layers, model.hidden_size, model.heads))
+        reached = (decimal(scores.get(column.key)) for column in columns)
+        time = shown(record.cost.total_seconds, duration)
+        cells.append([name, *shape, shown(model.parameters, magnitude), *reached, time])
+    return CellTable(said, cells)
