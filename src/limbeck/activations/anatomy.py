@@ -130,6 +130,8 @@ def explore(model: PreTrainedModel) -> Anatomy:
             return Anatomy({})
     if not found and next(model.parameters(), None) is None:
         return Anatomy({})  # nothing but outputs is there
+    if not found and getattr(model.config, "num_hidden_layers", None) == 0:
+        return Anatomy({}, absent=_no_layers(model))
     if not found:
         raise LimbeckError(
             f"no layers found in {type(model).__name__}: nothing declares which modules they are, "
@@ -151,6 +153,14 @@ def explore(model: PreTrainedModel) -> Anatomy:
         "model.vision_model",
     )
     return Anatomy({}, absent=several)
+
+
+def _no_layers(model: PreTrainedModel) -> Problem:
+    return Problem(
+        f"{type(model).__name__} has no layers: nothing of it can be compared but its outputs",
+        "compare outputs (method kd, kd-soft or logit-mse; embedding-mse for embeddings), or take a student with "
+        "layers",
+    )
 
 
 def _has_token_layers(stack: LayerStack) -> bool:

@@ -140,7 +140,7 @@ def _content(
 
 def _summary(student: StudentFacts) -> str:
     record = student.record
-    layers = "" if record.student.layers is None else f"{record.student.layers}-layer "
+    layers = f"{record.student.layers}-layer " if record.student.layers else ""
     what = f"A {layers}{student.architecture} model for {in_markdown(task_title(record.task))}"
     if student.labels:
         classes = [*map(in_markdown, student.labels[:8])]

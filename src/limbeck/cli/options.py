@@ -38,7 +38,7 @@ ROWS = {
     "group_column": str, "text_columns": list[str], "label_column": str, "classes": list[str],
     "labels": str, "kind": str, "max_length": int,
 }  # fmt: skip
-SHAPE = {"layers": list[int], "pick": str}
+SHAPE = {"layers": list[int], "pick": str, "static": bool}
 TAUGHT = {"cache": str, "min_confidence": float}
 TRAINED = {
     "settings": str, "epochs": float, "max_steps": int, "lr": float, "batch_size": int,
@@ -49,6 +49,7 @@ _KEYS = {
     "student": "student.init",
     "model": "student.init",
     "layers": "student.layers",
+    "static": "student.static",
     "pick": "student.pick",
     "plugin": "plugins",
 }

@@ -4,7 +4,12 @@ The folders are sentence-transformers' own, so that what limbeck writes loads th
 the plain encoder, where limbeck is not installed.
 """
 
-from limbeck.embedding.embedder import SENTENCE_EMBEDDERS, SentenceEmbedder, SentenceEmbedders
+from limbeck.embedding.embedder import (
+    SENTENCE_EMBEDDERS,
+    SentenceEmbedder,
+    SentenceEmbedders,
+    embedding_width,
+)
 from limbeck.embedding.folder import EmbeddingModules, TextPrompts, modules_of
 
 __all__ = [
@@ -13,5 +18,6 @@ __all__ = [
     "SentenceEmbedder",
     "SentenceEmbedders",
     "TextPrompts",
+    "embedding_width",
     "modules_of",
 ]

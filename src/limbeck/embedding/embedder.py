@@ -115,6 +115,11 @@ class SentenceEmbedder(PreTrainedModel):
         write_modules(Path(save_directory), self.behind, self.config.hidden_size, self.dense)
 
 
+def embedding_width(model: PreTrainedModel) -> int:
+    """Numbers of a model's embeddings; 0 of one that gives none."""
+    return int(getattr(model, "embedding_width", 0))
+
+
 @cache
 def embedder_class(encoder: type[PreTrainedModel]) -> type[SentenceEmbedder]:
     """The class of an encoder with its pooling; made once.
@@ -144,7 +149,7 @@ def _class_for(config: PretrainedConfig) -> type[SentenceEmbedder]:
             "use an encoder such as BERT, MPNet, ModernBERT or XLM-RoBERTa",
         )
     known: Any = encoder
-    return embedder_class(known)
+    return known if hasattr(known, "embedding_width") else embedder_class(known)
 
 
 @dataclass(frozen=True)
@@ -199,7 +204,7 @@ class SentenceEmbedders:
             source, config=config, output_loading_info=True, **kwargs
         )
         model, info = loaded
-        if model.dense is not None:
+        if isinstance(model, SentenceEmbedder) and model.dense is not None:
             info["missing_keys"] = {*info["missing_keys"]} - _load_dense(model, source)
         return (model, info) if told else model
 

@@ -34,6 +34,7 @@ from limbeck.activations import (
 from limbeck.activations.compat import attention_of
 from limbeck.evaluation.model_outputs import evaluating
 from limbeck.records.facts import Latency, ModelFacts
+from limbeck.static import StaticStudent
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import Processor, TaskType
 from limbeck.vision import side_of
@@ -270,11 +271,16 @@ def model_facts(
     """
     count = count_parameters(model)
     inside = bool(stack_names(model))
+    if isinstance(model, StaticStudent):
+        layers, width = 0, model.config.hidden_size
+    else:
+        layers = number_of_layers(model) if inside else None
+        width = hidden_size(model) if inside else None
     return ModelFacts(
         parameters=count.total,
         embedding_parameters=count.embedding,
-        layers=number_of_layers(model) if inside else None,
-        hidden_size=hidden_size(model) if inside else None,
+        layers=layers,
+        hidden_size=width,
         heads=number_of_heads(model) if inside else None,
         flops_per_example=flops_per_example(model, tokens),
         flops_at_128=_flops_at_128(model) if isinstance(tokens, int) else None,

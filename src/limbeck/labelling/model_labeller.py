@@ -14,7 +14,7 @@ from limbeck import preflight
 from limbeck.activations import Request, Trace
 from limbeck.data import Collator
 from limbeck.data.row_ids import row_ids
-from limbeck.embedding import SentenceEmbedder
+from limbeck.embedding import embedding_width
 from limbeck.functional.partial_logits import CHOICES, KeptTokens
 from limbeck.objectives import ModelShape
 from limbeck.outputs import Ask, digest_of_model, digest_of_tokenizer
@@ -149,7 +149,7 @@ class ModelLabeller(_TextModel):
                 f"teacher {name} is of task type {kind.name}: it gives no class or number of a text"
             )
             fix = "label with a model for sequence classification, or ask for hidden states alone"
-            if isinstance(model, SentenceEmbedder):
+            if embedding_width(model):
                 fix += "; limbeck predict MODEL FILE --output embeddings writes its embeddings"
             problems.append(Problem(said, fix))
         if self._asked.probabilities and numbers:

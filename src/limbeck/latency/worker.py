@@ -128,7 +128,8 @@ def _torch(path: Path, threads: int, *, compiled: bool = False) -> Callable[[], 
     import transformers
 
     # The class itself is imported before the clock starts.
-    names = transformers.AutoConfig.from_pretrained(path).architectures or [""]
+    config = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    names = config.get("architectures") or [""]
     known = getattr(transformers, names[0], None)
     if known is None:  # one of limbeck's own networks
         from limbeck.students import load_model

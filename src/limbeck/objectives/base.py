@@ -36,7 +36,7 @@ from limbeck.activations import (
     number_of_layers,
     stack_names,
 )
-from limbeck.embedding import SentenceEmbedder
+from limbeck.embedding import embedding_width
 from limbeck.mappings.maps import Projections
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.registry import Registry
@@ -85,8 +85,12 @@ class ModelShape:
             return replace(model.stated_shape, labels=model.config.num_labels or 0)
         stacks = {name: cls._stack_of(model, name) for name in stack_names(model)}
         main = stacks.get("main", cls(0, 0, 0))
-        width = model.embedding_width if isinstance(model, SentenceEmbedder) else 0
-        return replace(main, stacks=stacks, labels=model.config.num_labels or 0, embedding=width)
+        return replace(
+            main,
+            stacks=stacks,
+            labels=model.config.num_labels or 0,
+            embedding=embedding_width(model),
+        )
 
     @classmethod
     def _stack_of(cls, model: PreTrainedModel, name: str) -> ModelShape:

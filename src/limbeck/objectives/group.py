@@ -272,9 +272,10 @@ def _need_layers(setting: str, shape: Shape) -> None:
     if without:
         raise LimbeckError(
             f"{setting}: it compares layers, and the {' and the '.join(without)} "
-            f"{'has' if len(without) == 1 else 'have'} no layers over tokens, as a convolutional "
-            "network has none",
-            "compare the logits (method kd or kd-soft), or take models such as ViT",
+            f"{'has' if len(without) == 1 else 'have'} no layers over tokens, as a static student or a "
+            "convolutional network has none",
+            "compare outputs (method kd, kd-soft or logit-mse; embedding-mse for embeddings), or take models such as "
+            "BERT or ViT",
         )
 
 

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 
 from limbeck.activations import ActivationKey, Request, capture, number_of_layers
 from limbeck.activations.request import Pool
-from limbeck.embedding import SentenceEmbedder
+from limbeck.embedding import embedding_width
 from limbeck.outputs.key import add_model
 from limbeck.predicting.about_model import AboutModel
 from limbeck.preflight import positions_of, refuse_beyond
@@ -80,7 +80,7 @@ class TorchRowModel:
 
     def run(self, batch: Mapping[str, Tensor], *, logits: bool, pool: Pool | None) -> PassOutputs:
         """One pass that ends at the deepest layer asked for; an embedding model has embeddings of its own."""
-        if pool is not None and isinstance(self._model, SentenceEmbedder):
+        if pool is not None and embedding_width(self._model):
             with self._passing():
                 own = capture(self._model, batch, Request.of_logits()).logits
             assert own is not None  # its head is its pooling

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from limbeck.activations import Request, capture
+from limbeck.static.row_adam import rows_of
 from limbeck.support.errors import Problem, problem_list
 
 Terms = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]
@@ -113,7 +114,7 @@ def _check_term(name: str, value: Tensor, parameters: list[nn.Parameter]) -> Ite
     gradients: list[Tensor] = []
     if value.requires_grad:
         found = torch.autograd.grad(value, parameters, retain_graph=True, allow_unused=True)
-        gradients = [gradient for gradient in found if gradient is not None]
+        gradients = [rows_of(gradient)[1] for gradient in found if gradient is not None]
     if not gradients:
         yield Problem(
             f"objectives.{name}: it does not depend on any weight of the student that is "

@@ -25,6 +25,7 @@ def recipe_problems(recipe: RecipeFields) -> Iterator[Problem]:
     yield from _without_effect(recipe)
     yield from _milestones(recipe)
     yield from _teachers(recipe)
+    yield from _static(recipe)
     yield from _stage(recipe, "", recipe)
     if recipe.first_stage is not None:
         yield from _stage(recipe.first_stage, "first_stage.", recipe)
@@ -68,6 +69,43 @@ def _without_effect(recipe: RecipeFields) -> Iterator[Problem]:
             yield Problem(
                 f"{key}: has an effect only with {needed}", f"add that, or leave {key} out"
             )
+
+
+def _static(recipe: RecipeFields) -> Iterator[Problem]:
+    """What a static student cannot learn from, and settings that are only its, or only of others."""
+    spec = recipe.student
+    if not spec.static:
+        for key in spec.static_settings:
+            yield Problem(
+                f"student.{key}: has an effect only with student.static=true",
+                f"add that, or leave student.{key} out",
+            )
+        return
+    for key in ("layers", "pick", "config"):
+        if getattr(spec, key):
+            yield Problem(
+                f"student.{key}: a static student has no layers to choose",
+                "leave it out, or leave student.static out; its size is student.width",
+            )
+    if recipe.embedding is not None and recipe.embedding.width is not None:
+        yield Problem(
+            "embedding.width: the width of a static student's embeddings is student.width",
+            f"set student.width={recipe.embedding.width} in its place",
+        )
+    if recipe.optimizer != "adamw":
+        yield Problem(
+            f"optimizer: {recipe.optimizer} does not read the sparse gradients of a static student",
+            "leave it out",
+        )
+    for prefix, stage in (("", recipe), ("first_stage.", recipe.first_stage)):
+        if stage is None:
+            continue
+        for key, transform in _transforms(stage).items():
+            if transform.mixes or transform.name == "masked-kd":
+                yield Problem(
+                    f"{prefix}{key}: {transform.name} works inside layers, and a static student has none",
+                    f"leave {prefix}{key} out",
+                )
 
 
 def _milestones(recipe: RecipeFields) -> Iterator[Problem]:

@@ -56,6 +56,41 @@ class StudentSpec(Settings):
     config: dict[str, Any] = Field(
         default_factory=dict, description="settings of a fresh configuration (hidden_size: 128)"
     )
+    static: bool = Field(
+        False,
+        description="a table of token vectors without layers, many times faster: started from what `init` makes of "
+        "each token, or (init: fresh) from random numbers; kinds sentence, multi-label and embedding",
+    )
+    width: Width | None = Field(
+        None,
+        description="static: numbers of a token vector, at most the teacher's; 256 if left out",
+    )
+    pairs: int | None = Field(
+        None,
+        ge=0,
+        le=10**8,
+        description="static: rows of a table of hashed word pairs, which catch 'not good'; if left out 200,000, and 0 "
+        "for embeddings",
+    )
+    head_width: int | None = Field(
+        None,
+        ge=0,
+        le=10**5,
+        description="static: hidden units between the mean vector and the classes; 64 if left out; 0: none",
+    )
+    token_dropout: float | None = Field(
+        None,
+        ge=0,
+        lt=1,
+        description="static: share of tokens and pairs that a training step leaves out; if left out 0.5, and 0 for "
+        "embeddings",
+    )
+
+    @property
+    def static_settings(self) -> dict[str, Any]:
+        """What is said of a static student."""
+        names = ("width", "pairs", "head_width", "token_dropout")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
 
     @property
     def from_teacher(self) -> bool:

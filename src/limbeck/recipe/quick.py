@@ -43,6 +43,9 @@ class Training(NamedTuple):
 USUAL = Training(epochs=3.0, lr=5e-5)
 """Where nothing else is known."""
 
+STATIC = Training(epochs=10.0, lr=2e-3)
+"""Of static students, whose vectors move by themselves."""
+
 _SHORTENED_LR = 1e-4
 _SHORTENED = 2 / 3
 # Few rows are read more often: a model has to take some steps before it is worth scoring.
@@ -56,8 +59,11 @@ def training_for(rows: int, step: int, depth: float) -> Training:
     Args:
         rows: examples of one epoch.
         step: examples of one optimization step.
-        depth: layers of the student, as a share of the layers that it was cut from or that teach it.
+        depth: layers of the student, as a share of the layers that it was cut from or that teach it; 0 for a static
+            student.
     """
+    if not depth:
+        return STATIC
     needed = math.ceil(_LEAST_STEPS * step / max(rows, 1))
     return Training(
         epochs=float(min(max(USUAL.epochs, needed), _MOST_EPOCHS)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from datasets import Dataset
 from transformers import PreTrainedModel
 
 from limbeck.data import encoding, rows_fingerprint
@@ -26,7 +27,10 @@ from limbeck.run.teachers import (
     names_at,
     names_for_students,
 )
-from limbeck.students import build_student, load_model
+from limbeck.static import StaticStudent
+from limbeck.students import build_student, load_model, read_tokenizer
+from limbeck.students.pretrained import load_checkpoint
+from limbeck.students.static import build_static
 from limbeck.support.errors import LimbeckError, unknown
 from limbeck.tasks import Processor, Task
 from limbeck.tasks.abstract_type import labelled_rows
@@ -51,7 +55,7 @@ def prepare(
     augmenter = None
     if recipe.augment is not None:
         augmenter = augmentation().load(recipe, task, splits["train"])
-    named, student, tokenizer = build_models(recipe, task, live_teacher)
+    named, student, tokenizer = build_models(recipe, task, live_teacher, splits["train"])
     before = len(splits["train"])
     splits["train"] = with_outputs(recipe, task, splits["train"], named)
     if len(splits["train"]) < before and unlabelled.kept:
@@ -102,8 +106,8 @@ def refuse_wrong(recipe: Recipe, live_teacher: Teacher | None = None) -> None:
     problems = missing(recipe)
     if problems:
         raise LimbeckError(problems)
-    task, _ = load_rows(recipe)
-    build_models(recipe, task, live_teacher)
+    task, splits = load_rows(recipe)
+    build_models(recipe, task, live_teacher, splits["train"])
 
 
 def _in_turn(
@@ -177,9 +181,15 @@ def _holding_out(prepared: Prepared) -> Prepared:
 
 
 def build_models(
-    recipe: Recipe, task: Task, live_teacher: Teacher | None = None
+    recipe: Recipe, task: Task, live_teacher: Teacher | None = None, rows: Dataset | None = None
 ) -> tuple[list[Named], PreTrainedModel, Processor]:
     """The teachers that the recipe names, the student and what makes its input.
+
+    Args:
+        recipe: the run's.
+        task: what is predicted.
+        live_teacher: the teacher, where it is loaded already.
+        rows: training rows, in which a static student's tokens are counted.
 
     Raises:
         LimbeckError: a model that cannot be read or built, or an unknown `select_by`.
@@ -192,7 +202,11 @@ def build_models(
         named = stored_teachers(recipe, task, start.tokenizer)
     lead = lead_model(recipe, task, named)
     teacher = named[0].teacher.model if learns_from_its_teacher(recipe) and named else None
-    student = _student(recipe, task, names_for_students(teacher, task), start, lead)
+    names = names_for_students(teacher, task)
+    if recipe.student.static:
+        student: PreTrainedModel = _static(recipe, task, names, start, lead, rows)
+    else:
+        student = _student(recipe, task, names, start, lead)
     return named, student, start.tokenizer
 
 
@@ -234,3 +248,37 @@ def _student(
         student.config.id2label = dict(enumerate(names.labels))
         student.config.label2id = {name: number for number, name in enumerate(names.labels)}
     return student
+
+
+_COUNTED = 100_000
+"""Rows in which a static student's tokens are counted."""
+
+
+def _static(
+    recipe: Recipe,
+    task: Task,
+    names: Task,
+    start: Start,
+    teacher: PreTrainedModel | None,
+    rows: Dataset | None,
+) -> StaticStudent:
+    """A static student, from the teacher's or another encoder's vectors of its tokens, or from random numbers."""
+    spec, init = recipe.student, start.init
+    source = None if init == "fresh" else teacher
+    if not spec.from_teacher and isinstance(init, str):
+        source, _ = load_checkpoint(init, auto=task.kind.auto)
+    texts = []
+    if rows is not None and source is not None:
+        some = rows.select(range(0, len(rows), max(1, len(rows) // _COUNTED)))
+        texts = [text for column in task.kind.texts(task, some[:]) for text in column]
+    own = recipe.lead if spec.from_teacher else init
+    return build_static(
+        source,
+        start.tokenizer,
+        texts,
+        task=names,
+        kind=task.kind,
+        settings=spec.static_settings,
+        source_tokenizer=read_tokenizer(str(own)) if source and spec.tokenizer else None,
+        seed=recipe.seed,
+    )

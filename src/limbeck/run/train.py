@@ -261,7 +261,7 @@ def _training(prepared: Prepared) -> dict[str, float]:
     """Epochs and rate, as far as the recipe leaves them out."""
     recipe = prepared.recipe
     found = USUAL
-    if prepared.task.kind.whole_text:
+    if prepared.task.kind.whole_text or recipe.student.static:
         own, whole = _depths(prepared)
         step = recipe.batch_size * recipe.accumulation
         depth = 1.0 if own is None or not whole else own / whole

@@ -14,12 +14,10 @@ import torch
 from safetensors.numpy import save_file
 from tokenizers import Tokenizer
 
-from limbeck.static import reader
 from limbeck.static.model import StaticStudent
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import write_whole
 
-READER_FILE = "predict.py"
 _NO_LIMIT = 10**9
 _LARGEST = 127
 _ACTIVATIONS = {"multi_label_classification": "sigmoid", "regression": "identity"}
@@ -47,7 +45,6 @@ def write_plain(
     student.save_pretrained(folder, state_dict=state)
     tokenizer.save_pretrained(folder)
     bare_tokenizer(tokenizer).save(str(folder / "tokenizer.json"))
-    write_whole(folder / READER_FILE, Path(reader.__file__).read_text(encoding="utf-8"))
 
 
 def write_model2vec(
@@ -101,8 +98,7 @@ def write_model2vec(
     }
     if student.pairs is not None:
         settings["score_change_without_word_pairs"] = without_pairs
-    if not config.embeds:
-        head = _head_arrays(student)
+    if head := _head_arrays(student):
         activation = _ACTIVATIONS.get(config.problem_type or "", "softmax")
         names: Any = config.id2label
         classes = [names[place] for place in range(config.output_width)]

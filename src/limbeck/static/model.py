@@ -6,6 +6,7 @@ a training step costs what the tokens of its rows cost, whatever the size of the
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,12 +14,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import (
     AutoConfig,
+    AutoModel,
     AutoModelForSequenceClassification,
     PreTrainedConfig,
     PreTrainedModel,
 )
 from transformers.modeling_outputs import SequenceClassifierOutput
 
+from limbeck.static import reader
+from limbeck.support.files import write_whole
+
+READER_FILE = "predict.py"
 PAIR_HASH = (1_692_481_079, 1_267_914_797, 2**31 - 1)
 """Two factors and a prime, a universal hash: tokens a, b get (a · first + b · second) mod prime mod pairs.
 
@@ -94,6 +100,17 @@ class StaticStudent(PreTrainedModel):
             nn.init.zeros_(self.pairs.weight)
         else:
             super()._init_weights(module)  # type: ignore[no-untyped-call]
+
+    def save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> None:
+        """Write the model's files, and beside them a reader of them that needs NumPy alone."""
+        super().save_pretrained(save_directory, *args, **kwargs)
+        source = Path(reader.__file__).read_text(encoding="utf-8")
+        write_whole(Path(save_directory) / READER_FILE, source)
+
+    @property
+    def embedding_width(self) -> int:
+        """Numbers of an embedding; 0 with a head."""
+        return self.config.hidden_size if isinstance(self.head, nn.Identity) else 0
 
     def get_input_embeddings(self) -> nn.Module:
         """The table of token vectors."""
@@ -179,4 +196,5 @@ def _mean_of(
 
 
 AutoConfig.register(StaticConfig.model_type, StaticConfig, exist_ok=True)
+AutoModel.register(StaticConfig, StaticStudent, exist_ok=True)
 AutoModelForSequenceClassification.register(StaticConfig, StaticStudent, exist_ok=True)

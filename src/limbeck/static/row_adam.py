@@ -59,7 +59,7 @@ class RowAdam(Optimizer):
             state["exp_avg"] = torch.zeros_like(weight)
             state["exp_avg_sq"] = torch.zeros_like(weight)
         state["step"] += 1
-        rows, grad = _rows_of(weight.grad)
+        rows, grad = rows_of(weight.grad)
         one, two = group["betas"]
         first = state["exp_avg"][rows].lerp_(grad, 1 - one)
         second = state["exp_avg_sq"][rows].mul_(two).addcmul_(grad, grad, value=1 - two)
@@ -71,7 +71,7 @@ class RowAdam(Optimizer):
         weight[rows] = own.addcdiv_(first, root, value=-group["lr"] / (1 - one**seen))
 
 
-def _rows_of(gradient: Tensor | None) -> tuple[Any, Tensor]:
+def rows_of(gradient: Tensor | None) -> tuple[Any, Tensor]:
     """Which rows a gradient holds, and their values; all of them of a dense one."""
     assert gradient is not None
     if not gradient.is_sparse:
@@ -91,7 +91,7 @@ def clip_gradients(weights: Iterable[nn.Parameter], max_norm: float) -> Tensor:
     for weight in weights:
         if weight.grad is not None:
             weight.grad = weight.grad.coalesce() if weight.grad.is_sparse else weight.grad
-            values.append(_rows_of(weight.grad)[1])
+            values.append(rows_of(weight.grad)[1])
     norm = torch.nn.utils.get_total_norm(values)
     for value in values:
         value.mul_((max_norm / (norm + 1e-6)).clamp(max=1.0))

@@ -16,7 +16,8 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from limbeck.embedding import SentenceEmbedder
+from limbeck.embedding import EmbeddingModules, SentenceEmbedder
+from limbeck.embedding.folder import set_modules
 from limbeck.functional.hidden import pool
 from limbeck.static.model import StaticConfig, StaticStudent
 from limbeck.support.errors import LimbeckError, unknown
@@ -51,9 +52,10 @@ def static_student(tokenizer: Any, width: int = 256, **settings: Any) -> StaticS
         settings = {**CLASSIFIER, **settings}
     size = max(tokenizer.get_vocab().values()) + 1
     pad = tokenizer.pad_token_id
-    student = StaticStudent(
-        StaticConfig(vocab_size=size, hidden_size=width, pad_token_id=pad, **settings)
-    )
+    config = StaticConfig(vocab_size=size, hidden_size=width, pad_token_id=pad, **settings)
+    if settings.get("embeds"):
+        set_modules(config, EmbeddingModules("mean", config.normalize))
+    student = StaticStudent(config)
     student.counted[tokenizer.all_special_ids] = False
     return student
 

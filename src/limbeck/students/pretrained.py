@@ -40,8 +40,9 @@ from transformers.utils import (
 from transformers.utils import logging as hub_logging
 
 from limbeck.activations import number_of_layers, stack_layers, stack_layers_name
-from limbeck.embedding import SentenceEmbedder
+from limbeck.embedding import embedding_width
 from limbeck.embedding.embedder import embedding_config
+from limbeck.static import StaticStudent
 from limbeck.students.configuration import labels_agree, labels_of, with_labels
 from limbeck.support.errors import LimbeckError, Problem, first_line
 from limbeck.support.files import at_home
@@ -180,7 +181,7 @@ def load_checkpoint(
     missing = set(info["missing_keys"])
     _check_loaded(model, path_or_name, missing - expected_head, info)
     # A head over the vocabulary may be part of the model itself (T5). An embedding model needs none, and no pooler.
-    embeds = isinstance(model, SentenceEmbedder)
+    embeds = embedding_width(model) > 0
     whole = bool(expected_head) or embeds or model.get_output_embeddings() is not None
     has_head = whole and not missing & (outside_backbone(model) if embeds else expected_head)
     if head == "required" and not has_head:
@@ -368,6 +369,8 @@ def head_keys(model: PreTrainedModel) -> set[str]:
     The pooler counts because checkpoints pretrained without it are whole for every purpose but the
     head's. A bare model has no head.
     """
+    if isinstance(model, StaticStudent):
+        return {key for key in model.state_dict() if key.startswith(("head.", "pairs."))}
     prefix = model.base_model_prefix
     if not isinstance(getattr(model, prefix, None), torch.nn.Module):
         return set()

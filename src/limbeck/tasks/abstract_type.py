@@ -591,7 +591,8 @@ def task_type_of(model: PreTrainedModel) -> TaskType:
     problem = getattr(model.config, "problem_type", None)
     found = _by_class(type(model).__name__, problem)
     claimed = _claimed(model.config)
-    if claimed is not None and claimed.auto is found.auto:
+    headless = "For" not in type(model).__name__
+    if claimed is not None and (headless or claimed.auto is found.auto):
         return claimed
     if problem == _SEVERAL and not found.several_classes:
         raise LimbeckError(
@@ -621,7 +622,7 @@ def _by_class(name: str, problem: str | None) -> TaskType:
     types = [TASK_TYPES.get(known) for known in TASK_TYPES]
     named = [one for one in types if name in one.heads]
     ending = [one for one in types if name.endswith(_ending(one))]
-    found = [*named, *ending]
+    found = [*named, *ending] or [one for one in types if one.auto is types[0].auto]
     of_problem = [one for one in found if problem is not None and one.problem_type == problem]
     others = [one for one in found if one.problem_type is None]
     return next(iter((*of_problem, *others)), TASK_TYPES.get("sentence"))

@@ -357,7 +357,9 @@ WITHOUT_PICKLES = (
 
 OVERRIDDEN = (
     *WITHOUT_PICKLES,
+    "_clip_grad_norm",  # sparse gradients, which torch does not clip (`optimizer`)
     "_get_eval_sampler",  # in the rows' order, so that predictions keep it (`feeding`)
+    "_get_grad_norm",  # their norm likewise (`optimizer`)
     "_get_train_sampler",  # an order that a continued run finds again (`feeding`)
     "_inner_training_loop",  # what is trained before a last stage (`staging`)
     "_load_best_model",  # student and learned maps, by safetensors (`trainer`)

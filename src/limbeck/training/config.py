@@ -234,7 +234,7 @@ class DistillationConfig(MethodSettings, TrainingArguments):
             return self
         made = copy.copy(self)
         made.by_rows = ()
-        if kind is not None and kind.whole_text:
+        if kind is not None and (kind.whole_text or not depth):
             step = self.train_batch_size * (self.gradient_accumulation_steps or 1) * self.world_size
             chosen = training_for(rows, step, depth)
             for name in self.by_rows:

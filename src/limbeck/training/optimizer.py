@@ -15,6 +15,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from torch.optim.optimizer import ParamsT
 
 from limbeck.recipe import Recipe
+from limbeck.static import RowAdam, clip_gradients
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.training.feeding import FeedsExamples
 
@@ -72,8 +73,22 @@ class Optimisation:
         """Whether weight decay takes in biases and normalisation, as in the papers that use SGD."""
         return self.momentum is not None
 
-    def optimizer(self, lr: float) -> tuple[type[torch.optim.Optimizer], dict[str, Any]] | None:
-        """The optimiser's class and arguments, for the Trainer; None for the Trainer's own."""
+    def optimizer(
+        self, lr: float, *, sparse: bool = False
+    ) -> tuple[type[torch.optim.Optimizer], dict[str, Any]] | None:
+        """The optimiser's class and arguments, for the Trainer; None for the Trainer's own.
+
+        Raises:
+            LimbeckError: `sparse` gradients, as a static student's, and an optimiser other than AdamW.
+        """
+        if sparse and (self.bert_adam or self.momentum is not None):
+            raise LimbeckError(
+                f"optimizer={'bert_adam' if self.bert_adam else 'sgd'}: the tables of a static student have sparse "
+                "gradients, which it does not read",
+                "leave optimizer out: adamw updates the rows of a step alone",
+            )
+        if sparse:
+            return RowAdam, {"lr": lr}
         if self.bert_adam:
             return BertAdam, {"lr": lr} | ({} if self.epsilon is None else {"eps": self.epsilon})
         if self.momentum is None:
@@ -109,11 +124,31 @@ class Optimises(FeedsExamples):
 
     def create_optimizer(self, *args: Any, **kwargs: Any) -> torch.optim.Optimizer:
         """The Trainer's own, or SGD at the rate that holds now, which a search may have changed."""
-        ours = self.optimisation.optimizer(self.args.learning_rate)
-        given = self.optimizer_cls_and_kwargs
+        sparse, given = self._sparse, self.optimizer_cls_and_kwargs
+        ours = self.optimisation.optimizer(self.args.learning_rate, sparse=sparse)
+        if ours is not None and sparse and given is None:
+            betas = self.args.adam_beta1, self.args.adam_beta2
+            own = {**ours[1], "betas": betas, "eps": self.args.adam_epsilon}
+            given = self.optimizer_cls_and_kwargs = ours[0], own
         if ours is not None and given is not None and given[0] is ours[0]:
             self.optimizer_cls_and_kwargs = (ours[0], {**given[1], "lr": ours[1]["lr"]})
         return super().create_optimizer(*args, **kwargs)
+
+    @property
+    def _sparse(self) -> bool:
+        """Whether gradients of the model's tables hold the rows of a step alone."""
+        modules = () if self.model is None else self.model.modules()
+        return any(isinstance(one, nn.Embedding) and one.sparse for one in modules)
+
+    def _clip_grad_norm(self, model: nn.Module) -> Any:
+        if self._sparse:
+            return clip_gradients(model.parameters(), self.args.max_grad_norm)
+        return super()._clip_grad_norm(model)  # type: ignore[no-untyped-call]
+
+    def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> Any:
+        if grad_norm is None and self._sparse:
+            grad_norm = clip_gradients(model.parameters(), float("inf"))
+        return super()._get_grad_norm(model, grad_norm)  # type: ignore[no-untyped-call]
 
     def create_scheduler(
         self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None

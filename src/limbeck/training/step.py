@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence, Sized
 from functools import cached_property, partial
 from typing import Any, cast
 
+import torch
 from accelerate.utils import gather_object
 from torch import Tensor, nn
 from transformers import PreTrainedModel, Trainer
@@ -20,6 +21,7 @@ from limbeck.data.row_facts import facts_of
 from limbeck.input_transforms import InputTransform, StepInputs
 from limbeck.objectives import Objectives, TeamObjectives
 from limbeck.objectives.curriculum import Curriculum
+from limbeck.static import StaticStudent
 from limbeck.support.machine import is_first, on_host
 from limbeck.support.step_state import StepState
 from limbeck.tasks import TaskType
@@ -38,6 +40,8 @@ from limbeck.training.progress import LabelledTerms, PassesState, Progress
 
 _NO_TEACHER = Trace()
 _NOTHING = Request()
+# The step's generator is also asked by others.
+_STREAM = 2
 
 
 class Distiller(nn.Module):
@@ -143,9 +147,12 @@ class Distiller(nn.Module):
 
     def _shown(self, inputs: StepInputs, step_state: StepState, also: Request = _NOTHING) -> Trace:
         request = self.objectives.request("student", step_state) | also
+        run = self._capture
+        if isinstance(self.student, StaticStudent):
+            run = partial(_drawing, run, step_state.device_generator(self.student.device, _STREAM))
         plain = inputs.transform is None
         clean = _NOTHING if plain else self.objectives.request("clean", step_state)
-        return inputs.of_student(self.student, request, clean, self._capture, self.passes)
+        return inputs.of_student(self.student, request, clean, run, self.passes)
 
     def _predict(self, batch: dict[str, Tensor]) -> dict[str, Any]:
         logits = capture(self.student, batch, Request.of_logits()).logits
@@ -154,6 +161,16 @@ class Distiller(nn.Module):
         if any(name not in batch for name in self.kind.label_names):
             return {"logits": kept}
         return {"loss": self.kind.hard_label(logits, batch), "logits": kept}
+
+
+def _drawing(
+    run: Callable[[Mapping[str, Any], Request], Trace],
+    generator: torch.Generator,
+    batch: Mapping[str, Tensor],
+    request: Request,
+) -> Trace:
+    """A pass of a static student, which samples the tokens that it leaves out."""
+    return run({**batch, "generator": generator}, request)
 
 
 # The steps.

@@ -226,7 +226,7 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
         models = [student, *(member.model for member in self.plan.who.members)]
         own, *teachers = (getattr(model.config, "num_hidden_layers", None) for model in models)
         deepest = max((depth for depth in teachers if depth), default=own)
-        return args.for_rows(len(rows), kind, own / deepest if own and deepest else 1.0)
+        return args.for_rows(len(rows), kind, 1.0 if own is None or not deepest else own / deepest)
 
     def _optimizer_of(self, args: TrainingArguments, given: Mapping[str, Any]) -> dict[str, Any]:
         """The method's optimiser, unless the user passes one; as a keyword of the Trainer."""

@@ -1,0 +1,65 @@
+"""A run's static student: what it starts from, and its labels. Part of `limbeck.students`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from transformers import PreTrainedModel
+
+from limbeck.static import StaticStudent, from_teacher, static_student
+from limbeck.students.pretrained import seeded
+from limbeck.support.errors import LimbeckError
+from limbeck.tasks import TaskType
+from limbeck.tasks.rules import Labelled
+
+
+def build_static(
+    source: PreTrainedModel | None,
+    tokenizer: Any,
+    texts: Sequence[str],
+    *,
+    task: Labelled,
+    kind: TaskType,
+    settings: Mapping[str, Any],
+    source_tokenizer: Any = None,
+    seed: int = 0,
+) -> StaticStudent:
+    """Build a static student with a task's head, in eval mode, on the CPU.
+
+    Args:
+        source: the encoder that reads its tokens; None for random vectors.
+        tokenizer: the student's.
+        texts: training texts, for the frequency of each token.
+        task: names the head's outputs.
+        kind: what it answers.
+        settings: of its `StaticConfig`, and `width`.
+        source_tokenizer: the source's, where the student has another one.
+        seed: of its random numbers.
+
+    Raises:
+        LimbeckError: a task type that one vector a text does not answer, or as `from_teacher`.
+    """
+    if not (kind.whole_text or kind.embeds):
+        raise LimbeckError(
+            f"student.static: one vector a text does not answer task type {kind.name}",
+            "leave student.static out; it is for classes and numbers of whole texts and for embeddings",
+        )
+    own: dict[str, Any] = {"embeds": True}
+    if kind.whole_text:
+        names = kind.head_labels(task) or ("LABEL_0",)
+        own = {
+            "id2label": dict(enumerate(names)),
+            "label2id": {name: number for number, name in enumerate(names)},
+            "problem_type": kind.problem_of(kind.regresses(task)),
+        }
+    with seeded(seed):
+        if source is None:
+            student = static_student(tokenizer, **{**own, **settings})
+        else:
+            student = from_teacher(
+                source, tokenizer, texts, teacher_tokenizer=source_tokenizer, **{**own, **settings}
+            )
+    kind.student_config(student.config)
+    student.train(False)
+    return student

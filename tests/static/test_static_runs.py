@@ -1,0 +1,159 @@
+"""Whole runs and trainings of static students: by the usual methods, commands, resume and refusals."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from static_models import outputs, student
+from transformers import AutoModelForSequenceClassification
+from typer.testing import CliRunner
+
+import limbeck
+import tiny_runs as tiny
+from limbeck.cli.app import app
+from limbeck.recipe import Recipe
+from limbeck.recipe.quick import training_for
+from limbeck.static import RowAdam, StaticStudent
+from limbeck.support.errors import LimbeckError
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("static")
+    tiny.save(tiny.knowing_teacher(), folder / "teacher")
+    tiny.write_csv(folder / "rows.csv", 120)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def settings(place):
+    return {
+        "teacher": str(place / "teacher"), "task": "mine", "data": str(place / "rows.csv"),
+        "text_columns": ["review"], "label_column": "verdict", "max_length": 16, "batch_size": 16,
+        "student.static": True, "student.width": 8, "student.pairs": 50, "floor": False, "epochs": 8, "lr": 2e-2,
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run(place, settings):
+    return limbeck.distill(Recipe.load("kd", **settings), out=place / "run")
+
+
+def printed(*words) -> str:
+    done = CliRunner().invoke(app, [*map(str, words)])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_a_run_learns_and_ships_a_folder_that_reads_alone(run, place) -> None:
+    assert run.scores["dev"]["primary"] == 100
+    record = json.loads((run.path / "record.json").read_text())
+    assert record["student"]["layers"] == 0
+    assert training_for(96, 16, 0.0) == (10.0, 2e-3)
+    shipped = AutoModelForSequenceClassification.from_pretrained(run.path / "student")
+    assert isinstance(shipped, StaticStudent)
+    assert (shipped.config.hidden_size, shipped.config.pairs) == (8, 50)
+    assert (shipped.config.head_width, shipped.config.token_dropout) == (64, 0.5)
+    assert shipped.config.id2label == {0: "negative", 1: "positive"}
+    texts = ["good film", "the bad plot very slow"]
+    said = subprocess.run(
+        [sys.executable, run.path / "student" / "predict.py", *texts],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    np.testing.assert_allclose(json.loads(said.stdout), outputs(shipped, texts), atol=1e-5)
+
+
+def test_commands_take_it_like_any_other(run, place) -> None:
+    assert "100.0" in printed("evaluate", run.path)
+    printed("predict", run.path, place / "rows.csv", "--to", place / "said.csv")
+    assert len((place / "said.csv").read_text().splitlines()) == 121
+    printed("card", run.path)
+    card = (run.path / "student" / "README.md").read_text()
+    assert "A StaticStudent model" in card
+    assert "0-layer" not in card
+    assert "import limbeck.static" in card
+    assert " 0 " in printed("table", run.path)
+    assert "torch" in printed(
+        "bench", run.path, "--passes", "5", "--lengths", "8", "--out", place / "bench"
+    )
+
+
+def test_another_start_and_tokenizer(place, settings) -> None:
+    """Random numbers; a student that goes on from a finished one is like any checkpoint."""
+    given = {**settings, "student.init": "fresh", "epochs": 1}
+    first = limbeck.distill(Recipe.load("kd-soft", **given), out=place / "fresh")
+    assert first.student.vectors.weight.std() < 0.05
+    given = {**settings, "student.init": str(place / "fresh"), "epochs": 1}
+    del given["student.static"], given["student.width"], given["student.pairs"]
+    second = limbeck.distill(Recipe.load("kd-soft", **given), out=place / "second")
+    assert isinstance(second.student, StaticStudent)
+
+
+@pytest.mark.parametrize(
+    ("method", "changes", "said"),
+    [
+        ("rail-kd-l", {}, r"objectives.rail: it compares layers, and the student has no layers"),
+        ("kd", {"mixup.alpha": 1.0}, r"mixup: mixup works inside layers.*\n.*leave mixup out"),
+        ("kd", {"student.layers": 2}, r"student\.layers: a static student has no layers to choose"),
+        ("kd", {"optimizer": "sgd"}, r"optimizer: sgd does not read the sparse gradients"),
+        ("kd", {"student.static": False}, r"student\.width: has an effect only with student\.static"),
+        ("kd", {"student.width": 99}, r"student\.width 99: the teacher's vectors have 16 numbers"),
+    ],
+)  # fmt: skip
+def test_what_it_cannot_do_is_refused_by_name(settings, method, changes, said, place) -> None:
+    with pytest.raises(LimbeckError, match=said):
+        limbeck.distill(Recipe.load(method, **(settings | changes)), out=place / "refused")
+
+
+# The Trainer.
+
+
+def trained(folder, *callbacks, **given):
+    made = student(num_labels=2, pairs=30, head_width=4, token_dropout=0.5)
+    return tiny.trainer_of(
+        made,
+        limbeck.DistillationConfig(
+            str(folder), num_train_epochs=2, per_device_train_batch_size=4, save_steps=1, seed=7,
+            save_strategy="steps", report_to=[],
+            dataloader_pin_memory=False, **given,
+        ),
+        teacher=tiny.knowing_teacher(),
+        train_dataset=tiny.rows(22),
+        data_collator=limbeck.data.Collator(tiny.tokenizer()),
+        callbacks=[*callbacks],
+    )  # fmt: skip
+
+
+def test_a_training_that_is_killed_ends_as_an_unbroken_one(tmp_path) -> None:
+    whole = trained(tmp_path / "whole")
+    torch.manual_seed(1)
+    whole.train()
+    assert type(getattr(whole.optimizer, "optimizer", whole.optimizer)) is RowAdam
+    torch.manual_seed(2)
+    with pytest.raises(tiny.KilledError):
+        trained(tmp_path / "killed", tiny.Kill("step_begin", 7)).train()
+    torch.manual_seed(3)
+    resumed = trained(tmp_path / "killed")
+    resumed.train(resume_from_checkpoint=True)
+    for name, value in whole.student.state_dict().items():
+        assert torch.equal(value, resumed.student.state_dict()[name]), name
+
+
+def test_layer_terms_are_refused_by_name_in_the_trainer(tmp_path) -> None:
+    with pytest.raises(
+        LimbeckError, match="the student has no layers over tokens, as a static student"
+    ):
+        trained(tmp_path, method="rail-kd-l")
+
+
+def test_without_clipping_the_norm_is_logged(tmp_path) -> None:
+    trainer = trained(tmp_path, max_grad_norm=0.0, logging_steps=1)
+    trainer.train()
+    assert all(
+        entry["grad_norm"] > 0 for entry in trainer.state.log_history if "grad_norm" in entry
+    )
