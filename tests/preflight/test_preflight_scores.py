@@ -9,28 +9,26 @@ import pytest
 from preflight_runs import SST2, knowing_teacher, rows, tokenizer
 
 from limbeck.preflight import TeacherOutputs, ask_teacher, check_class_order, errors_of
-from limbeck.preflight.score_checks import (
-    TeacherScore,
-    check_teacher_score,
-    constant_baseline,
-    measured_score,
-    recorded_score,
-)
+from limbeck.preflight.score_checks import check_teacher_score, recorded_scores
 from limbeck.tasks import get_task
+
+
+def baseline(task, labels):
+    return task.kind.baseline(task, labels)
 
 
 def test_constant_baseline_by_hand():
     # Three of four positive.
-    assert constant_baseline(SST2, np.array([1, 1, 1, 0])) == (75.0, "positive")
+    assert baseline(SST2, np.array([1, 1, 1, 0])) == (75.0, "positive")
     # MRPC: always "equivalent": accuracy 3/4, precision 3/4, recall 1, F1 6/7.
-    value, answer = constant_baseline(get_task("mrpc"), np.array([1, 1, 1, 0]))
+    value, answer = baseline(get_task("mrpc"), np.array([1, 1, 1, 0]))
     assert answer == "equivalent" and value == pytest.approx(100 * (3 / 4 + 6 / 7) / 2)
     # QQP with two of five duplicates: the majority scores 60/2, always "duplicate" more:
     # accuracy 2/5, precision 2/5, recall 1, F1 4/7.
-    value, answer = constant_baseline(get_task("qqp"), np.array([0, 0, 0, 1, 1]))
+    value, answer = baseline(get_task("qqp"), np.array([0, 0, 0, 1, 1]))
     assert answer == "duplicate" and value == pytest.approx(100 * (2 / 5 + 4 / 7) / 2)
-    assert constant_baseline(get_task("cola"), np.array([1, 1, 0]))[0] == 0
-    assert constant_baseline(get_task("stsb"), np.array([1.0, 4.5]))[0] == 0
+    assert baseline(get_task("cola"), np.array([1, 1, 0]))[0] == 0
+    assert baseline(get_task("stsb"), np.array([1.0, 4.5]))[0] == 0
 
 
 def test_recorded_score_lies_in_or_above_the_teacher(tmp_path):
@@ -40,36 +38,36 @@ def test_recorded_score_lies_in_or_above_the_teacher(tmp_path):
     record["examples"] = {"fingerprints": {"dev": "a1"}}
     (tmp_path / "record.json").write_text(json.dumps(record))
     for path in (tmp_path, student):
-        score = recorded_score(path, SST2, "a1")
-        assert score is not None and score.value == 91.5 and "record.json" in score.origin
-    assert recorded_score(tmp_path, get_task("mrpc"), "a1") is None
-    assert recorded_score("some/hub-name", SST2, "a1") is None
+        scores, place = recorded_scores(path, SST2, {"dev": "a1"})
+        assert scores == {"dev": {"primary": 91.5}} and place.name == "record.json"
+        assert recorded_scores(path, SST2, {"dev": "b2"})[0] == {}
+    assert recorded_scores(tmp_path, get_task("mrpc"), {"dev": "a1"}) is None
+    assert recorded_scores("some/hub-name", SST2, {"dev": "a1"}) is None
     (tmp_path / "record.json").write_text("{torn")
-    assert recorded_score(tmp_path, SST2, "a1") is None
+    assert recorded_scores(tmp_path, SST2, {"dev": "a1"}) is None
 
 
 def test_a_teacher_that_knows_and_one_that_does_not():
     dev = rows()
     answers = ask_teacher(SST2, knowing_teacher(), tokenizer(), dev, 8)
-    score = measured_score(answers)
-    assert score.value == 100 and score.origin == "measured on dev"
+    assert answers.scores["primary"] == 100 and answers.origin == "measured on dev"
     labels = np.asarray(dev["label"][:])
-    assert check_teacher_score(SST2, score, labels) == []
-    found = check_teacher_score(SST2, TeacherScore(50.0, "recorded in r"), labels)
+    assert check_teacher_score(SST2, 100.0, "measured on dev", labels) == []
+    found = check_teacher_score(SST2, 50.0, "recorded in r", labels)
     assert "50.0 (recorded in r) is no better than always predicting" in found[0].message
     # Of forty tosses of a coin 27 or more are heads with p = .019, 28 or more with p = .008.
-    found = check_teacher_score(SST2, TeacherScore(67.5, ""), labels)
+    found = check_teacher_score(SST2, 67.5, "", labels)
     assert "not significantly better" in found[0].message and found[0].severity == "warning"
-    assert check_teacher_score(SST2, TeacherScore(70.0, ""), labels) == []
+    assert check_teacher_score(SST2, 70.0, "", labels) == []
     # Of twelve 11 or more: 13 / 4096; of six all of them: 1 / 64.
-    assert check_teacher_score(SST2, TeacherScore(100 * 11 / 12, ""), labels[:12]) == []
-    few = check_teacher_score(SST2, TeacherScore(100.0, ""), labels[:6])
+    assert check_teacher_score(SST2, 100 * 11 / 12, "", labels[:12]) == []
+    few = check_teacher_score(SST2, 100.0, "", labels[:6])
     assert "6 rows of dev are too few" in few[0].message and few[0].severity == "note"
     # A hundred rows of a correlation: 30 points.
     stsb, numbers = get_task("stsb"), np.linspace(0, 5, 100)
-    assert errors_of(check_teacher_score(stsb, TeacherScore(-2.0, ""), numbers))
-    assert check_teacher_score(stsb, TeacherScore(29.0, ""), numbers)[0].severity == "warning"
-    assert check_teacher_score(stsb, TeacherScore(31.0, ""), numbers) == []
+    assert errors_of(check_teacher_score(stsb, -2.0, "", numbers))
+    assert check_teacher_score(stsb, 29.0, "", numbers)[0].severity == "warning"
+    assert check_teacher_score(stsb, 31.0, "", numbers) == []
     sample = ask_teacher(SST2, knowing_teacher(), tokenizer(), dev, 8, rows=7)
     assert len(sample.labels) == 7 and sample.origin == "measured on 7 rows of dev"
 
@@ -89,8 +87,8 @@ def test_class_order_is_read_from_the_answers():
 
 
 def test_few_dev_rows_cannot_tell_a_perfect_teacher():
-    (note,) = check_teacher_score(SST2, TeacherScore(100.0, "measured on dev"), [0, 1] * 3)
+    (note,) = check_teacher_score(SST2, 100.0, "measured on dev", [0, 1] * 3)
     assert note.severity == "note"
     assert "6 rows of dev are too few to tell its score of 100.0" in note.message
-    (guessing,) = check_teacher_score(SST2, TeacherScore(50.0, "measured on dev"), [0, 1] * 3)
+    (guessing,) = check_teacher_score(SST2, 50.0, "measured on dev", [0, 1] * 3)
     assert guessing.severity == "error"

@@ -15,7 +15,8 @@ from transformers import BertConfig, BertForSequenceClassification, ViTConfig
 
 import several_labels as several
 from limbeck.outputs.stored_teacher import as_logits
-from limbeck.preflight.score_checks import correlations, order_of_several
+from limbeck.preflight import TeacherOutputs, check_class_order
+from limbeck.preflight.score_checks import correlations
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import MULTI_LABEL, SENTENCE, SoftRule, Task, kind_of_config, task_type_of
 from limbeck.tasks.classes import METRICS_OF_SEVERAL
@@ -132,11 +133,12 @@ def test_the_order_of_classes_by_correlation():
     labels = (generator.random((200, 3)) < [0.5, 0.3, 0.2]).astype(float)
     logits = labels * 2 + generator.normal(size=labels.shape)
     assert np.allclose(correlations(logits, labels), np.corrcoef(logits.T, labels.T)[:3, 3:])
-    assert not order_of_several(TASK, logits, labels, "here", "teacher", "fix")
-    (problem,) = order_of_several(TASK, logits[:, [1, 0, 2]], labels, "here", "teacher", "fix")
+    turned = logits[:, [1, 0, 2]]
+    assert not check_class_order(TASK, TeacherOutputs(logits, labels, "here"))
+    (problem,) = check_class_order(TASK, TeacherOutputs(turned, labels, "here"))
     assert "its class 0 means 'b', its class 1 means 'a'" in problem.message
     # Too few rows to tell, and a constant class.
-    assert not order_of_several(TASK, logits[:5, [1, 0, 2]], labels[:5], "here", "teacher", "fix")
+    assert not check_class_order(TASK, TeacherOutputs(turned[:5], labels[:5], "here"))
 
 
 def test_labels_that_are_neither_0_nor_1():

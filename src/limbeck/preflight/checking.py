@@ -36,8 +36,7 @@ from limbeck.preflight.score_checks import (
     ask_teacher,
     check_class_order,
     check_teacher_score,
-    measured_score,
-    recorded_score,
+    recorded_scores,
 )
 from limbeck.students import generic_labels, labels_of
 from limbeck.support.cores import cores
@@ -187,9 +186,12 @@ def _check_score(
         return []  # what it gives is not what is scored
     names = check_labels(side, teacher.model.config, task)
     chosen, labels = dev, dev[task.label_column][:]
-    score = recorded_score(teacher.path, task, rows_fingerprint(task, dev))
+    split, score, origin = task.dev_splits[0], None, ""
+    recorded = recorded_scores(teacher.path, task, {split: rows_fingerprint(task, dev)})
+    if recorded is not None:
+        score, origin = recorded[0].get(split, {}).get("primary"), f"recorded in {recorded[1]}"
     if score is not None and not names:
-        return check_teacher_score(task, score, labels, side=side, rows=dev)
+        return check_teacher_score(task, score, origin, labels, side=side, rows=dev)
     try:
         outputs = ask_teacher(task, teacher.model, teacher.tokenizer, dev, max_length)
         asked[side] = outputs
@@ -197,9 +199,9 @@ def _check_score(
         if order:
             return order
         if score is None:
-            score, labels = measured_score(outputs), outputs.labels
-            chosen = outputs.rows or dev
-        found = check_teacher_score(task, score, labels, side=side, rows=chosen)
+            score, origin = outputs.scores["primary"], outputs.origin
+            labels, chosen = outputs.labels, outputs.rows or dev
+        found = check_teacher_score(task, score, origin, labels, side=side, rows=chosen)
     except LimbeckError as error:
         return error.problems
     # Right predictions in the data's order say more than names.

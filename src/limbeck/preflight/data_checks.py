@@ -181,16 +181,15 @@ def check_conditions(
     record, place = found
     recipe = record.get("recipe") or {}
     # A record of a version that knew no such condition: there was none.
-    teacher = Conditions()._replace(
-        **{key: recipe[key] for key in Conditions._fields if key in recipe}
-    )
-    theirs, ours = _said(teacher), _said(student)
+    known = {key: recipe[key] for key in Conditions._fields if key in recipe}
+    theirs, ours = _said(Conditions()._replace(**known)), _said(student)
     if theirs == ours:
         return
+    others = (key for key in Conditions._fields if theirs.get(key) != ours.get(key))
     changes = " ".join(
-        f"{key}={_written(theirs.get(key, Conditions._field_defaults[key]))}"
-        for key in Conditions._fields
-        if theirs.get(key) != ours.get(key) and (key in theirs or key not in _IDLE_WITHOUT)
+        f"{key}={theirs.get(key) or _written(Conditions._field_defaults[key])}"
+        for key in others
+        if key in theirs or key not in _IDLE_WITHOUT
     )
     yield Problem(
         f"{setting}: it was trained on {_words(theirs)}, the student is to be on {_words(ours)} "
@@ -201,19 +200,18 @@ def check_conditions(
     )
 
 
-def _said(conditions: Conditions) -> dict[str, object]:
+def _said(conditions: Conditions) -> dict[str, str]:
     """The conditions that decide something."""
+    given = conditions._asdict()
     return {
-        key: value
-        for key, value in conditions._asdict().items()
-        if (getattr(conditions, _IDLE_WITHOUT[key]) if key in _IDLE_WITHOUT else value)
+        key: _written(value) for key, value in given.items() if given[_IDLE_WITHOUT.get(key, key)]
     }
 
 
-def _words(said: dict[str, object]) -> str:
+def _words(said: dict[str, str]) -> str:
     if not said:
         return "all rows as they are"
-    return "rows with " + " ".join(f"{key}={_written(value)}" for key, value in said.items())
+    return "rows with " + " ".join(f"{key}={value}" for key, value in said.items())
 
 
 def _written(value: object) -> str:

@@ -200,37 +200,6 @@ def refuse_beyond(model: PreTrainedModel, asked_length: int | None) -> None:
         )
 
 
-def is_stretched(model: PreTrainedModel, max_length: int) -> bool:
-    """Whether a limit is beyond what a model was trained on, whose positions go on without a table."""
-    positions = positions_of(model)
-    return positions is not None and max_length > positions and _position_table(model) is None
-
-
-@problem_list
-def check_stretched(
-    side: str, model: PreTrainedModel, max_length: int, longest: int
-) -> Iterator[Problem]:
-    """Rotary or relative positions under such a limit: worse with a row so long, the same without one.
-
-    `longest`: tokens of the longest row, uncut.
-    """
-    positions = positions_of(model)
-    if longest > (positions or 0):
-        yield Problem(
-            f"rows of up to {min(longest, max_length)} tokens are beyond the {positions} "
-            f"positions that the {side} was trained on",
-            f"set max_length to {positions}, or accept what it makes of the rest",
-            "warning",
-        )
-        return
-    yield Problem(
-        f"max_length {max_length} is beyond the {positions} positions that the {side} was "
-        f"trained on, and the longest row has {longest} tokens, so that it changes nothing",
-        f"leave it, or set max_length to {positions} for the longer texts of later",
-        "note",
-    )
-
-
 @problem_list
 def check_padding(side: str, model: PreTrainedModel, width: int | None) -> Iterator[Problem]:
     """A fixed width (`pad_to`) beyond the positions a model has or was trained on; none if it is None."""
@@ -362,13 +331,26 @@ def _stretched(
     models: Mapping[str, PreTrainedModel],
     max_length: int,
 ) -> Iterator[Problem]:
-    """The longest row is sought where a limit says that there may be one."""
-    stretched = {side: model for side, model in models.items() if is_stretched(model, max_length)}
-    if stretched:
-        read = [rows[split] for split in ("train", *task.dev_splits) if split in rows]
-        longest = max(longest_of(task, split, tokenizer) for split in read)
-        for side, model in stretched.items():
-            yield from check_stretched(side, model, max_length, longest)
+    """Rotary or relative positions beyond those of training; the longest row is sought where there may be some."""
+    trained = {
+        side: positions
+        for side, model in models.items()
+        if (positions := positions_of(model)) is not None
+        and max_length > positions
+        and _position_table(model) is None
+    }
+    if not trained:
+        return
+    read = [rows[split] for split in ("train", *task.dev_splits) if split in rows]
+    longest = max(longest_of(task, split, tokenizer) for split in read)
+    for side, positions in trained.items():
+        if longest > positions:
+            yield Problem(
+                f"rows of up to {min(longest, max_length)} tokens are beyond the {positions} "
+                f"positions that the {side} was trained on",
+                f"set max_length to {positions}, or accept what it makes of the rest",
+                "warning",
+            )
 
 
 @problem_list

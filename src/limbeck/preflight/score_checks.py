@@ -33,44 +33,6 @@ _BATCH = 32
 _CHANCE = 0.01
 
 
-@dataclass(frozen=True)
-class TeacherScore:
-    """A primary dev score, 0 to 100, and where it comes from (for messages)."""
-
-    value: float
-    origin: str
-
-
-def constant_baseline(task: Task, labels: Sequence[Any] | np.ndarray) -> tuple[float, str]:
-    """The best primary score, 0 to 100, of always making one prediction, and that prediction.
-
-    For accuracy this is the majority class. For F1 it may be another one, which a useful teacher
-    must beat as well. A constant has no correlation with anything: regression gives 0. What the
-    prediction is depends on the task type (`limbeck.tasks`).
-
-    Raises LimbeckError when there are no labels.
-    """
-    return task.kind.baseline(task, labels)
-
-
-def recorded_score(path: str | Path | None, task: Task, fingerprint: str) -> TeacherScore | None:
-    """The primary dev score in the `record.json` of, or above, a teacher's folder.
-
-    None without a folder, a readable record, or a score on this task's very dev rows.
-    """
-    split = task.dev_splits[0]
-    found = recorded_scores(path, task, {split: fingerprint})
-    if found is None:
-        return None
-    scores, place = found
-    score = scores.get(split, {}).get("primary")
-    return (
-        TeacherScore(float(score), f"recorded in {place}")
-        if isinstance(score, int | float)
-        else None
-    )
-
-
 def recorded_scores(
     path: str | Path | None, task: Task, fingerprints: Mapping[str, str]
 ) -> tuple[dict[str, dict[str, float | None]], Path] | None:
@@ -122,15 +84,13 @@ def _read_record(path: Path) -> Mapping[str, Any] | None:
 class TeacherOutputs:
     """A teacher's predictions [n, outputs] on rows of dev with labels [n], and which rows.
 
-    `scores` are all their scores, 0 to 100, and `primary` the one that counts; `by_row` what was
-    predicted and what is right, as the task type keeps it; `thresholds` those of several labels a
-    row; `rows` the rows themselves, where they are known.
+    `scores` are all their scores, 0 to 100; `by_row` what was predicted and what is right, as the task type keeps it;
+    `thresholds` those of several labels a row; `rows` the rows themselves, where they are known.
     """
 
     predictions: np.ndarray
     labels: Sequence[Any] | np.ndarray
     origin: str
-    primary: float = float("nan")
     scores: Mapping[str, float] = field(default_factory=dict)
     by_row: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     thresholds: tuple[float, ...] = ()
@@ -168,15 +128,12 @@ def ask_teacher(
         with torch.no_grad():
             outputs = task.kind.compact_outputs(asked.model, batch, logits)
         predictions.append(as_array(outputs))
-    part = "dev" if count == len(dev) else f"{count} rows of dev"
     joined = join(predictions)
     found = task.kind.results(task, joined, encoded, chosen, tokenizer)
-    labels, primary = chosen[task.label_column][:], found.scores["primary"]
     return TeacherOutputs(
         joined,
-        labels,
-        f"measured on {part}",
-        primary,
+        chosen[task.label_column][:],
+        "measured on dev" if count == len(dev) else f"measured on {count} rows of dev",
         found.scores,
         found.predictions,
         found.thresholds,
@@ -184,123 +141,36 @@ def ask_teacher(
     )
 
 
-def measured_score(outputs: TeacherOutputs) -> TeacherScore:
-    """The primary score of a teacher's outputs."""
-    return TeacherScore(outputs.primary, outputs.origin)
-
-
+@problem_list
 def check_class_order(
     task: Task,
     outputs: TeacherOutputs,
     *,
     side: str = "teacher",
     fix: str = "reorder the rows of its head and id2label, or fine-tune it on this data",
-) -> list[Problem]:
+) -> Iterator[Problem]:
     """Classes that would fit the labels much better in another order: predictions tell, names may not.
 
-    The best renaming is the assignment with the most agreements. It is reported when it gains more
-    than three standard errors of an accuracy of one half, and beats the majority class by as much,
-    so not for a teacher that guesses or always makes one prediction.
+    The best renaming is the assignment with the most agreements; where a row may be of several classes, that with the
+    highest mean correlation of a logit with a label. It is reported when it gains more than three standard errors of
+    an accuracy of one half, or of a correlation of zero, and beats the majority class by as much: so not for a teacher
+    that guesses or always makes one prediction.
     """
+    count = len(outputs.labels)
     if task.kind.several_classes:
-        return order_of_several(
-            task, outputs.predictions, outputs.labels, outputs.origin, side, fix
-        )
-    if not task.one_class:
-        return []
-    classes, count = len(task.labels), len(outputs.labels)
-    table = np.zeros((classes, classes), dtype=np.int64)
-    np.add.at(table, (outputs.predictions.argmax(axis=1), np.asarray(outputs.labels)), 1)
-    predicted, meant = linear_sum_assignment(table, maximize=True)
-    now, renamed = np.trace(table) / count, table[predicted, meant].sum() / count
-    majority = table.sum(axis=0).max() / count
-    if renamed - max(now, majority) <= 3 * np.sqrt(0.25 / count):
-        return []
-    order = ", ".join(
-        f"its class {number} means {task.labels[name]!r}"
-        for number, name in zip(predicted.tolist(), meant.tolist(), strict=True)
-    )
-    return [
-        Problem(
-            f"{side}: its classes are in another order than the data's: {order} "
-            f"(accuracy {100 * renamed:.1f} instead of {100 * now:.1f}, "
-            f"{outputs.origin})",
-            fix,
-        )
-    ]
-
-
-@problem_list
-def check_teacher_score(
-    task: Task,
-    score: TeacherScore,
-    labels: Sequence[Any] | np.ndarray,
-    *,
-    side: str = "teacher",
-    rows: Dataset | None = None,
-) -> Iterator[Problem]:
-    """A teacher no better than always making one prediction, on the rows with these `labels`.
-
-    `rows`: themselves, where what one prediction is worth follows from more than their labels.
-
-    A score above by less than chance explains (an accuracy by the binomial distribution, others by three standard
-    errors of a share of one half or of a correlation of zero) is a warning: an untrained regression head rarely
-    scores exactly 0.
-    """
-    baseline, answer = (
-        constant_baseline(task, labels) if rows is None else task.kind.baseline_of_rows(task, rows)
-    )
-    of_numbers = all(plain_metric(name) in CORRELATIONS for name in task.primary.split("+"))
-    better = score.value > baseline
-    if plain_metric(task.primary) == "accuracy":
-        share = min(baseline / 100, 1.0)
-        hits = round(score.value / 100 * len(labels))
-        chance = binomtest(hits, len(labels), share, alternative="greater").pvalue
-        told, most = chance < _CHANCE, share ** len(labels) >= _CHANCE
+        logits = np.asarray(outputs.predictions, dtype=np.float64)
+        table = correlations(logits, np.asarray(outputs.labels, np.float64)) / logits.shape[1]
+        noise, least, named, unit = 3.0, -1.0, "mean correlation with the labels", ".2f"
+    elif task.one_class:
+        table = np.zeros((len(task.labels), len(task.labels)))
+        answers = outputs.predictions.argmax(axis=1), np.asarray(outputs.labels)
+        np.add.at(table, answers, 100 / count)
+        noise, least, named, unit = 150.0, table.sum(axis=0).max(), "accuracy", ".1f"
     else:
-        noise = 100 * 3 * (1.0 if of_numbers else 0.5) / np.sqrt(len(labels))
-        told, most = score.value > baseline + noise, baseline + noise >= 100
-    if better and told:
         return
-    if better and most:
-        yield Problem(
-            f"{side}: {len(labels)} rows of dev are too few to tell its score of {score.value:.1f} from "
-            f"always predicting {answer!r} ({baseline:.1f}; {task.primary})",
-            "give more dev rows, or take the score as it is",
-            "note",
-        )
-        return
-    verdict = "not significantly better" if better else "no better"
-    yield Problem(
-        f"{side}: its dev score {score.value:.1f} ({score.origin}) is {verdict} than always "
-        f"predicting {answer!r} ({baseline:.1f}; {task.primary} on {len(labels)} rows)",
-        f"fine-tune the teacher on {task.name} first, check the order of its classes, or give "
-        "another one",
-        "warning" if better else "error",
-    )
-
-
-# Whether a model's classes stand in the data's order, where a row may be of several.
-
-
-@problem_list
-def order_of_several(
-    task: Task,
-    logits: np.ndarray,
-    labels: Sequence[Any] | np.ndarray,
-    origin: str,
-    side: str,
-    fix: str,
-) -> Iterator[Problem]:
-    """Classes that would fit the labels much better in another order, by logits (n, C) and labels of 0 and 1 (n, C).
-
-    The best renaming is the assignment with the highest mean correlation of a logit with a label. It is reported
-    when it gains more than three standard errors of a correlation of zero.
-    """
-    table = correlations(np.asarray(logits, dtype=np.float64), np.asarray(labels, np.float64))
     given, meant = linear_sum_assignment(table, maximize=True)
-    now, renamed = np.trace(table) / len(table), table[given, meant].mean()
-    if renamed - now <= 3 / np.sqrt(len(logits)):
+    now, renamed = np.trace(table), table[given, meant].sum()
+    if renamed - max(now, least) <= noise / np.sqrt(count):
         return
     order = ", ".join(
         f"its class {number} means {task.labels[name]!r}"
@@ -308,9 +178,62 @@ def order_of_several(
         if number != name
     )
     yield Problem(
-        f"{side}: its classes are in another order than the data's: {order} (mean correlation with the labels "
-        f"{renamed:.2f} instead of {now:.2f}, {origin})",
+        f"{side}: its classes are in another order than the data's: {order} ({named} {renamed:{unit}} instead of "
+        f"{now:{unit}}, {outputs.origin})",
         fix,
+    )
+
+
+@problem_list
+def check_teacher_score(
+    task: Task,
+    score: float,
+    origin: str,
+    labels: Sequence[Any] | np.ndarray,
+    *,
+    side: str = "teacher",
+    rows: Dataset | None = None,
+) -> Iterator[Problem]:
+    """A teacher whose `score` is no better than always making one prediction, on the rows with these `labels`.
+
+    `origin`: where the score comes from, for messages. `rows`: the rows, where what one prediction is worth follows
+    from more than their labels.
+
+    A score above by less than chance explains (an accuracy by the binomial distribution, others by three standard
+    errors of a share of one half or of a correlation of zero) is a warning: an untrained regression head rarely
+    scores exactly 0.
+    """
+    if rows is None:
+        baseline, answer = task.kind.baseline(task, labels)
+    else:
+        baseline, answer = task.kind.baseline_of_rows(task, rows)
+    of_numbers = all(plain_metric(name) in CORRELATIONS for name in task.primary.split("+"))
+    better = score > baseline
+    if plain_metric(task.primary) == "accuracy":
+        share = min(baseline / 100, 1.0)
+        hits = round(score / 100 * len(labels))
+        chance = binomtest(hits, len(labels), share, alternative="greater").pvalue
+        told, most = chance < _CHANCE, share ** len(labels) >= _CHANCE
+    else:
+        noise = 100 * 3 * (1.0 if of_numbers else 0.5) / np.sqrt(len(labels))
+        told, most = score > baseline + noise, baseline + noise >= 100
+    if better and told:
+        return
+    if better and most:
+        yield Problem(
+            f"{side}: {len(labels)} rows of dev are too few to tell its score of {score:.1f} from "
+            f"always predicting {answer!r} ({baseline:.1f}; {task.primary})",
+            "give more dev rows, or take the score as it is",
+            "note",
+        )
+        return
+    verdict = "not significantly better" if better else "no better"
+    yield Problem(
+        f"{side}: its dev score {score:.1f} ({origin}) is {verdict} than always "
+        f"predicting {answer!r} ({baseline:.1f}; {task.primary} on {len(labels)} rows)",
+        f"fine-tune the teacher on {task.name} first, check the order of its classes, or give "
+        "another one",
+        "warning" if better else "error",
     )
 
 

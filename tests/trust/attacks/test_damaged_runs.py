@@ -13,7 +13,7 @@ from test_output_folder import contents, recipe_of
 
 import tiny_runs as tiny
 from limbeck.data import load_task, rows_fingerprint
-from limbeck.preflight.score_checks import recorded_score
+from limbeck.preflight.score_checks import recorded_scores
 from limbeck.records import Record
 from limbeck.run import distill
 from limbeck.run.earlier_run import EarlierRun
@@ -139,14 +139,14 @@ def test_a_damaged_record_says_nothing_of_a_teacher(place, copied):
     """Its score is measured, and what it was before it was fine-tuned is not guessed."""
     task, rows = load_task("reviews", place / "rows" / "train.csv", **OWN)
     rows = rows_fingerprint(task, rows["dev"])
-    known = recorded_score(copied, task, rows)
-    assert known is not None
+    asked = {task.dev_splits[0]: rows}
+    (known,) = recorded_scores(copied, task, asked)[0].values()
     pretrained_form(str(copied))
     path = copied / "record.json"
     text = path.read_text()
-    path.write_text(text.replace(f'"primary": {known.value}', '"primary": 99.0'))
+    path.write_text(text.replace(f'"primary": {known["primary"]}', '"primary": 99.0'))
     assert path.read_text() != text
-    assert recorded_score(copied, task, rows) is None
+    assert recorded_scores(copied, task, asked) is None
     with pytest.raises(LimbeckError, match="damaged, or was edited"):
         pretrained_form(str(copied))
 
