@@ -5,7 +5,20 @@ import pytest
 from scipy import stats
 from sklearn.metrics import accuracy_score, cohen_kappa_score
 
-from limbeck.evaluation.team import class_diversity, number_diversity
+from limbeck.evaluation.team import team_of
+from limbeck.tasks.metrics import pearson
+
+
+def accuracy_of(given: np.ndarray, right: np.ndarray) -> float:
+    return 100 * float((given.argmax(axis=1) == right).mean())
+
+
+def class_diversity(members, labels, score=accuracy_of):
+    return team_of(members, labels, score)
+
+
+def number_diversity(members, labels):
+    return team_of(members, labels, pearson, regression=True)
 
 
 def one_hot(*classes: int, count: int = 2) -> np.ndarray:
@@ -38,10 +51,7 @@ def test_a_team_by_hand() -> None:
     assert found.scores.tolist() == [75.0, 62.5]
     assert found.without.tolist() == [62.5, 75.0]
     # They differ on the fourth, the sixth and the seventh, and are wrong together on the last.
-    assert found.pairs["disagreement"].tolist() == [[0, 3 / 8], [3 / 8, 0]]
-    assert found.pairs["double_fault"].tolist() == [[2 / 8, 1 / 8], [1 / 8, 3 / 8]]
-    # N11 = 4, N00 = 1, N10 = 2, N01 = 1.
-    assert found.pairs["q_statistic"][0, 1] == pytest.approx((4 * 1 - 2 * 1) / (4 * 1 + 2 * 1))
+    assert found.disagreement.tolist() == [[0, 3 / 8], [3 / 8, 0]]
     assert found.oracle == 100 * 7 / 8
 
 
@@ -50,17 +60,8 @@ def test_pairs_are_counted_as_a_loop_counts_them(team) -> None:
     found = class_diversity(members, labels)
     for i, first in enumerate(members.values()):
         for j, second in enumerate(members.values()):
-            counts = {(a, b): 0 for a in (True, False) for b in (True, False)}
-            differ = 0
-            for x, y, label in zip(first, second, labels, strict=True):
-                counts[x.argmax() == label, y.argmax() == label] += 1
-                differ += x.argmax() != y.argmax()
-            right, wrong = counts[True, True], counts[False, False]
-            crossed = counts[True, False] * counts[False, True]
-            q = (right * wrong - crossed) / (right * wrong + crossed)
-            assert found.pairs["disagreement"][i, j] == pytest.approx(differ / 120)
-            assert found.pairs["double_fault"][i, j] == pytest.approx(wrong / 120)
-            assert found.pairs["q_statistic"][i, j] == pytest.approx(q)
+            differ = sum(x.argmax() != y.argmax() for x, y in zip(first, second, strict=True))
+            assert found.disagreement[i, j] == pytest.approx(differ / 120)
 
 
 def test_the_team_answers_with_the_mean_of_its_logits(team) -> None:
@@ -82,7 +83,7 @@ def test_a_constant_added_to_an_examples_logits_changes_nothing(team) -> None:
     shifted = {name: given + np.arange(120)[:, None] for name, given in members.items()}
     first, second = class_diversity(members, labels), class_diversity(shifted, labels)
     assert first.ensemble == second.ensemble
-    assert np.array_equal(first.pairs["disagreement"], second.pairs["disagreement"])
+    assert np.array_equal(first.disagreement, second.disagreement)
 
 
 def test_the_score_may_be_any(team) -> None:
@@ -99,16 +100,13 @@ def test_copies_add_nothing_and_independent_errors_do(team) -> None:
     good = members["good"]
     copies = class_diversity({"good": good, "again": good.copy()}, labels)
     assert copies.adds.tolist() == [0, 0]
-    assert copies.pairs["disagreement"][0, 1] == 0
-    assert copies.pairs["q_statistic"][0, 1] == 1
+    assert copies.disagreement[0, 1] == 0
     # Three who each err on examples of their own are together always right.
     right = np.zeros(9, dtype=int)
     apart = {str(n): one_hot(*(1 if row % 3 == n else 0 for row in range(9))) for n in range(3)}
     found = class_diversity(apart, right)
     assert (found.ensemble, found.oracle) == (100, 100)
     assert found.scores == pytest.approx(200 / 3)
-    assert found.pairs["double_fault"][0, 1] == 0
-    assert found.pairs["q_statistic"][0, 1] == -1
 
 
 def test_a_team_of_one_has_no_others() -> None:
@@ -116,11 +114,6 @@ def test_a_team_of_one_has_no_others() -> None:
     assert found.ensemble == 50
     assert np.isnan(found.without).all()
     assert np.isnan(found.adds).all()
-
-
-def test_q_is_not_defined_where_one_is_always_right() -> None:
-    found = class_diversity({"a": one_hot(0, 1), "b": one_hot(0, 0)}, np.array([0, 1]))
-    assert np.isnan(found.pairs["q_statistic"][0, 1])
 
 
 def test_numbers() -> None:
@@ -133,17 +126,15 @@ def test_numbers() -> None:
     assert found.scores[1] == pytest.approx(100 * np.corrcoef(second, labels)[0, 1])
     assert found.without[0] == pytest.approx(found.scores[1])
     wanted = 1 - stats.pearsonr(first, second).statistic
-    assert found.pairs["disagreement"] == pytest.approx(np.array([[0, wanted], [wanted, 0]]))
-    loop = sum(abs(a - b) for a, b in zip(first, second, strict=True)) / 50
-    assert found.pairs["difference"][0, 1] == pytest.approx(loop)
+    assert found.disagreement == pytest.approx(np.array([[0, wanted], [wanted, 0]]))
     assert found.oracle is None
 
 
 def test_one_who_always_gives_the_same_number_correlates_with_nobody() -> None:
     found = number_diversity({"a": np.ones(3), "b": np.arange(3)}, np.arange(3))
     assert found.scores == pytest.approx([0, 100])
-    assert np.isnan(found.pairs["disagreement"][0]).all()
-    assert found.pairs["disagreement"][1, 1] == 0
+    assert np.isnan(found.disagreement[0]).all()
+    assert found.disagreement[1, 1] == 0
 
 
 @pytest.mark.parametrize("count", [class_diversity, number_diversity])

@@ -8,7 +8,6 @@ from typer.testing import CliRunner, Result
 
 from limbeck.cli.app import app
 from limbeck.cli.options import parse_axes
-from limbeck.cli.runs_commands import beside
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tables.cells import CellTable
 
@@ -80,35 +79,10 @@ def test_axes_are_lists_of_yaml_values() -> None:
     assert len(caught.value.problems) == 2
 
 
-@pytest.fixture
-def folders(tmp_path: Path) -> Path:
-    for name in ("team/a", "team/b", "elsewhere/c"):
-        (tmp_path / name).mkdir(parents=True)
-        (tmp_path / name / "record.json").touch()
-    return tmp_path
-
-
-@pytest.mark.parametrize(
-    ("members", "where"),
-    [
-        (["team"], "team"),
-        (["team/a"], "team"),
-        (["team/a", "team/b"], "team"),
-        (["team/a", "elsewhere/c"], None),
-        (["team/a", "google/some-model"], None),
-    ],
-)
-def test_the_page_lies_beside_the_members(folders: Path, members: list, where: str | None) -> None:
-    given = [str(folders / m) if (folders / m).exists() else m for m in members]
-    found = beside(given)
-    assert found.resolve() == ((folders / where).resolve() if where else Path().resolve())
-
-
-def test_team_passes_its_options(monkeypatch, tmp_path) -> None:
+def test_team_passes_its_options(monkeypatch) -> None:
     calls: list = []
-    diversity = SimpleNamespace(examples=9)
     look = SimpleNamespace(
-        team=SimpleNamespace(diversity=diversity),
+        team=SimpleNamespace(examples=9),
         models={"a": 1, "b": 2},
         task=SimpleNamespace(title="SST-2"),
         split="dev",
@@ -121,21 +95,10 @@ def test_team_passes_its_options(monkeypatch, tmp_path) -> None:
     monkeypatch.setattr("limbeck.tables.team.team_table", lambda team, models: table)
     monkeypatch.setattr("limbeck.tables.team.pairs_table", lambda team: table)
     monkeypatch.setattr("limbeck.tables.team.team_notes", lambda team: [])
-
-    def page(*args: object, **kwargs: object) -> Path:
-        calls.append((args, kwargs))
-        return tmp_path / "team.html"
-
-    monkeypatch.setattr("limbeck.report.write_team_page", page)
-    line = f"team A B --task sst2 --data D --text-columns x y --label-column z --out {tmp_path}"
+    line = "team A B --task sst2 --data D --text-columns x y --label-column z"
     ended = invoke(*line.split(), "--split", "test")
     assert ended.exit_code == 0, ended.output
     assert "the tables" in ended.output
-    assert "team.html" in ended.output
+    assert "SST-2: 9 examples of dev" in ended.output
     asked = {"task": "sst2", "data": "D", "split": "test", "label_column": "z"}
-    assert calls[0] == ((["A", "B"],), asked | {"text_columns": ["x", "y"]})
-    assert calls[1][0][2] == tmp_path
-    assert calls[1][1] == {
-        "title": "Team of 2 on SST-2",
-        "subtitle": "9 examples of dev · data: D",
-    }
+    assert calls == [((["A", "B"],), asked | {"text_columns": ["x", "y"]})]

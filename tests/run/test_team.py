@@ -52,7 +52,7 @@ def logits_of(run: Path, texts: list[str]) -> np.ndarray:
 @pytest.mark.slow
 def test_a_folder_of_runs_is_a_team(team, recipe) -> None:
     look = look_at_team([team])
-    found = look.team.diversity
+    found = look.team
     names = ["bert-1-8-2-random_seed-1", "bert-1-8-2-random_seed-2", "start_seed-1", "start_seed-2"]
     assert list(found.names) == names
     assert (look.task.name, look.split, found.examples) == ("reviews", "dev", 6)
@@ -64,13 +64,8 @@ def test_a_folder_of_runs_is_a_team(team, recipe) -> None:
         right = logits[name].argmax(axis=1) == labels
         assert found.scores[number] == pytest.approx(100 * right.mean())
         assert found.scores[number] == pytest.approx(Record.load(team / name).primary_score())
-        log = torch.log_softmax(torch.from_numpy(logits[name]), dim=1).numpy()
-        likelihood = -np.mean([row[label] for row, label in zip(log, labels, strict=True)])
-        assert look.team.calibrations[name].likelihood == pytest.approx(likelihood, rel=1e-4)
     mean = sum(logits.values()) / 4
     assert found.ensemble == pytest.approx(100 * np.mean(mean.argmax(axis=1) == labels))
-    likelihood = torch.nn.functional.cross_entropy(torch.tensor(mean), torch.tensor(labels))
-    assert look.team.ensemble.likelihood == pytest.approx(float(likelihood), rel=1e-4)
     assert look.models["bert-1-8-2-random_seed-1"].hidden_size == 8
     assert look.models["start_seed-1"].layers == 3
 
@@ -82,16 +77,16 @@ def test_runs_checkpoints_and_a_table_of_ones_own(team, place) -> None:
     data = str(place / "reviews.csv")
     members = [team / "start_seed-1" / "student", place / "teacher"]
     look = look_at_team(members, task="reviews", data=data, **columns)
-    found = look.team.diversity
+    found = look.team
     assert found.names == ("student", "teacher")
     assert found.examples == 60
     assert found.scores[1] == 100
     # The knowing teacher is right wherever any is.
     assert found.oracle == 100
-    assert found.pairs["disagreement"][0, 1] == pytest.approx(1 - found.scores[0] / 100)
+    assert found.disagreement[0, 1] == pytest.approx(1 - found.scores[0] / 100)
 
 
-def test_numbers_have_no_calibration(place, tmp_path) -> None:
+def test_a_team_of_numbers(place, tmp_path) -> None:
     data = tiny.write_csv(tmp_path / "stars.csv", 60, regression=True)
     for name in ("one", "two"):
         tiny.save(tiny.knowing_teacher(4, regression=True), tmp_path / name)
@@ -103,10 +98,9 @@ def test_numbers_have_no_calibration(place, tmp_path) -> None:
         label_column="verdict",
     )
     assert look.task.regression
-    assert look.team.ensemble is None
-    assert not look.team.calibrations
-    assert look.team.diversity.pairs["disagreement"] == pytest.approx(np.zeros((2, 2)))
-    assert look.team.diversity.scores[0] > 80
+    assert look.team.oracle is None
+    assert look.team.disagreement == pytest.approx(np.zeros((2, 2)))
+    assert look.team.scores[0] > 80
 
 
 def test_what_is_not_finished_is_left_out_or_refused(team, tmp_path, caplog) -> None:
@@ -133,7 +127,7 @@ def test_runs_that_disagree_are_refused(team, tmp_path) -> None:
 def test_runs_of_a_folder_come_by_the_numbers_in_their_names(team, tmp_path) -> None:
     for name in ("bert-10-8", "bert-8-8", "bert-8-16", "a"):
         shutil.copytree(team / "start_seed-1", tmp_path / name)
-    names = look_at_team([tmp_path]).team.diversity.names
+    names = look_at_team([tmp_path]).team.names
     assert names == ("a", "bert-8-8", "bert-8-16", "bert-10-8")
 
 

@@ -162,41 +162,15 @@ def team(
         typer.Argument(help="Run folders, folders of runs, checkpoints' folders or Hub names."),
     ],
     rows: ScoredRows,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="The page, or its folder; by default team.html beside the members."),
-    ] = None,
 ) -> None:
     """Show how the members of a team differ, and which of them add anything to it."""
-    from limbeck.report import write_team_page
     from limbeck.scoring import look_at_team
     from limbeck.tables.team import pairs_table, team_notes, team_table
 
-    look = look_at_team(
-        members,
-        **typed(rows),
-    )
+    look = look_at_team(members, **typed(rows))
+    say(f"{look.task.title}: {look.team.examples} examples of {look.split} · data: {look.data}")
     output().print(team_table(look.team, look.models).printed())
     for note in team_notes(look.team):
         say(note)
-    count = len(look.models)
-    if count > 1:
+    if len(look.models) > 1:
         output().print(pairs_table(look.team).printed())
-    page = write_team_page(
-        look.team,
-        look.models,
-        out or beside(members),
-        title=f"Team of {count} on {look.task.title}",
-        subtitle=f"{look.team.diversity.examples} examples of {look.split} · data: {look.data}",
-    )
-    say(f"page: {page.resolve().as_uri()}")
-
-
-def beside(members: list[str]) -> Path:
-    """The folder of the page: the one folder of runs, or the folder that holds all members."""
-    folders = [Path(member) for member in members if Path(member).is_dir()]
-    if len(members) == 1 and folders and not (folders[0] / "config.json").is_file():
-        alone = (folders[0] / "record.json").is_file()
-        return folders[0].parent if alone else folders[0]
-    parents = {folder.resolve().parent for folder in folders}
-    return parents.pop() if len(parents) == 1 and len(folders) == len(members) else Path()

@@ -1,4 +1,4 @@
-"""Whether a classifier is as sure as it is right: calibration error, Brier score, likelihood.
+"""Whether a classifier is as sure as it is right: reliability and expected calibration error.
 
 Computed from the predictions of finished models. A teacher's soft
 labels are its probabilities, so one that is too sure teaches little more than the labels do.
@@ -7,59 +7,14 @@ labels are its probabilities, so one that is too sure teaches little more than t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import log_softmax
 
-from limbeck.evaluation.class_predictions import class_outputs
 from limbeck.records.facts import ReliabilityPoint
 
 _MOST_NUMBERS = 4_000_000
 BINS = 15
 """Bins of confidence, as Guo et al. (2017) have them."""
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """How well a model's probabilities fit what is right."""
-
-    error: float
-    """Expected calibration error, 0 to 1 (Guo et al. 2017, Eq. 3)."""
-    brier: float
-    """Mean squared distance of the probabilities from the label's one-hot row, 0 to 2 (Brier 1950)."""
-    likelihood: float
-    """Mean negative log-likelihood of the labels, nats."""
-    confidence: float
-    """Mean probability of the predictions, 0 to 1."""
-    accuracy: float
-    """0 to 1. Above it, `confidence` is too high."""
-    bins: list[ReliabilityPoint]
-
-
-def calibration_of(logits: np.ndarray, labels: np.ndarray, *, bins: int = BINS) -> Calibration:
-    """Calibration of a classifier's logits (n, C), or log-probabilities, against class ids (n,).
-
-    The expected calibration error cuts [0, 1] into equally wide bins of confidence, the largest
-    probability of an example, and is Σ |B|/n · |accuracy(B) − confidence(B)|.
-
-    Raises ValueError for shapes that do not fit, and for no examples.
-    """
-    logits, labels = class_outputs(logits, labels)
-    log_probabilities = log_softmax(logits, axis=1)
-    probabilities = np.exp(log_probabilities)
-    confidence = probabilities.max(axis=1)
-    right = (logits.argmax(axis=1) == labels).astype(float)
-    found = reliability(confidence, right, bins)
-    one_hot = np.eye(logits.shape[1])[labels]
-    return Calibration(
-        error=calibration_error(found),
-        brier=float(np.square(probabilities - one_hot).sum(axis=1).mean()),
-        likelihood=float(-log_probabilities[np.arange(len(labels)), labels].mean()),
-        confidence=float(confidence.mean()),
-        accuracy=float(right.mean()),
-        bins=found,
-    )
 
 
 def reliability(

@@ -17,7 +17,7 @@ from limbeck import preflight
 from limbeck.data import RowsAsked
 from limbeck.evaluation.measuring import example_size, model_facts
 from limbeck.evaluation.model_outputs import compact_outputs_of
-from limbeck.evaluation.team import TeamOverview, team_of
+from limbeck.evaluation.team import TeamScores, team_of
 from limbeck.records.facts import ModelFacts
 from limbeck.records.runs_meant import members_at
 from limbeck.scoring.scored_model import LoadedSplit, ScoredModel
@@ -41,14 +41,14 @@ class TeamLook:
         task: what it answers.
         data: where the rows are from.
         split: which rows.
-        team: diversity and calibration.
+        team: scores and disagreement.
         models: size and FLOPs of each member, by name.
     """
 
     task: Task
     data: str
     split: str
-    team: TeamOverview
+    team: TeamScores
     models: dict[str, ModelFacts]
 
 
@@ -117,8 +117,8 @@ def _measure(team: dict[str, ScoredModel], loaded: LoadedSplit) -> TeamLook:
     found = team_of(
         outputs,
         np.asarray(loaded.rows[task.label_column][:]),
+        lambda given, right: task.scores(given, right)["primary"],
         regression=task.regression,
-        score=lambda given, right: task.scores(given, right)["primary"],
     )
     return TeamLook(task, loaded.data, loaded.name, found, models)
 

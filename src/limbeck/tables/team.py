@@ -1,6 +1,6 @@
-"""A team in a table: what each member scores, what the team loses without it, how sure it is.
+"""A team in a table: what each member scores, what the team loses without it, how the members differ.
 
-Part of `limbeck.tables`: rows of text, for the terminal and for the page alike.
+Part of `limbeck.tables`: rows of text, for the terminal.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from limbeck.evaluation.calibration import Calibration
-from limbeck.evaluation.team import TeamOverview
+from limbeck.evaluation.team import TeamScores
 from limbeck.records import Record
 from limbeck.records.facts import ModelFacts
 from limbeck.support.words import count_of
@@ -18,66 +17,46 @@ from limbeck.tables.cells import CellTable, decimal, duration, magnitude, shown,
 from limbeck.tables.model import columns_of, knows, values_of
 from limbeck.tables.profiles import get_profile
 
-ENSEMBLE = "ensemble"
 
-
-def team_table(team: TeamOverview, models: Mapping[str, ModelFacts]) -> CellTable:
+def team_table(team: TeamScores, models: Mapping[str, ModelFacts]) -> CellTable:
     """One row a member, and one of their ensemble; scores and shares are percentages."""
-    found = team.diversity
     cells = [["member", "layers", "width", "parameters", "score", "team without it", "adds"]]
-    if team.calibrations:
-        cells[0] += ["confidence", "calibration error", "Brier", "NLL"]
-    worth = zip(found.names, found.scores, found.without, found.adds, strict=True)
+    worth = zip(team.names, team.scores, team.without, team.adds, strict=True)
     for number, (name, score, without, adds) in enumerate(worth, start=1):
         model = models[name]
         size = [shown(model.layers), shown(model.hidden_size), shown(model.parameters, magnitude)]
         gain = shown(adds if np.isfinite(adds) else None, signed)
-        row = [f"{number} {name}", *size, _score(score), _score(without), gain]
-        cells.append([*row, *_calibration(team.calibrations.get(name))])
-    last = [ENSEMBLE, "", "", "", _score(found.ensemble), "", ""]
-    title = f"{count_of(len(found.names), 'member')} and their ensemble"
-    return CellTable(title, [*cells, [*last, *_calibration(team.ensemble)]])
+        cells.append([f"{number} {name}", *size, _score(score), _score(without), gain])
+    cells.append(["ensemble", "", "", "", _score(team.ensemble), "", ""])
+    return CellTable(f"{count_of(len(team.names), 'member')} and their ensemble", cells)
 
 
-def pairs_table(team: TeamOverview) -> CellTable:
+def pairs_table(team: TeamScores) -> CellTable:
     """The members' disagreement in pairs."""
-    said = "% of examples predicted differently" if team.calibrations else "100 · (1 − correlation)"
-    names = team.diversity.names
+    numbers = team.oracle is None
+    said = "100 · (1 − correlation)" if numbers else "% of examples predicted differently"
+    names = team.names
     cells = [["", *(str(number) for number in range(1, len(names) + 1))]]
-    for row, values in enumerate(100 * team.diversity.pairs["disagreement"]):
+    for row, values in enumerate(100 * team.disagreement):
         shares = ["·" if row == column else _score(value) for column, value in enumerate(values)]
         cells.append([f"{row + 1} {names[row]}", *shares])
     return CellTable(f"Disagreement: {said}", cells)
 
 
-def team_notes(team: TeamOverview) -> list[str]:
+def team_notes(team: TeamScores) -> list[str]:
     """What the numbers are, in sentences."""
-    found = team.diversity
-    best = int(np.argmax(found.scores))
-    notes = [
-        f"Best alone: {found.names[best]}, {found.scores[best]:.1f}; ensemble {found.ensemble:.1f}"
-        + (
-            f"; at least one is right on {found.oracle:.1f} %." if found.oracle is not None else "."
-        ),
-        f"{found.examples} examples: one of them is {100 / found.examples:.2f} points of accuracy."
-        if found.oracle is not None
-        else f"{found.examples} examples.",
+    best = int(np.argmax(team.scores))
+    said = f"Best alone: {team.names[best]}, {team.scores[best]:.1f}; ensemble {team.ensemble:.1f}"
+    count = f"{team.examples} examples"
+    if team.oracle is not None:
+        said += f"; at least one is right on {team.oracle:.1f} %"
+        count += f": one of them is {100 / team.examples:.2f} points of accuracy"
+    return [
+        f"{said}.",
+        f"{count}.",
         "Ensemble: the mean of all logits. Adds: what the team scores more with the member than "
         "without it.",
     ]
-    if team.calibrations:
-        notes.append(
-            "Confidence: mean probability of the predictions. Calibration error: its distance from the "
-            "accuracy, over 15 bins (Guo et al. 2017). Brier: 0 to 2. NLL: nats."
-        )
-    return notes
-
-
-def _calibration(found: Calibration | None) -> list[str]:
-    if found is None:
-        return []
-    shares = [f"{100 * share:.1f}" for share in (found.confidence, found.error)]
-    return [*shares, f"{found.brier:.3f}", f"{found.likelihood:.3f}"]
 
 
 def _score(value: float) -> str:
