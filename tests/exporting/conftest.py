@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from export_rows import PIECES, SENTENCES, TAGS
+from export_rows import PIECES, SENTENCES, TAGS, tokenizer
 from filelock import FileLock
 from transformers import (
     BertConfig,
@@ -19,12 +19,11 @@ from transformers import (
     BertForSequenceClassification,
     BertForTokenClassification,
 )
-from writing_model import answered_rows, tokenizer, writing_model
 
 import image_sets as sets
 import tiny_runs as tiny
 from limbeck.exporting import export, workshop
-from limbeck.exporting.onnx_graph import write_onnx, write_text_to_text
+from limbeck.exporting.onnx_graph import write_onnx
 
 HEADS = {
     "regression": BertForSequenceClassification,
@@ -36,8 +35,6 @@ HEADS = {
 
 def model_of(kind: str):
     """A random model of a kind, whose predictions differ from row to row."""
-    if kind == "text":
-        return writing_model()
     labels = {"tokens": TAGS, "regression": {0: "LABEL_0"}}.get(kind, {0: "a", 1: "b"})
     config = BertConfig(
         vocab_size=len(PIECES), hidden_size=16, num_attention_heads=2, intermediate_size=24,
@@ -58,8 +55,6 @@ def rows_of(kind: str) -> list[dict]:
             {"first": a, "second": b, "score": len(a) / 10 + at / 7}
             for at, (a, b) in enumerate(pairs)
         ]
-    if kind == "text":
-        return answered_rows()
     if kind == "tokens":
         return [
             {"tokens": text.split(), "tags": [tag_of.get(word, "O") for word in text.split()]}
@@ -107,7 +102,6 @@ SETTINGS = {
     "spans": {"task": "own"},
     "masked": {"task": "own"},
     "image": {"task": "own"},
-    "text": {"task": "own", "text_columns": ["first", "second"], "label_column": "answer"},
 }
 
 
@@ -148,27 +142,18 @@ def traced_once(tmp_path_factory):
     kept = (root.parent if "PYTEST_XDIST_WORKER" in os.environ else root) / "graphs"
     kept.mkdir(exist_ok=True)
 
-    def write_all(write, model, batch, paths, fused):
+    def write(model, batch, path, *, fused):
         weights = b"".join(weight.detach().numpy().tobytes() for weight in model.parameters())
         name = hashlib.blake2b(type(model).__name__.encode() + weights).hexdigest()
-        found = [kept / f"{name}-{fused}-{at}.onnx" for at in range(len(paths))]
-        with FileLock(f"{found[0]}.lock"):
-            if not found[-1].exists():
-                write(model, batch, paths if len(paths) > 1 else paths[0], fused=fused)
-                for path, copy in zip(paths, found, strict=True):
-                    shutil.copyfile(path, copy)
-        for path, copy in zip(paths, found, strict=True):
-            shutil.copyfile(copy, path)
-
-    def one(model, batch, path, *, fused):
-        write_all(write_onnx, model, batch, [path], fused)
-
-    def two(model, batch, paths, *, fused):
-        write_all(write_text_to_text, model, batch, paths, fused)
+        copy = kept / f"{name}-{fused}.onnx"
+        with FileLock(f"{copy}.lock"):
+            if not copy.exists():
+                write_onnx(model, batch, path, fused=fused)
+                shutil.copyfile(path, copy)
+        shutil.copyfile(copy, path)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(workshop, "write_onnx", one)
-        patch.setattr(workshop, "write_text_to_text", two)
+        patch.setattr(workshop, "write_onnx", write)
         yield
 
 

@@ -21,7 +21,6 @@ GIVEN = {
     "tokens": SENTENCES,
     "spans": ("who ?", SENTENCES[1]),
     "masked": ("ann saw [MASK] in rome .",),
-    "text": (SENTENCES[2], "ann"),
 }
 
 

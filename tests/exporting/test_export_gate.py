@@ -15,6 +15,8 @@ import onnxruntime
 import pytest
 import torch
 from datasets import Dataset
+from export_rows import tokenizer
+from transformers import T5Config, T5ForConditionalGeneration
 from typer.testing import CliRunner
 
 import tiny_runs as tiny
@@ -23,10 +25,10 @@ from limbeck.data import RowsAsked
 from limbeck.exporting import ExportSettings, export, export_model
 from limbeck.exporting.export_model import _try
 from limbeck.exporting.gate import cross_fitted, halves_of
-from limbeck.exporting.onnx_graph import OUTPUTS, write_graph
+from limbeck.exporting.onnx_graph import write_onnx
 from limbeck.runtimes.manifest import Conversion, read_export
 from limbeck.runtimes.predictor import OnnxPredictor
-from limbeck.runtimes.sessions import open_files
+from limbeck.runtimes.sessions import open_file
 from limbeck.scoring import evaluate
 from limbeck.scoring.scored_model import EncodedSplit, LoadedSplit, ScoredModel
 from limbeck.support.errors import LimbeckError
@@ -195,6 +197,15 @@ def test_all_wrong_settings_are_said_at_once(places):
         ExportSettings(format="onnx-int8", precision="fp16").check()
 
 
+def test_a_model_that_writes_is_left_to_optimum(places, tmp_path):
+    shape = {"d_model": 8, "d_kv": 4, "d_ff": 8, "num_heads": 2, "num_layers": 1}
+    T5ForConditionalGeneration(T5Config(vocab_size=20, **shape)).save_pretrained(tmp_path / "t5")
+    tokenizer().save_pretrained(tmp_path / "t5")
+    with pytest.raises(LimbeckError, match="writes its answers token by token") as refused:
+        export(tmp_path / "t5", data=places["sentence"][1])
+    assert "optimum-cli" in str(refused.value)
+
+
 def test_a_checkpoint_needs_rows_to_be_measured_on(places):
     with pytest.raises(LimbeckError, match="add --task and --data"):
         export(places["sentence"][0])
@@ -205,6 +216,7 @@ class Looking(torch.nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
+        self.config = SimpleNamespace()
         self.table = torch.nn.Embedding(14, 32)
 
     def forward(self, input_ids: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -214,12 +226,11 @@ class Looking(torch.nn.Module):
 def test_weights_beyond_one_file_lie_beside_it(tmp_path):
     model, path = Looking().eval(), tmp_path / "model.onnx"
     batch = {"input_ids": torch.tensor([[2, 4, 6, 3], [2, 5, 7, 3]])}
-    axes = {"input_ids": ("batch", "length")}
-    write_graph(model, batch, path, axes=axes, outputs=OUTPUTS, fused=True, largest_file=1000)
+    write_onnx(model, batch, path, fused=True, largest_file=1000)
     assert (tmp_path / "model.onnx.data").stat().st_size > 1000
     with torch.no_grad():
         expected = model(**batch)["logits"].numpy()
-    np.testing.assert_allclose(open_files([path]).logits(batch), expected, atol=1e-5)
+    np.testing.assert_allclose(open_file(path).logits(batch), expected, atol=1e-5)
 
 
 def test_evaluate_scores_an_exported_folder(places, exported):
@@ -246,6 +257,10 @@ def test_damage_is_found(exported, tmp_path):
     (copied / "export.json").write_text(json.dumps(told | {"file": "../model.onnx"}))
     with pytest.raises(LimbeckError, match="outside the folder"):
         read_export(copied)
+    for gone in ({"decoder": "decoder_model.onnx"}, {"format": "executorch"}):
+        (copied / "export.json").write_text(json.dumps(told | gone))
+        with pytest.raises(LimbeckError, match=rf"export.json: {next(iter(gone))}: "):
+            read_export(copied)
 
 
 def test_the_command_prints_what_was_measured_and_the_snippet(places, tmp_path, monkeypatch):

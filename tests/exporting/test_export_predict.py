@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from export_rows import SENTENCES
 from typer.testing import CliRunner
-from writing_model import written_by_torch
 
 from limbeck import LimbeckError, predict
 from limbeck.cli.app import app
@@ -76,25 +75,6 @@ def test_by_the_command_with_the_columns_it_was_measured_on(places, exported, tm
         len(rows) == 40
         and 100 * np.mean(right) == exported["sentence"].manifest.measured.scores["accuracy"]
     )
-
-
-@pytest.mark.slow
-def test_a_text_to_text_file_writes_what_transformers_generates(exported) -> None:
-    """With the prompt of its training, found columns, gaps, and in batches of equal length or not."""
-    pairs = [(a, b) for a in SENTENCES for b in SENTENCES[:3]]
-    rows = [{"first": a, "second": b} for a, b in pairs]
-    expected = [text.strip() for text in written_by_torch(pairs)]
-    assert len({*expected}) >= 3
-    for batch_size in (1, 4):
-        found = predict(exported["text"].path, [*rows, {"first": "ann"}], batch_size=batch_size)
-        assert [row["prediction"] for row in found] == [*expected, None]
-        assert found.blank == 1
-    short = predict(exported["text"].path, rows, max_new_tokens=2)
-    assert [row["prediction"] for row in short] == [
-        text.strip() for text in written_by_torch(pairs, longest=2)
-    ]
-    with pytest.raises(LimbeckError, match="writes text without its probability"):
-        predict(exported["text"].path, rows, output=["labels", "scores"])
 
 
 def test_what_an_exported_file_does_not_give_is_refused(exported) -> None:

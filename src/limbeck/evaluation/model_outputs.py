@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 
 from limbeck.activations import ActivationKey, Request, capture
 from limbeck.data import Collator, batches_of
-from limbeck.runtimes.sessions import GraphSession, TextToTextSession
+from limbeck.runtimes.sessions import GraphSession
 from limbeck.support.machine import device
 from limbeck.tasks import TaskType, as_array, join
 
@@ -61,10 +61,9 @@ def outputs_by_batch(
     """Run a model in torch, where its weights lie, or an exported one by its runtime."""
     for batch in batches:
         if isinstance(model, GraphSession):
-            # What is kept of logits asks no model.
-            writer: Any = _Writer(model) if isinstance(model, TextToTextSession) else None
+            nothing: Any = None  # what is kept of logits asks no model
             logits = torch.from_numpy(model.logits(batch))
-            kept = kind.compact_outputs(writer, batch, logits)
+            kept = kind.compact_outputs(nothing, batch, logits)
         else:
             with evaluating(model):
                 found = capture(model, batch, Request.of_logits()).logits
@@ -79,28 +78,6 @@ def compact_outputs_of(model: PreTrainedModel, encoded: Dataset, collate: Collat
     model.eval().to(device())
     batches = batches_of(encoded, collate, _BATCH, model.device)
     return join([one.kept for one in outputs_by_batch(model, batches, collate.kind)])
-
-
-class _Writer:
-    """An exported text-to-text model as what generates in a model's place."""
-
-    def __init__(self, session: TextToTextSession) -> None:
-        self.session = session
-
-    def generate(
-        self,
-        *,
-        input_ids: Tensor,
-        attention_mask: Tensor,
-        max_new_tokens: int,
-        do_sample: bool,
-        num_beams: int,
-    ) -> Tensor:
-        """Greedily generated token ids (B, T)."""
-        assert not do_sample
-        assert num_beams == 1
-        batch = {"input_ids": input_ids, "attention_mask": attention_mask}
-        return torch.from_numpy(self.session.generated(batch, max_new_tokens))
 
 
 def pooled_states(

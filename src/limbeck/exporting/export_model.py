@@ -18,7 +18,6 @@ from limbeck.exporting.conversions import ExportSettings, conversions
 from limbeck.exporting.folder import default_place, finish_folder, folder_in_work, refuse_occupied
 from limbeck.exporting.gate import TorchReference, cross_fitted, measure, torch_reference
 from limbeck.exporting.int8 import groups_of_nodes, ranked
-from limbeck.exporting.onnx_graph import generation_of
 from limbeck.exporting.workshop import Phase, Workshop
 from limbeck.preflight import refuse_beyond
 from limbeck.records import versions
@@ -46,7 +45,6 @@ from limbeck.students import resolve_checkpoint
 from limbeck.support.errors import LimbeckError, first_line
 from limbeck.support.files import at_home, is_full
 from limbeck.support.terminal import phases
-from limbeck.tasks.text import prompt_of
 
 _LIBRARIES = ("onnx", "onnxscript", "onnxruntime", "openvino")
 _OF_ROWS = {"split", "text_columns", "label_column", "max_length"}
@@ -101,17 +99,19 @@ def export(
     # Before they are read, so that a run that is trained again meanwhile is seen to hold another student.
     weights = weights_of(Path(resolve_checkpoint(str(model))))
     source = ScoredModel.open(model, TORCH)
+    if source.kind.classes_as_text:
+        raise LimbeckError(
+            f"{model} writes its answers token by token, and an export holds one graph",
+            f"use optimum: optimum-cli export onnx --model {source.place} FOLDER",
+        )
     split = source.rows(asked)
     loaded = source.load(source.kind)
     refuse_beyond(loaded, asked.max_length)
     rows = source.read(split, loaded)
-    generation = None
-    if rows.task.kind.classes_as_text:
-        generation = generation_of(loaded, rows.task, rows.processor)
     with phases(shown=show) as begin, folder_in_work(place) as part:
         reference = _reference(loaded, rows, chosen, begin)
-        graphs = _written_graphs(source, weights, chosen)
-        workshop = Workshop(loaded, rows, reference, chosen, part, begin, generation, graphs)
+        graph = _written_graph(source, weights, chosen)
+        workshop = Workshop(loaded, rows, reference, chosen, part, begin, graph)
         tried = try_all(workshop)
         if not tried[-1].passed:
             raise _refused(source.name, rows, chosen, tried)
@@ -123,12 +123,12 @@ def export(
     return ExportResult(place, written)
 
 
-def _written_graphs(
+def _written_graph(
     source: ScoredModel, weights: Mapping[str, str], settings: ExportSettings
-) -> tuple[Path, ...]:
-    """The float graphs of the same student that a run has been exported as; they take a minute to write.
+) -> Path | None:
+    """The float graph of the same student that a run has been exported as; it takes a minute to write.
 
-    Nothing where other weights, operators or versions of the libraries made them.
+    None where other weights, operators or versions of the libraries made them.
     """
     fused = settings.fused and settings.format.startswith("onnx")
     now = versions(*_LIBRARIES)
@@ -139,9 +139,8 @@ def _written_graphs(
             continue
         made = found.format == "onnx" and found.weights == weights and found.versions == now
         if made and (found.conversion.precision, found.conversion.fused) == ("fp32", fused):
-            names = (found.file, found.decoder)
-            return tuple(folder / name for name in names if name is not None)
-    return ()
+            return found.path
+    return None
 
 
 def _reference(
@@ -204,16 +203,13 @@ def _manifest_of(
     sizes = {id(weight): weight.numel() for weight in model.parameters()}
     return ExportManifest(
         format=settings.format,
-        file=workshop.shipped[0].name,
-        decoder=workshop.shipped[1].name if workshop.generation else None,
-        generation=workshop.generation,
+        file=workshop.shipped.name,
         kind=rows.task.kind.name,
         architecture=type(model).__name__,
         source=source,
         weights=dict(weights),
         labels=[*labels],
         texts=len(rows.task.text_columns[: rows.task.kind.needed_texts]),
-        prompt=prompt_of(rows.task) if workshop.generation else None,
         prompts=prompts._asdict() if any(prompts) else {},
         max_length=rows.max_length,
         inputs=list(workshop.inputs),
@@ -290,16 +286,16 @@ def _try(workshop: Workshop, how: Conversion) -> Attempt:
         conversion=how,
         measured=measured,
         passed=measured.drop <= workshop.settings.max_drop,
-        bytes=sum(weight_bytes(path) for path in workshop.shipped),
+        bytes=weight_bytes(workshop.shipped),
         seconds=time.perf_counter() - began,
     )
 
 
 def _sensitive(workshop: Workshop, how: Conversion) -> list[list[str]]:
     """Groups of nodes, the most sensitive first, by the logits of a few rows of the gate."""
-    sources = workshop.sources
-    step = workshop.begin("searching sensitive layers", len(groups_of_nodes(sources)))
-    session = workshop.open(sources)
+    source = workshop.source
+    step = workshop.begin("searching sensitive layers", len(groups_of_nodes(source)))
+    session = workshop.open(source)
     few = islice(workshop.rows.batches(_SEARCH_BATCH), _SEARCH_ROWS // _SEARCH_BATCH)
     feeds = [session.feed(batch) for batch in few]
-    return ranked(sources, workshop.work, how, feeds, workshop.open, step)
+    return ranked(source, workshop.work, how, feeds, workshop.open, step)

@@ -73,8 +73,6 @@ def finish_folder(
     Returns the manifest as it was written, with checksums.
     """
     model.config.save_pretrained(part)
-    if manifest.generation is not None:
-        model.generation_config.save_pretrained(part)
     if isinstance(processor, PreTrainedTokenizerBase):
         processor.model_max_length = manifest.max_length
     processor.save_pretrained(part)

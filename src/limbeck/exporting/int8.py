@@ -101,47 +101,42 @@ MOST_GROUPS = 40
 """Graphs of more nodes than this are searched by neighbours together."""
 
 
-def groups_of_nodes(sources: Sequence[Path]) -> list[tuple[int, list[str]]]:
-    """Which graph, and names of neighbours in it that are tried together."""
-    found = [quantisable(source) for source in sources]
-    size = -(-sum(map(len, found)) // MOST_GROUPS) or 1
-    return [
-        (at, nodes[start : start + size])
-        for at, nodes in enumerate(found)
-        for start in range(0, len(nodes), size)
-    ]
+def groups_of_nodes(source: Path) -> list[list[str]]:
+    """Names of neighbours in the graph that are tried together."""
+    nodes = quantisable(source)
+    size = -(-len(nodes) // MOST_GROUPS) or 1
+    return [nodes[start : start + size] for start in range(0, len(nodes), size)]
 
 
 def ranked(
-    sources: Sequence[Path],
+    source: Path,
     work: Path,
     how: Conversion,
     feeds: Sequence[Feed],
-    open_files: Callable[[Sequence[Path]], GraphSession],
+    open_file: Callable[[Path], GraphSession],
     step: Callable[[int], None],
 ) -> list[list[str]]:
     """Groups of nodes, those first whose quantisation alone changes the logits most.
 
     Args:
-        sources: the model's graphs in float.
+        source: the model's graph in float.
         work: a folder for the files that are tried.
         how: the conversion whose nodes are searched.
         feeds: batches to compare logits on.
-        open_files: opens the graphs as one model.
+        open_file: opens a graph.
         step: called with 1 after each group.
     """
 
-    def logits(files: Sequence[Path]) -> np.ndarray:
-        session = open_files(files)
+    def logits(path: Path) -> np.ndarray:
+        session = open_file(path)
         return np.concatenate([session.logits(feed).reshape(-1) for feed in feeds])
 
-    reference, target = logits(sources), work / "one.onnx"
+    reference, target = logits(source), work / "one.onnx"
     errors = []
-    groups = groups_of_nodes(sources)
-    for at, group in groups:
-        quantise(sources[at], target, how, group)
-        difference = logits([*sources[:at], target, *sources[at + 1 :]]) - reference
-        errors.append(float(np.sqrt(np.mean(difference**2))))
+    groups = groups_of_nodes(source)
+    for group in groups:
+        quantise(source, target, how, group)
+        errors.append(float(np.sqrt(np.mean((logits(target) - reference) ** 2))))
         step(1)
     order = sorted(range(len(groups)), key=lambda place: errors[place], reverse=True)
-    return [groups[place][1] for place in order]
+    return [groups[place] for place in order]

@@ -100,7 +100,6 @@ def _of_export(model: ScoredModel) -> AboutModel:
         columns=_columns(gate.text_columns, TASKS.get(gate.task)),
         texts=manifest.texts,
         task_name=gate.task,
-        prompt=manifest.prompt,
     )
 
 

@@ -20,7 +20,6 @@ from limbeck.embedding import embedding_width
 from limbeck.outputs.key import add_model
 from limbeck.predicting.about_model import AboutModel
 from limbeck.preflight import positions_of, refuse_beyond
-from limbeck.runtimes.sessions import TextToTextSession
 from limbeck.scoring.scored_model import ScoredModel, longest_of
 from limbeck.students import read_processor
 from limbeck.support.errors import LimbeckError
@@ -178,12 +177,6 @@ class ExportedRowModel:
         """
         found = self._session.logits(batch)
         return PassOutputs(logits=found) if logits else PassOutputs(embeddings=found)
-
-    def generate(self, batch: Mapping[str, Tensor], most: int | None) -> PassOutputs:
-        """Greedy texts, without their probabilities, which is said before any row is read."""
-        session = self._session
-        assert isinstance(session, TextToTextSession)
-        return PassOutputs(tokens=session.generated(batch, most or session.generation.longest))
 
     def fingerprint(self) -> str:
         """Of the folder's files, and the runtime."""

@@ -15,7 +15,7 @@ from scipy.stats import rankdata
 from torch import Tensor
 
 from limbeck.predicting.about_model import AboutModel
-from limbeck.predicting.model import PassOutputs, RowModel
+from limbeck.predicting.model import PassOutputs, RowModel, TorchRowModel
 from limbeck.support.errors import LimbeckError
 from limbeck.support.plain import encodable
 from limbeck.tasks import Processor, Task, TaskType
@@ -439,6 +439,7 @@ class TextReader(RowReader):
         embeddings = None
         if EMBEDDINGS in asked:
             embeddings = model.run(batch, logits=False, pool=pool).embeddings
+        assert isinstance(model, TorchRowModel)  # no exported file writes text
         made = model.generate(batch, self._most or self._enough(model))
         return PassOutputs(tokens=made.tokens, scores=made.scores, embeddings=embeddings)
 

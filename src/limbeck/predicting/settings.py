@@ -15,7 +15,6 @@ from limbeck.predicting.about_model import AboutModel
 from limbeck.predicting.readers import (
     EMBEDDINGS,
     OUTPUTS,
-    SCORES,
     ClassReader,
     EmbeddingReader,
     ImageReader,
@@ -129,11 +128,6 @@ class PredictSettings:
                 embeddings and to_csv,
                 f"output embeddings: {target or 'CSV'} cannot hold lists of numbers",
                 "write Parquet or JSON lines: --to FILE.parquet, --to FILE.jsonl",
-            ),
-            (
-                facts.exported and facts.kind.classes_as_text and SCORES in asked,
-                f"output scores: {name} is an exported model, which writes text without its probability",
-                f"ask for labels, or {source}",
             ),
             (
                 facts.exported and self.precision != "fp32",

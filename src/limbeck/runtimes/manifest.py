@@ -39,19 +39,6 @@ class Conversion(BaseModel):
     """Nodes of the graph that were not quantised."""
 
 
-class Generation(BaseModel):
-    """Where the answers of a text-to-text model begin and end: token ids."""
-
-    start: int
-    """What the decoder reads first."""
-    ends: list[int]
-    """Any of them ends an answer."""
-    pad: int
-    """What follows the end."""
-    longest: int = 20
-    """New tokens after which an answer ends by itself."""
-
-
 class LogitParity(BaseModel):
     """Logits of the exported model against the torch model's, on real positions."""
 
@@ -109,11 +96,9 @@ class ExportManifest(BaseModel):
     schema_version: int = SCHEMA
     format: str = Field(pattern="^(onnx|onnx-int8|openvino)$")
     file: str
-    """The model's file in the folder; of text to text, the encoder's."""
-    decoder: str | None = None
-    """Of text to text, the decoder's file."""
-    generation: Generation | None = None
-    """Of text to text."""
+    """The model's file in the folder."""
+    decoder: None = None
+    """A second file, of text-to-text models that earlier versions exported: such folders are refused."""
     kind: str
     """Task type, as a recipe calls it."""
     architecture: str
@@ -125,8 +110,6 @@ class ExportManifest(BaseModel):
     """Class names in id order; none of a regression."""
     texts: int = 1
     """How many texts an example holds."""
-    prompt: str | None = None
-    """Of text to text: what is read, with {0}, {1}, … for an example's texts."""
     prompts: dict[str, str] = Field(default_factory=dict)
     """Of embedding models with prompts: what is put before a sentence, a query and a passage."""
     max_length: int = 512
@@ -157,13 +140,8 @@ class ExportManifest(BaseModel):
 
     @property
     def path(self) -> Path:
-        """The model's file; of text to text, the encoder's."""
+        """The model's file."""
         return self.folder / self.file
-
-    @property
-    def files(self) -> list[Path]:
-        """All files that a runtime opens."""
-        return [self.folder / name for name in (self.file, self.decoder) if name is not None]
 
     @property
     def runtime(self) -> str:
@@ -254,12 +232,11 @@ def _read(folder: str | Path) -> ExportManifest:
             "export the model again",
         ) from None
     manifest.folder = place
-    for name in (manifest.file, manifest.decoder):
-        if name is not None and Path(name).name != name:
-            raise LimbeckError(
-                f"{place / EXPORT_NAME}: file {name!r} lies outside the folder",
-                "export the model again",
-            )
+    if Path(manifest.file).name != manifest.file:
+        raise LimbeckError(
+            f"{place / EXPORT_NAME}: file {manifest.file!r} lies outside the folder",
+            "export the model again",
+        )
     return manifest
 
 

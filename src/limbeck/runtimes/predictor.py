@@ -10,7 +10,7 @@ import numpy as np
 
 from limbeck.embedding.folder import SENTENCE, TextPrompts
 from limbeck.runtimes.manifest import ExportManifest, read_export
-from limbeck.runtimes.sessions import GraphSession, TextToTextSession, open_export
+from limbeck.runtimes.sessions import GraphSession, open_export
 from limbeck.support.errors import LimbeckError, unknown
 from limbeck.tasks import get_task_type
 
@@ -78,9 +78,6 @@ class OnnxPredictor:
                 f"the exported model reads {self.manifest.texts} text column(s), not {len(columns)}",
                 "give one list for each",
             )
-        if self.manifest.prompt is not None:
-            rows = zip(*columns, strict=True)
-            columns = ([self.manifest.prompt.format(*row) for row in rows],)
         if prompt not in TextPrompts._fields:
             raise LimbeckError(unknown("prompt", prompt, TextPrompts._fields))
         if self.manifest.prompts:
@@ -108,13 +105,8 @@ class OnnxPredictor:
             prompt: as `encode` takes it.
 
         Raises:
-            LimbeckError: as `encode`; or a model that writes its answers.
+            LimbeckError: as `encode`.
         """
-        if isinstance(self.session, TextToTextSession):
-            raise LimbeckError(
-                f"{self.manifest.architecture} writes its answers token by token, and has no logits of a row",
-                "call generate",
-            )
         found: list[np.ndarray] = []
         for part in _parts(columns, batch_size):
             batch = self.encode(*part, prompt=prompt)
@@ -125,28 +117,6 @@ class OnnxPredictor:
             else:
                 found.extend(row[real.astype(bool)] for row, real in zip(logits, mask, strict=True))
         return found
-
-    def generate(self, *columns: Sequence[Any], batch_size: int = 32) -> list[str]:
-        """The greedily generated answer of each row, in order, of a text-to-text model.
-
-        Args:
-            columns: one list of texts for each column of the rows it was trained on; the model's
-                prompt is made of them.
-            batch_size: rows of one pass.
-
-        Raises:
-            LimbeckError: as `encode`; or a model that does not write.
-        """
-        session = self.session
-        if not isinstance(session, TextToTextSession):
-            raise LimbeckError(
-                f"{self.manifest.architecture} writes no text", "call logits for its classes"
-            )
-        found: list[str] = []
-        for part in _parts(columns, batch_size):
-            ids = session.generated(self.encode(*part), session.generation.longest)
-            found += self.processor.batch_decode(ids, skip_special_tokens=True)
-        return [text.strip() for text in found]
 
 
 def _parts(columns: Sequence[Sequence[Any]], size: int) -> Iterator[list[Sequence[Any]]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from limbeck.runtimes.manifest import ExportManifest, Generation
+from limbeck.runtimes.manifest import ExportManifest
 from limbeck.support.errors import LimbeckError, first_line, unknown
 
 Feed = dict[str, np.ndarray]
@@ -136,85 +136,6 @@ def _opening(runtime: str, path: Path, errors: type[Exception]) -> Iterator[None
         ) from error
 
 
-# Text to text from two files: an encoder that runs once, and a decoder that runs once a token. The
-# decoder reads all tokens so far at every step and keeps nothing between them: answers are label
-# words of a few tokens, for which stored keys and values would save little.
-
-
-NO_LABEL = -100
-"""What stands after a row's target tokens."""
-
-
-class TextToTextSession(GraphSession):
-    """An encoder and a decoder as one model.
-
-    Attributes:
-        encoder: reads `input_ids` and `attention_mask`, returns `last_hidden_state`.
-        decoder: reads `input_ids`, `encoder_hidden_states` and `encoder_attention_mask`, returns
-            `logits`.
-        generation: where answers begin and end.
-    """
-
-    outputs = ("logits",)
-
-    def __init__(
-        self, encoder: GraphSession, decoder: GraphSession, generation: Generation
-    ) -> None:
-        self.encoder, self.decoder, self.generation = encoder, decoder, generation
-        self.inputs = (*encoder.inputs, "decoder_input_ids")
-
-    def run(self, feed: Feed) -> list[np.ndarray]:
-        """One pass of both."""
-        return self._decode(feed["decoder_input_ids"], self._encode(feed))
-
-    def feed(self, batch: Mapping[str, Any]) -> Feed:
-        """The arrays both read; the decoder's tokens are made of `labels` where they are not given.
-
-        Raises:
-            LimbeckError: the batch lacks an input.
-        """
-        if "decoder_input_ids" in batch or "labels" not in batch:
-            return super().feed(batch)
-        shifted = shifted_right(np.asarray(batch["labels"]), self.generation)
-        return super().feed({**batch, "decoder_input_ids": shifted})
-
-    def generated(self, batch: Mapping[str, Any], longest: int) -> np.ndarray:
-        """Greedily generated token ids (B, T), the start token first, as transformers returns them.
-
-        A row that has ended is filled with the pad token; the batch ends when all rows have, or after
-        `longest` tokens.
-        """
-        known = self._encode({name: np.asarray(batch[name]) for name in self.encoder.inputs})
-        how = self.generation
-        rows = len(next(iter(known.values())))
-        ids = np.full((rows, 1), how.start, np.int64)
-        ended = np.zeros(rows, bool)
-        for _ in range(longest):
-            (logits,) = self._decode(ids, known)
-            new = np.where(ended, how.pad, logits[:, -1].argmax(-1))
-            ids = np.concatenate([ids, new[:, None]], axis=1)
-            ended |= np.isin(new, how.ends)
-            if ended.all():
-                break
-        return ids
-
-    def _encode(self, feed: Mapping[str, np.ndarray]) -> Feed:
-        (hidden,) = self.encoder.run({name: feed[name] for name in self.encoder.inputs})
-        return {"encoder_hidden_states": hidden, "encoder_attention_mask": feed["attention_mask"]}
-
-    def _decode(self, ids: np.ndarray, known: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        given = {"input_ids": ids, **known}
-        return self.decoder.run({name: given[name] for name in self.decoder.inputs})
-
-
-def shifted_right(labels: np.ndarray, how: Generation) -> np.ndarray:
-    """Target tokens (B, T) as the decoder reads them: the start token first, the last left out."""
-    start = np.full((len(labels), 1), how.start, np.int64)
-    shifted = np.concatenate([start, labels[:, :-1]], axis=1)
-    shifted[shifted == NO_LABEL] = how.pad
-    return shifted
-
-
 # Open what was exported: a file by the runtime that is named, or a whole folder by its manifest.
 
 
@@ -222,25 +143,18 @@ _SESSIONS = {"onnxruntime": OnnxSession, "openvino": OpenVinoSession}
 RUNTIMES = tuple(_SESSIONS)
 
 
-def open_files(
-    files: Sequence[Path],
-    runtime: str = "onnxruntime",
-    threads: int | None = None,
-    generation: Generation | None = None,
-) -> GraphSession:
-    """Open a model on CPU: of one file, or of an encoder's and a decoder's with `generation`.
+def open_file(path: Path, runtime: str = "onnxruntime", threads: int | None = None) -> GraphSession:
+    """Open a model on CPU.
 
     Args:
-        files: `.onnx`; for OpenVINO also `.xml`.
+        path: `.onnx`; for OpenVINO also `.xml`.
         runtime: one of `RUNTIMES`.
         threads: how many compute one pass; by default the runtime's own choice.
-        generation: of text to text, where answers begin and end.
 
     Raises:
-        LimbeckError: the runtime is not installed, or cannot open a file.
+        LimbeckError: the runtime is not installed, or cannot open the file.
     """
-    opened = [_SESSIONS[runtime](path, threads) for path in files]
-    return opened[0] if generation is None else TextToTextSession(opened[0], opened[1], generation)
+    return _SESSIONS[runtime](path, threads)
 
 
 def open_export(
@@ -256,8 +170,7 @@ def open_export(
     Raises:
         LimbeckError: a runtime that is unknown, not installed, or that does not read the file.
     """
-    wanted = check_reader(manifest, runtime)
-    return open_files(manifest.files, wanted, threads, manifest.generation)
+    return open_file(manifest.path, check_reader(manifest, runtime), threads)
 
 
 def check_reader(manifest: ExportManifest, runtime: str | None = None) -> str:
