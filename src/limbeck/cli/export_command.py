@@ -26,9 +26,6 @@ class ConversionOptions:
     """As `limbeck.exporting.ExportSettings` takes them."""
 
     format: Annotated[str, typer.Option(help="onnx, onnx-int8 or openvino.")] = "onnx"
-    precision: Annotated[
-        str, typer.Option(help="Of onnx and openvino: fp32 or fp16 (half the size).")
-    ] = "fp32"
     fused: Annotated[
         bool,
         typer.Option(help="With ONNX Runtime's own operators; no other runtime reads them."),

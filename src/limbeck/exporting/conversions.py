@@ -8,7 +8,6 @@ from limbeck.runtimes.manifest import Conversion
 from limbeck.support.errors import LimbeckError, Problem, unknown
 
 FORMATS = ("onnx", "onnx-int8", "openvino")
-PRECISIONS = ("fp32", "fp16")
 
 
 @dataclass(frozen=True)
@@ -17,7 +16,6 @@ class ExportSettings:
 
     Attributes:
         format: one of `FORMATS`.
-        precision: of `onnx` and `openvino`: fp32 or fp16.
         fused: with ONNX Runtime's own operators.
         max_drop: points of the primary score that may be lost.
         keep_sensitive: where int8 fails the gate, leave its most sensitive nodes in float.
@@ -26,7 +24,6 @@ class ExportSettings:
     """
 
     format: str = "onnx"
-    precision: str = "fp32"
     fused: bool = True
     max_drop: float = 0.5
     keep_sensitive: bool = True
@@ -35,17 +32,9 @@ class ExportSettings:
 
     def check(self) -> None:
         """Raise LimbeckError with everything that is wrong."""
-        problems = [
-            unknown(name, value, choices)
-            for name, value, choices in (
-                ("format", self.format, FORMATS),
-                ("precision", self.precision, PRECISIONS),
-            )
-            if value not in choices
-        ]
-        if self.format == "onnx-int8" and self.precision != "fp32":
-            said = f"precision {self.precision}: format onnx-int8 is int8"
-            problems.append(Problem(said, "leave precision out, or choose format onnx"))
+        problems = []
+        if self.format not in FORMATS:
+            problems.append(unknown("format", self.format, FORMATS))
         if not 0 <= self.max_drop <= 100:
             said = f"max_drop {self.max_drop:g}"
             problems.append(Problem(said, "give points of the score, 0 to 100"))
@@ -60,8 +49,7 @@ def conversions(settings: ExportSettings) -> list[Conversion]:
     """What is tried, the fastest and smallest first."""
     fused = settings.fused and settings.format.startswith("onnx")
     if settings.format != "onnx-int8":
-        words = f"{settings.precision}{', fused' if fused else ''}"
-        return [Conversion(name=words, precision=settings.precision, fused=fused)]
+        return [Conversion(name=f"fp32{', fused' if fused else ''}", fused=fused)]
     ways = (("tensor", False), ("channel", False), ("channel, 7-bit weights", True))
     return [
         Conversion(

@@ -28,8 +28,6 @@ from limbeck.runtimes.manifest import (
     Conversion,
     ExportManifest,
     GateRowsFacts,
-    exports_of,
-    read_export,
     weight_bytes,
     weights_of,
 )
@@ -68,7 +66,7 @@ def export(
     show: bool = False,
     **settings: Any,
 ) -> ExportResult:
-    """Write a model as ONNX (fp32, fp16, int8) or for OpenVINO, if it keeps its score there.
+    """Write a model as ONNX (fp32 or int8) or for OpenVINO, if it keeps its score there.
 
     The file is scored by its own runtime on the rows that a run is scored on, beside the torch
     model; beyond `max_drop` points nothing is written.
@@ -82,7 +80,7 @@ def export(
         show: print progress on standard error.
         settings: which rows: split, text_columns, label_column and max_length (tokens that a text is cut to; by
             default what a run was trained with, else what the model can read, at most 512); and those of
-            `ExportSettings`: format, precision, fused, max_drop, keep_sensitive, batch_size, threads.
+            `ExportSettings`: format, fused, max_drop, keep_sensitive, batch_size, threads.
 
     Raises:
         LimbeckError: settings, rows or model that cannot be used; a library that is not installed;
@@ -110,8 +108,7 @@ def export(
     rows = source.read(split, loaded)
     with phases(shown=show) as begin, folder_in_work(place) as part:
         reference = _reference(loaded, rows, chosen, begin)
-        graph = _written_graph(source, weights, chosen)
-        workshop = Workshop(loaded, rows, reference, chosen, part, begin, graph)
+        workshop = Workshop(loaded, rows, reference, chosen, part, begin)
         tried = try_all(workshop)
         if not tried[-1].passed:
             raise _refused(source.name, rows, chosen, tried)
@@ -121,26 +118,6 @@ def export(
     if source.record is not None:
         refresh(at_home(source.name))
     return ExportResult(place, written)
-
-
-def _written_graph(
-    source: ScoredModel, weights: Mapping[str, str], settings: ExportSettings
-) -> Path | None:
-    """The float graph of the same student that a run has been exported as; it takes a minute to write.
-
-    None where other weights, operators or versions of the libraries made them.
-    """
-    fused = settings.fused and settings.format.startswith("onnx")
-    now = versions(*_LIBRARIES)
-    for folder in exports_of(at_home(source.name)) if weights and source.record else ():
-        try:
-            found = read_export(folder)
-        except LimbeckError:
-            continue
-        made = found.format == "onnx" and found.weights == weights and found.versions == now
-        if made and (found.conversion.precision, found.conversion.fused) == ("fp32", fused):
-            return found.path
-    return None
 
 
 def _reference(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -76,7 +75,6 @@ def finish_folder(
     if isinstance(processor, PreTrainedTokenizerBase):
         processor.model_max_length = manifest.max_length
     processor.save_pretrained(part)
-    _name_as_older_releases_do(part / "tokenizer_config.json")
     (part / SNIPPET_FILE).write_text(snippet(manifest, processor), encoding="utf-8")
     (part / "README.md").write_text(readme(manifest, processor), encoding="utf-8")
     names = sorted(
@@ -88,16 +86,6 @@ def finish_folder(
     whole.write(part)
     put_in_place(part, place)
     return whole
-
-
-def _name_as_older_releases_do(config: Path) -> None:
-    """A tokenizer's class by the name that transformers 4 knows too, which optimum runs on."""
-    if not config.is_file():
-        return
-    found = json.loads(config.read_text(encoding="utf-8"))
-    if found.get("tokenizer_class") == "TokenizersBackend":
-        found["tokenizer_class"] = "PreTrainedTokenizerFast"
-        config.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 
 
 # What stands beside a model: a README that says what was measured, and the few lines that run it by its runtime,

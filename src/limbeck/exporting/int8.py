@@ -1,4 +1,4 @@
-"""Smaller files of one ONNX file: int8 and fp16 by ONNX Runtime's own tools, and OpenVINO's two files.
+"""Other files of one ONNX file: int8 by ONNX Runtime's own tools, and OpenVINO's two files.
 
 int8 is dynamic: weights in int8, activations quantised as they come. Nodes can be left in float.
 """
@@ -41,31 +41,14 @@ def quantise(source: Path, target: Path, how: Conversion, only: Sequence[str] = 
         )
 
 
-def half(source: Path, target: Path) -> None:
-    """Write `source` with fp16 weights and arithmetic; inputs and outputs stay as they were."""
-    import onnx
-    from onnxruntime.transformers.float16 import convert_float_to_float16
-
-    with quiet_export():
-        model = convert_float_to_float16(
-            onnx.load(source), keep_io_types=True, disable_shape_infer=True
-        )
-        large = model.ByteSize() > LARGEST_FILE
-        onnx.save(
-            model,
-            target,
-            save_as_external_data=large,
-            location=f"{target.name}.data" if large else None,
-        )
-
-
-def write_openvino(source: Path, target: Path, *, half: bool) -> None:
-    """Write `source` (without ONNX Runtime's operators) as OpenVINO's; `half` stores weights in fp16."""
+def write_openvino(source: Path, target: Path) -> None:
+    """Write `source` (without ONNX Runtime's operators) as OpenVINO's."""
     import openvino
 
     with quiet_export():
-        model = openvino.convert_model(str(source))
-        openvino.save_model(model, str(target), compress_to_fp16=half)
+        openvino.save_model(
+            openvino.convert_model(str(source)), str(target), compress_to_fp16=False
+        )
 
 
 def quantisable(source: Path) -> list[str]:

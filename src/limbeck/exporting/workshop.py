@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 
 from limbeck.exporting.conversions import ExportSettings
 from limbeck.exporting.gate import TorchReference
-from limbeck.exporting.int8 import half, quantise, without_stale_shapes, write_openvino
+from limbeck.exporting.int8 import quantise, without_stale_shapes, write_openvino
 from limbeck.exporting.onnx_graph import MODEL_FILE, write_onnx
 from limbeck.runtimes.manifest import Conversion
 from limbeck.runtimes.sessions import GraphSession, open_file
@@ -35,7 +35,6 @@ class Workshop:
         settings: what is asked.
         part: the folder that is written.
         begin: begins to show a phase.
-        graph: the float graph of the same weights in another export, to be copied and not written again.
         inputs: names of what the model reads.
         measured: of every file that came out, what its task type keeps of each row.
     """
@@ -46,7 +45,6 @@ class Workshop:
     settings: ExportSettings
     part: Path
     begin: Phase
-    graph: Path | None = None
     inputs: tuple[str, ...] = ()
     measured: list[np.ndarray] = field(default_factory=list)
 
@@ -61,9 +59,6 @@ class Workshop:
     def source(self) -> Path:
         """The graph in float, which every conversion starts from."""
         path = self.work / "float.onnx"
-        if self.graph is not None:
-            _copy(self.graph, path)
-            return path
         self.begin("writing the graph (torch.export; about a minute, whatever the size)", None)
         few = range(min(_TRACED_ROWS, len(self.rows.encoded)))
         rows = [*self.rows.encoded.select(few)] * _TRACED_ROWS
@@ -82,11 +77,9 @@ class Workshop:
         for path in self.part.glob("model.*"):
             path.unlink()
         if self.openvino:
-            write_openvino(self.source, self.shipped, half=how.precision == "fp16")
+            write_openvino(self.source, self.shipped)
         elif how.precision == "int8":
             quantise(self.source, self.shipped, how)
-        elif how.precision == "fp16":
-            half(self.source, self.shipped)
         else:
             _copy(self.source, self.shipped)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError
 from limbeck.support.registry import Registry
 from limbeck.support.settings import Number, Seed, Settings
 
@@ -54,30 +54,15 @@ class AugmentSpec(Settings):
     seed: Seed = Field(0, description="seed of the sampling")
 
 
-class Augmentation(Protocol):
-    """What carries the settings out: `limbeck.lab.augmentation`, where the lab is installed."""
+AUGMENTATION: Registry[Any] = Registry("augmentation")
+"""What carries the settings out: `limbeck.lab.augmentation`, where the lab is installed. Its class has
 
-    def problems(self, recipe: Any) -> list[Problem]:
-        """Settings of a recipe that do not go together."""
-        ...
-
-    def load(self, recipe: Any, task: Any, rows: Any) -> Any:
-        """What makes augmented examples of training rows.
-
-        Raises:
-            LimbeckError: rows or a model that it cannot augment.
-        """
-        ...
-
-    def extend(self, prepared: Any, *, show: bool) -> Any:
-        """A prepared run with augmented examples behind its training rows."""
-        ...
+`problems(recipe)`, settings of a recipe that do not go together; `load(recipe, task, rows)`, what makes augmented
+examples of training rows; and `extend(prepared, show=…)`, a prepared run with such examples behind its training rows.
+"""
 
 
-AUGMENTATION: Registry[type[Augmentation]] = Registry("augmentation")
-
-
-def augmentation() -> Augmentation:
+def augmentation() -> Any:
     """What carries out `augment:` of a recipe.
 
     Raises:

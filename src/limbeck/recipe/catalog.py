@@ -7,7 +7,6 @@ here into checked recipes.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
@@ -49,16 +48,13 @@ class CatalogEntry:
 @cache
 def available() -> tuple[CatalogEntry, ...]:
     """Every shipped recipe, by family in the order of `FAMILIES`, then by name."""
-    order = list(FAMILIES)
-    return tuple(sorted(_entries(), key=lambda entry: (order.index(entry.family), entry.method)))
-
-
-def _entries() -> Iterator[CatalogEntry]:
+    found, order = [], list(FAMILIES)
     for file in resources.files("limbeck.recipes").iterdir():
         if file.name.endswith(".yaml"):
             text = file.read_text(encoding="utf-8")
             raw = read_yaml(text, file.name)
-            yield CatalogEntry(**{key: raw[key] for key in HEADER}, text=text)
+            found.append(CatalogEntry(**{key: raw[key] for key in HEADER}, text=text))
+    return tuple(sorted(found, key=lambda entry: (order.index(entry.family), entry.method)))
 
 
 def names() -> tuple[str, ...]:

@@ -9,10 +9,11 @@ for what no key says; `from: PAPER.SECTION` lays it over a section of `recipes/p
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from limbeck.recipe import catalog
 from limbeck.support.errors import LimbeckError, unknown
@@ -21,18 +22,14 @@ from limbeck.support.plain import read_yaml
 QUICK = "quick"
 """The settings that a recipe has without any paper's."""
 
-_WORDS = ("source", "start", "runs", "grid", "chosen", "notes", "tasks", "nets")
 
-
-@dataclass(frozen=True)
-class Stated:
-    """One set of settings.
+class Stated(BaseModel):
+    """One set of settings; what else stands in it are recipe keys, nested as in a recipe.
 
     Attributes:
         source: where it is stated.
         start: what students start from, in words.
         runs: over how many runs, or which seeds, scores are averaged.
-        keys: recipe keys, nested as in a recipe.
         tasks: task → recipe keys on top of `keys`.
         nets: for named CNNs, in place of `keys` and `tasks`; None if nothing is stated.
         grid: dotted recipe key → the values that were searched.
@@ -40,15 +37,21 @@ class Stated:
         notes: what no key says.
     """
 
+    model_config = ConfigDict(extra="allow", frozen=True, coerce_numbers_to_str=True)
+
     source: str = ""
     start: str = ""
     runs: str = ""
-    keys: dict[str, Any] = field(default_factory=dict)
-    tasks: dict[str, dict[str, Any]] = field(default_factory=dict)
+    tasks: dict[str, dict[str, Any]] = Field(default_factory=dict)
     nets: Stated | None = None
-    grid: dict[str, list[Any]] = field(default_factory=dict)
-    chosen: dict[str, Any] = field(default_factory=dict)
+    grid: dict[str, list[Any]] = Field(default_factory=dict)
+    chosen: dict[str, Any] = Field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+    @property
+    def keys(self) -> dict[str, Any]:
+        """Recipe keys for every task."""
+        return dict(self.model_extra or {})
 
     def settings(self, task: object, *, net: bool = False) -> dict[str, Any]:
         """The recipe keys for one task.
@@ -74,18 +77,24 @@ def stated_in(blocks: Mapping[str, Any]) -> dict[str, Stated]:
         LimbeckError: what is written there is no such block, or lays itself over a paper or section
             that there is not.
     """
-    for place, block in (("stated", blocks), *_parts(blocks)):
+    if not isinstance(blocks, Mapping):
+        raise _no_keys("stated", blocks)
+    found = {}
+    for name, block in blocks.items():
         if not isinstance(block, Mapping):
-            raise LimbeckError(f"{place}: {block!r} holds no keys", "write keys and values there")
-    return {name: _parsed(_whole(block)) for name, block in blocks.items()}
+            raise _no_keys(f"stated.{name}", block)
+        try:
+            found[name] = Stated.model_validate(_whole(block))
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise _no_keys(
+                ".".join(["stated", name, *map(str, first["loc"])]), first["input"]
+            ) from None
+    return found
 
 
-def _parts(blocks: Any) -> Iterator[tuple[str, Any]]:
-    """What has to be a mapping in a `stated` block, by where it stands."""
-    for name, block in blocks.items() if isinstance(blocks, Mapping) else ():
-        yield f"stated.{name}", block
-        for part in ("tasks", "nets", "grid", "chosen") if isinstance(block, Mapping) else ():
-            yield f"stated.{name}.{part}", block.get(part, {})
+def _no_keys(place: str, block: object) -> LimbeckError:
+    return LimbeckError(f"{place}: {block!r} holds no keys", "write keys and values there")
 
 
 def stated_of(method: str) -> dict[str, Stated]:
@@ -102,21 +111,6 @@ def flat(keys: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]
             yield from flat(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
-
-
-def _parsed(block: Mapping[str, Any]) -> Stated:
-    nets = block.get("nets")
-    return Stated(
-        source=str(block.get("source", "")),
-        start=str(block.get("start", "")),
-        runs=str(block.get("runs", "")),
-        keys={key: value for key, value in block.items() if key not in _WORDS},
-        tasks=block.get("tasks", {}),
-        nets=None if nets is None else _parsed(nets),
-        grid=block.get("grid", {}),
-        chosen=block.get("chosen", {}),
-        notes=tuple(block.get("notes", ())),
-    )
 
 
 def _whole(block: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ class Conversion(BaseModel):
     name: str
     """In words: `int8 dynamic, per channel`."""
     precision: str = "fp32"
-    """Of the weights: fp32, fp16 or int8."""
+    """Of the weights: fp32 or int8."""
     fused: bool = True
     """Whether ONNX Runtime's own operators stand in the graph."""
     per_channel: bool = False
