@@ -6,7 +6,8 @@ import torch
 from pydantic import ValidationError
 from scipy import stats
 
-from limbeck.mappings import MappingSpec, build_mapping, concatenation, rounding_note, weighted_sum
+from limbeck.mappings import MappingSpec, build_mapping, rounding_note
+from limbeck.mappings.maps import concatenation, weighted_sum
 from limbeck.mappings.spec import buckets, parse_layers, round_half_up
 from limbeck.support.errors import LimbeckError
 from limbeck.support.step_state import StepState

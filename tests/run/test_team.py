@@ -78,7 +78,7 @@ def test_runs_checkpoints_and_a_table_of_ones_own(team, place) -> None:
     members = [team / "start_seed-1" / "student", place / "teacher"]
     look = look_at_team(members, task="reviews", data=data, **columns)
     found = look.team
-    assert found.names == ("student", "teacher")
+    assert found.names == ("start_seed-1", "teacher")
     assert found.examples == 60
     assert found.scores[1] == 100
     # The knowing teacher is right wherever any is.

@@ -57,11 +57,6 @@ class TextPrompts(NamedTuple):
         own = {QUERY: query, PASSAGE: passage}
         return found._replace(**{name: text for name, text in own.items() if text is not None})
 
-    def before(self, kind: str) -> str:
-        """The text before a sentence, a query or a passage."""
-        found: str = getattr(self, kind)
-        return found
-
 
 BARE = TextPrompts()
 """No text before any."""

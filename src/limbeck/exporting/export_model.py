@@ -111,7 +111,7 @@ def export(
         workshop = Workshop(loaded, rows, reference, chosen, part, begin)
         tried = try_all(workshop)
         if not tried[-1].passed:
-            raise _refused(source.name, rows, chosen, tried)
+            raise refused(source.name, rows, chosen, tried)
         workshop.clear()
         manifest = _manifest_of(source.name, weights, workshop, tried)
         written = finish_folder(part, place, manifest, loaded, rows.processor)
@@ -136,7 +136,7 @@ def _reference(
 # How an export ends: refused, with all that was tried, or shipped, with a manifest that says how.
 
 
-def _refused(
+def refused(
     model: str, rows: EncodedSplit, settings: ExportSettings, tried: Sequence[Attempt]
 ) -> LimbeckError:
     """The error of an export that nothing passed: what was tried, and what it lost."""

@@ -141,7 +141,7 @@ def _exported(folder: Path, wanted: tuple[str, ...]) -> list[Contender]:
             score=manifest.measured.scores.get("primary"),
             rows=manifest.gate.fingerprint,
             checksum=manifest.checksums.get(manifest.file),
-            bytes=sum(map(weight_bytes, manifest.files)),
+            bytes=weight_bytes(manifest.path),
         )
         for backend in backends
     ]

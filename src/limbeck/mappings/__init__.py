@@ -1,17 +1,7 @@
 """Mappings: weights of shape (student layers, teacher layers), and how to combine the picked layers."""
 
-from limbeck.mappings.kinds import DepthsSpec
-from limbeck.mappings.maps import (
-    AttentionMapping,
-    FixedMapping,
-    Mapping,
-    RandomMapping,
-    TransportMapping,
-    after_step,
-    concatenation,
-    pairs,
-    weighted_sum,
-)
+from limbeck.mappings import kinds  # noqa: F401  it registers what ships
+from limbeck.mappings.maps import FixedMapping, Mapping, TransportMapping, after_step
 from limbeck.mappings.spec import (
     MAPPINGS,
     Depths,
@@ -24,20 +14,14 @@ from limbeck.mappings.spec import (
 
 __all__ = [
     "MAPPINGS",
-    "AttentionMapping",
     "Depths",
-    "DepthsSpec",
     "FixedMapping",
     "Mapping",
     "MappingSpec",
-    "RandomMapping",
     "TransportMapping",
     "after_step",
     "build_mapping",
-    "concatenation",
     "mapping",
-    "pairs",
     "parse_layers",
     "rounding_note",
-    "weighted_sum",
 ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -91,7 +91,9 @@ class FixedMapping(Mapping):
 
     def only(self, layers: tuple[int, ...]) -> FixedMapping:
         """The rows of those student layers."""
-        return FixedMapping(*_only(layers, self.student_layers, self.table))
+        rows = zip(self.student_layers, self.table, strict=True)
+        kept = {student_layer: row for student_layer, row in rows if student_layer in layers}
+        return replace(self, student_layers=tuple(kept), table=tuple(kept.values()))
 
     def rows(self, step_state: StepState) -> tuple[tuple[int, ...], ...]:
         """The table, whatever the moment."""
@@ -108,12 +110,8 @@ class RandomMapping(Mapping):
 
     def only(self, layers: tuple[int, ...]) -> RandomMapping:
         """The same draw, for all student layers; shown for those student layers."""
-        student_layers = tuple(
-            student_layer for student_layer in self.student_layers if student_layer in layers
-        )
-        return RandomMapping(
-            student_layers, self.candidates, self.sampled_for or self.student_layers
-        )
+        kept = tuple(layer for layer in self.student_layers if layer in layers)
+        return RandomMapping(kept, self.candidates, self.sampled_for or self.student_layers)
 
     def rows(self, step_state: StepState) -> tuple[tuple[int, ...], ...]:
         """The draw of the moment's epoch: a function of the run's seed and the epoch alone."""
@@ -124,7 +122,7 @@ class RandomMapping(Mapping):
 
 
 @dataclass(frozen=True)
-class AttentionMapping(Mapping):
+class AttentionMapping(FixedMapping):
     """ALP-KD Eqs. 5–6: every example weighs teacher layers by their dot product with its student's.
 
     Softmax, or its sparse relatives: ALP-KD's future work.
@@ -133,22 +131,7 @@ class AttentionMapping(Mapping):
     Gradients flow through the weights.
     """
 
-    student_layers: tuple[int, ...]
-    table: tuple[tuple[int, ...], ...]
     weigh: str = "softmax"
-
-    @property
-    def candidates(self) -> tuple[int, ...]:  # type: ignore[override]  # a property in place of an attribute
-        """Every teacher layer in the table."""
-        return self.active(StepState())
-
-    def only(self, layers: tuple[int, ...]) -> AttentionMapping:
-        """Those student layers alone attend."""
-        return AttentionMapping(*_only(layers, self.student_layers, self.table), self.weigh)
-
-    def rows(self, step_state: StepState) -> tuple[tuple[int, ...], ...]:
-        """The layers each student layer may attend to, whatever the moment."""
-        return self.table
 
     def allowed(self, device: torch.device) -> Tensor | None:
         """(S, T) true where a student layer may attend; None when every student layer sees every layer."""
@@ -175,17 +158,6 @@ def _members(
 ) -> Tensor:
     """Which of `layers` each row holds; kept, so that it is copied to the device once, not a step."""
     return torch.tensor([[layer in row for layer in layers] for row in table], device=device)
-
-
-def _only(
-    layers: tuple[int, ...], student_layers: tuple[int, ...], table: tuple[tuple[int, ...], ...]
-) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
-    kept = [
-        (student_layer, row)
-        for student_layer, row in zip(student_layers, table, strict=True)
-        if student_layer in layers
-    ]
-    return tuple(student_layer for student_layer, _ in kept), tuple(row for _, row in kept)
 
 
 # From weights to targets: how a student layer's teacher layers become what its student is compared

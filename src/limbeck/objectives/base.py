@@ -15,7 +15,7 @@ from collections.abc import Mapping as Batch
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from operator import attrgetter
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar
 
 from pydantic import (
     Field,
@@ -47,16 +47,6 @@ from limbeck.tasks import SENTENCE, TaskType
 # The facts about a teacher and a student that objectives are built from.
 
 
-@runtime_checkable
-class StatesItsShape(Protocol):
-    """A model that is not there to be looked at, and says what it was."""
-
-    @property
-    def stated_shape(self) -> ModelShape:
-        """Its depth, width and heads."""
-        ...
-
-
 @dataclass(frozen=True)
 class ModelShape:
     """Depth, width and attention heads of one model's main stack, and of each by name.
@@ -80,25 +70,24 @@ class ModelShape:
 
     @classmethod
     def of(cls, model: PreTrainedModel) -> ModelShape:
-        """Read off a model."""
-        if isinstance(model, StatesItsShape):
-            return replace(model.stated_shape, labels=model.config.num_labels or 0)
-        stacks = {name: cls._stack_of(model, name) for name in stack_names(model)}
+        """Read off a model; one that is not there to be looked at says what it was."""
+        if isinstance(stated := getattr(model, "stated_shape", None), ModelShape):
+            return replace(stated, labels=model.config.num_labels or 0)
+        stacks = {
+            name: cls(
+                number_of_layers(model, name),
+                hidden_size(model, name),
+                number_of_heads(model, name),
+                is_causal(model, name),
+            )
+            for name in stack_names(model)
+        }
         main = stacks.get("main", cls(0, 0, 0))
         return replace(
             main,
             stacks=stacks,
             labels=model.config.num_labels or 0,
             embedding=embedding_width(model),
-        )
-
-    @classmethod
-    def _stack_of(cls, model: PreTrainedModel, name: str) -> ModelShape:
-        return cls(
-            number_of_layers(model, name),
-            hidden_size(model, name),
-            number_of_heads(model, name),
-            is_causal(model, name),
         )
 
     def written(self) -> dict[str, Any]:

@@ -165,11 +165,15 @@ def objective(
             out.
 
     Raises:
-        LimbeckError: what is decorated is no `Objective` that can be built, or a name is taken.
+        LimbeckError: what is decorated is no `Objective`, or a name is taken.
     """
 
     def known(term: Term) -> Term:
-        _check(term, name)
+        if not (inspect.isclass(term) and issubclass(term, Objective)):
+            raise LimbeckError(
+                f"objective {name!r}: {getattr(term, '__name__', term)} is no limbeck.Objective",
+                "decorate a class that inherits from it and has a forward",
+            )
         if settings is not None:
             term.settings_class = settings
             settings.names = tuple(dict.fromkeys((*settings.names, name, *more)))
@@ -178,27 +182,6 @@ def objective(
         return term
 
     return known
-
-
-def _check(term: Any, name: str) -> None:
-    if not (inspect.isclass(term) and issubclass(term, Objective)):
-        raise LimbeckError(
-            f"objective {name!r}: {getattr(term, '__name__', term)} is no limbeck.Objective",
-            "decorate a class that inherits from it and has a forward",
-        )
-    if inspect.isabstract(term):
-        raise LimbeckError(
-            f"objective {name!r}: {term.__name__} lacks {', '.join(sorted(term.__abstractmethods__))}",
-            "write it: forward(self, student, teacher, batch, step_state) returns a scalar",
-        )
-    try:
-        inspect.signature(term).bind("settings", "shape", "setting")
-    except TypeError as error:
-        raise LimbeckError(
-            f"objective {name!r}: {term.__name__} cannot be built from a recipe: {error}",
-            "take (self, settings, shape, setting) and hand them to super().__init__; what a user "
-            "may choose belongs into a settings class",
-        ) from None
 
 
 class RecordedTerm(TermSettings):

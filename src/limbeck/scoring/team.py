@@ -22,7 +22,7 @@ from limbeck.records.facts import ModelFacts
 from limbeck.records.runs_meant import members_at
 from limbeck.scoring.scored_model import LoadedSplit, ScoredModel
 from limbeck.support.errors import LimbeckError, Problem
-from limbeck.support.files import at_home
+from limbeck.support.words import short_names
 from limbeck.tasks import Task
 
 log = logging.getLogger(__name__)
@@ -78,7 +78,10 @@ def look_at_team(
     paths = [path for member in members for path in members_at(str(member))]
     if not paths:
         raise LimbeckError("team: there are no members", "name run folders or checkpoints")
-    names = _names(paths)
+    twice = [path for path, count in Counter(paths).items() if count > 1]
+    if twice:
+        raise LimbeckError(f"team: {', '.join(twice)} is named twice", "name each member once")
+    names = short_names(paths)
     team = {name: ScoredModel.open(path) for name, path in zip(names, paths, strict=True)}
     asked = RowsAsked(task, data, split, text_columns, label_column)
     _refuse_different(list(team.values()), asked)
@@ -149,14 +152,3 @@ def _refuse_different(team: Sequence[ScoredModel], asked: RowsAsked) -> None:
         ]
     if problems:
         raise LimbeckError(problems)
-
-
-def _names(paths: Sequence[str]) -> list[str]:
-    """The last part of each path, or as much of it as tells the members apart."""
-    parts = [at_home(path).parts for path in paths]
-    for count in range(1, max(map(len, parts)) + 1):
-        names = ["/".join(part[-count:]) for part in parts]
-        if len(set(names)) == len(names):
-            return names
-    twice = [path for path, count in Counter(paths).items() if count > 1]
-    raise LimbeckError(f"team: {', '.join(twice)} is named twice", "name each member once")

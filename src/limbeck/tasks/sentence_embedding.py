@@ -205,7 +205,7 @@ class Embedding(TaskType):
 
     def _prompted(self, found: Sequence[TextOfRow]) -> list[str]:
         """Texts as a model reads them."""
-        return [self.prompts.before(one.kind) + one.text for one in found]
+        return [getattr(self.prompts, one.kind) + one.text for one in found]
 
     def compared_texts(
         self, task: TaskLike, rows: Mapping[str, Sequence[Any]]
