@@ -106,5 +106,3 @@ def test_names_that_are_no_files(tmp_path):
         texts(tmp_path)
     with pytest.raises(LimbeckError, match="task 'mrpc' reads pairs"):
         texts(write(tmp_path / "a.txt", "one\n"), task=TWO)
-    with pytest.raises(LimbeckError, match="more than 1 rows"):
-        texts(write(tmp_path / "b.txt", "one\ntwo\n"), max_rows=1)

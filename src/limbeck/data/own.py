@@ -138,7 +138,7 @@ def folder_without_task(path: Path) -> Problem:
 def read_tables_of(request: DataRequest) -> dict[str, FileTable]:
     """The table of each split that has a file. Raises LimbeckError as `read_table` and `split_files`."""
     files = files_of(request.path, request.files)
-    return {split: read_table(file, request.max_rows) for split, file in files.items()}
+    return {split: read_table(file) for split, file in files.items()}
 
 
 def splits_of_tables(

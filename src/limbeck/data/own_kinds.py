@@ -32,7 +32,6 @@ from limbeck.data.reader import DataRequest, Loaded, OnDisk, data_reader
 from limbeck.data.table import FileTable, read_table
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.plain import loads
-from limbeck.support.settings import MAX_ROWS
 from limbeck.tasks import MASKED, SPANS, TOKENS
 from limbeck.tasks.positions import metrics_for_tags, said_of_tags
 from limbeck.tasks.task import Task
@@ -176,7 +175,6 @@ class Wanted(NamedTuple):
 
     texts: tuple[str, ...]
     label: str | None
-    max_rows: int = MAX_ROWS
 
 
 class KindLayout(NamedTuple):
@@ -224,7 +222,7 @@ class OwnKind(OnDisk):
             return texts, _labels(task, read[split][wanted.label], files[split])
 
         def groups() -> np.ndarray | None:
-            return _groups(files["train"], request.division.group_column, request.max_rows)
+            return _groups(files["train"], request.division.group_column)
 
         return task, made_splits(request, task, files, rows, groups)
 
@@ -245,10 +243,10 @@ def _wanted(usual: Wanted, request: DataRequest) -> Wanted:
         )
     if problems:
         raise LimbeckError(problems)
-    return Wanted(texts, label or usual.label, request.max_rows)
+    return Wanted(texts, label or usual.label)
 
 
-def _groups(path: Path, column: str | None, max_rows: int) -> np.ndarray | None:
+def _groups(path: Path, column: str | None) -> np.ndarray | None:
     """As `groups_of`, of a table; raises LimbeckError for a file that has no columns beside those of its kind."""
     if column is None:
         return None
@@ -258,7 +256,7 @@ def _groups(path: Path, column: str | None, max_rows: int) -> np.ndarray | None:
             f"group_column: {path} has no column {column!r}",
             "give a table with that column (CSV, JSON lines, Parquet), or files for train, dev and test",
         )
-    return groups_of(read_table(path, max_rows), column)
+    return groups_of(read_table(path), column)
 
 
 def _new_task(request: DataRequest, usual: Wanted, found: Sequence[str]) -> Task:
@@ -354,13 +352,13 @@ def _read_spans(path: Path, wanted: Wanted) -> Columns:
 
 def _read_masked(path: Path, wanted: Wanted) -> Columns:
     if form_of(path) == "text":  # its one column is meant, whatever those of tables are called
-        table = read_table(path, wanted.max_rows)
+        table = read_table(path)
         return {wanted.texts[0]: table.texts(TEXT_COLUMN)}
     return {wanted.texts[0]: _table(path, wanted).texts(wanted.texts[0])}
 
 
 def _table(path: Path, wanted: Wanted) -> FileTable:
-    table = read_table(path, wanted.max_rows)
+    table = read_table(path)
     names = [*wanted.texts, *([] if wanted.label is None else [wanted.label])]
     table.need(names, fix="name --text-columns and --label-column")
     return table

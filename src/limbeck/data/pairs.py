@@ -73,27 +73,27 @@ class OwnPairs(OnDisk):
         path, scored = request.path, request.dev_set
         named = request.files if scored is None else {}
         if is_beir(path):
-            return _loaded(request, _of_folder(path, request.max_rows))
+            return _loaded(request, _of_folder(path))
         files = files_of(path, named)
         splits = {split: _read(file, request, split=split) for split, file in files.items()}
         if scored is not None:
-            splits |= _dev_of_folder(scored, request.max_rows)
+            splits |= _dev_of_folder(scored)
         return _loaded(request, splits)
 
 
-def _of_folder(folder: Path, max_rows: int) -> dict[str, Pairs]:
+def _of_folder(folder: Path) -> dict[str, Pairs]:
     """The splits of a folder in BEIR's layout."""
-    read = read_beir_pairs(folder, max_rows)
+    read = read_beir_pairs(folder)
     return {name: Pairs(*columns) for name, columns in read.items()}
 
 
-def _dev_of_folder(folder: Path, max_rows: int) -> dict[str, Pairs]:
+def _dev_of_folder(folder: Path) -> dict[str, Pairs]:
     """Dev and test of a folder that is named as dev; test is dev where there is no other.
 
     Raises:
         LimbeckError: it has neither.
     """
-    found = _of_folder(folder, max_rows)
+    found = _of_folder(folder)
     found.pop("train", None)
     if not found:
         raise LimbeckError(
@@ -172,7 +172,7 @@ def _has_lists(path: Path) -> bool:
 
 
 def _read(path: Path, request: DataRequest, *, split: str) -> Pairs:
-    table, named = with_pairs(read_table(path, request.max_rows), request.text_columns)
+    table, named = with_pairs(read_table(path), request.text_columns)
     texts, label = list(named or _USUAL), request.label_column or LABEL
     problems = []
     if len(texts) != 2 or len({*texts, label}) < 3:

@@ -111,7 +111,7 @@ class Sentences(OnDisk):
         splits = DatasetDict({split: _split(task, found) for split, found in read.items()})
         if searched is not None:
             alone = searched != path or not request.for_training
-            splits |= _searched_splits(task, searched, request.max_rows, alone=alone)
+            splits |= _searched_splits(task, searched, alone=alone)
         if request.for_training and "dev" not in splits:
             raise LimbeckError(
                 f"{request.text!r}: sentences alone, and nothing to score embeddings on",
@@ -147,7 +147,7 @@ def _asked(found: Tuples) -> Texted:
 # ---- folders in BEIR's layout ----
 
 
-def _searched_splits(task: Task, folder: Path, max_rows: int, *, alone: bool) -> DatasetDict:
+def _searched_splits(task: Task, folder: Path, *, alone: bool) -> DatasetDict:
     """The splits dev and test of a folder; read to score `alone`, the test split is dev where there is no other.
 
     Raises:
@@ -159,13 +159,13 @@ def _searched_splits(task: Task, folder: Path, max_rows: int, *, alone: bool) ->
             f"{folder} has no qrels/dev.tsv and no qrels/test.tsv to score embeddings on",
             "add one of them",
         )
-    read = {one: _searched(task, folder, one, max_rows) for one in there}
+    read = {one: _searched(task, folder, one) for one in there}
     return DatasetDict({"dev": read["test"]} if alone and there == ["test"] else read)
 
 
-def _searched(task: Task, folder: Path, split: str, max_rows: int) -> Dataset:
+def _searched(task: Task, folder: Path, split: str) -> Dataset:
     """Queries, then the corpus, with the places and grades of what was judged."""
-    found = read_beir(folder, split, max_rows)
+    found = read_beir(folder, split)
     first = len(found.queries)
     places = {name: first + place for place, name in enumerate(found.corpus)}
     texts = [*found.queries.values(), *found.corpus.values()]
@@ -181,9 +181,9 @@ def _searched(task: Task, folder: Path, split: str, max_rows: int) -> Dataset:
     return rows.add_column(FIRST, kinds, feature=Value("string"))
 
 
-def _tuples_of_folder(folder: Path, max_rows: int) -> Tuples:
+def _tuples_of_folder(folder: Path) -> Tuples:
     """The train split of a folder: what was judged, and near passages as negatives."""
-    splits = read_beir_pairs(folder, max_rows)
+    splits = read_beir_pairs(folder)
     if "train" not in splits:
         raise LimbeckError(
             f"{folder} has no qrels/train.tsv to learn from",
@@ -201,7 +201,7 @@ def _read_files(request: DataRequest, searched: Path | None) -> dict[str, Texted
     if searched == path:
         if not request.for_training:
             return {}
-        return {"train": _asked(_tuples_of_folder(path, request.max_rows))}
+        return {"train": _asked(_tuples_of_folder(path))}
     files = files_of(path, request.files if searched is None else {})
     if not request.for_training and [*files] == ["train"]:
         files = {"dev": path}
@@ -217,7 +217,7 @@ def _read(path: Path, split: str, request: DataRequest) -> Texted:
             "names them, with tabs between",
         )
     tabs = not plain and form_of(path) == "text"
-    table = read_table(path, request.max_rows, "tsv" if tabs else None)
+    table = read_table(path, "tsv" if tabs else None)
     if plain:
         (sentences,) = table.columns
         return Texted([table.texts(sentences)], [math.nan] * len(table))

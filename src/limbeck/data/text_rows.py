@@ -30,7 +30,6 @@ from limbeck.data.table import FileTable, read_table, taken, usual_label, usual_
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home
 from limbeck.support.given import is_reference, place_of
-from limbeck.support.settings import MAX_ROWS
 from limbeck.tasks import TEXT
 from limbeck.tasks.abstract_type import absent_label, labelled_rows
 from limbeck.tasks.task import TASKS, Task
@@ -86,7 +85,6 @@ def read_text_rows(
     *,
     task: str | None = None,
     text_columns: Sequence[str] = (),
-    max_rows: int = MAX_ROWS,
 ) -> TextRows:
     """All rows of a source, of all its splits.
 
@@ -97,15 +95,14 @@ def read_text_rows(
         task: a known task, whose columns they are; it is needed for what is no file of the user's own.
         text_columns: the columns that hold text, one or two. If left out, those of usual names
             (`limbeck.data.table`), or the only one. Of queries with candidates every pair is a row.
-        max_rows: of a file; more are refused.
 
     Raises:
         LimbeckError: nothing is there, it cannot be read, or its text columns are not known or not text.
     """
     known = TASKS.get(task) if task is not None else None
     if not (is_reference(source) or _means_files(source, known, text_columns)):
-        return _of_task(source, task, text_columns, max_rows)
-    parts = [_of_file(file, known, text_columns, max_rows) for file in row_files([str(source)])]
+        return _of_task(source, task, text_columns)
+    parts = [_of_file(file, known, text_columns) for file in row_files([str(source)])]
     found = joined(parts)
     return replace(found, source=(str(source),)) if is_reference(source) else found
 
@@ -151,12 +148,8 @@ def joined(parts: Sequence[TextRows]) -> TextRows:
     )
 
 
-def _of_task(
-    source: str | Path, task: str | None, text_columns: Sequence[str], max_rows: int
-) -> TextRows:
-    found, splits = load_task(
-        task, source, text_columns=text_columns, for_training=False, max_rows=max_rows
-    )
+def _of_task(source: str | Path, task: str | None, text_columns: Sequence[str]) -> TextRows:
+    found, splits = load_task(task, source, text_columns=text_columns, for_training=False)
     parts = []
     for split in splits.values():
         table = split.with_format("arrow")[:]
@@ -174,10 +167,8 @@ def _strings(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(pa.large_string())
 
 
-def _of_file(
-    file: Path, known: Task | None, text_columns: Sequence[str], max_rows: int
-) -> TextRows:
-    names = text_columns or (None if known is not None else _unnamed_columns(file, max_rows))
+def _of_file(file: Path, known: Task | None, text_columns: Sequence[str]) -> TextRows:
+    names = text_columns or (None if known is not None else _unnamed_columns(file))
     width = len(names or [TEXT_COLUMN])
     if width > 2:
         raise LimbeckError(
@@ -189,16 +180,16 @@ def _of_file(
             f"{file}: {width} text columns are named, and task {task.name!r} reads {len(task.text_columns)}",
             f"--text-columns names those that stand for {', '.join(task.text_columns)}",
         )
-    (found,) = read_unlabelled([str(file)], task, text_columns=names, max_rows=max_rows)
+    (found,) = read_unlabelled([str(file)], task, text_columns=names)
     called = names or ((TEXT_COLUMN,) if known is None else known.text_columns)
     return replace(found, names=tuple(called))
 
 
-def _unnamed_columns(file: Path, max_rows: int) -> list[str] | None:
+def _unnamed_columns(file: Path) -> list[str] | None:
     """The columns that training takes, or the only one; None of plain text, which has no columns."""
     if form_of(file) == "text":
         return None
-    table = pairs_in(read_table(file, max_rows))
+    table = pairs_in(read_table(file))
     columns = [*table.columns]
     if {*_PAIR} <= {*columns}:  # as training finds them, lists of candidates among them
         return [*_PAIR]
@@ -224,7 +215,6 @@ def read_unlabelled(
     task: Task,
     *,
     text_columns: Sequence[str] | None = None,
-    max_rows: int = MAX_ROWS,
 ) -> list[TextRows]:
     """The texts of files, folders and patterns of files (`more/*.csv`), in the order in which they are named.
 
@@ -234,14 +224,13 @@ def read_unlabelled(
         sources: paths, patterns, or references of rows that were given as objects.
         task: whose text columns they are; a known task's files may also have those of its release.
         text_columns: names of the columns in the files, where the task's own data have others.
-        max_rows: of one file; more are refused.
 
     Raises:
         LimbeckError: a file that is not there, or is of no known type, or lacks the columns, or holds what is no text.
     """
     found = []
     for path in row_files(sources, "unlabelled"):
-        table = read_table(path, max_rows)
+        table = read_table(path)
         columns = (
             [_lines(table, task)]
             if form_of(path) == "text"
@@ -316,7 +305,6 @@ def read_target_rows(
     task: str | None = None,
     text_columns: Sequence[str] = (),
     label_column: str | None = None,
-    max_rows: int = MAX_ROWS,
 ) -> tuple[Task, TextRows]:
     """All labelled rows of a source, of all its splits, the target's text as their last column.
 
@@ -325,14 +313,13 @@ def read_target_rows(
         task: a known task, or the name of one's own, with which prompts begin.
         text_columns: of a file of one's own.
         label_column: of a file of one's own.
-        max_rows: of a file; more are refused.
 
     Raises:
         LimbeckError: it cannot be read, no row has a label, or a text column is called `target`.
     """
     found, splits = load_task(
         task, source, text_columns=text_columns, label_column=label_column, kind=TEXT.name,
-        for_training=False, max_rows=max_rows,
+        for_training=False,
     )  # fmt: skip
     if TARGET in found.text_columns:
         raise LimbeckError(
