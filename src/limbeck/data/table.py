@@ -287,14 +287,14 @@ def finite(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def read_table(path: Path, form: str | None = None) -> FileTable:
-    """Read a file by its ending, or as another form of `files`; blank lines of plain text are no rows.
+def read_table(path: Path) -> FileTable:
+    """Read a file by its ending; blank lines of plain text are no rows.
 
     Raises:
         LimbeckError: what does not fit, with the file, and the line where there is one; no rows.
     """
-    source = open_rows(regular(path), form, blank_lines=False)
-    plain = (form or form_of(path)) == "text"
+    source = open_rows(regular(path), blank_lines=False)
+    plain = form_of(path) == "text"
     columns: dict[str, ArrowColumn] = {}
     count = 0
     try:
