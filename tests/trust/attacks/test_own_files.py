@@ -113,7 +113,7 @@ def test_a_score_out_of_the_tasks_range(tmp_path):
 
 def test_a_column_twice(tmp_path):
     path = csv_of(tmp_path / "d.csv", ["a", "b"] * 20)
-    assert "named twice: q" in refusal(path, text_columns=["q", "q"])
+    assert "2 text columns are named: q, q" in refusal(path, text_columns=["q", "q"])
     folder = tmp_path / "SST-2"
     folder.mkdir()
     for name in ("train", "dev"):
