@@ -51,8 +51,8 @@ def one_by_one(folder: str) -> list[list[float | None] | None]:
 
 def test_every_passage_has_its_score_and_rank(reranker, monkeypatch) -> None:
     """Missing passages keep their places; however many pairs are encoded at once."""
-    for pairs in (16_384, 3):
-        monkeypatch.setattr(readers, "_PAIRS", pairs)
+    for rows in (64, 2):
+        monkeypatch.setattr(readers, "_LISTS", rows)
         found = predict(reranker, ROWS, output=["labels", "ranks"], batch_size=2)
         assert (found.count, found.blank) == (5, 1)
         for row, given, scores in zip(found, ROWS, one_by_one(reranker), strict=True):

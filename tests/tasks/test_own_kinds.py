@@ -10,7 +10,7 @@ from datasets import ClassLabel, Dataset, Features, List, Value
 from limbeck.data import load_task
 from limbeck.lab import pocket
 from limbeck.lab.pocket import source
-from limbeck.predicting.tags import _entities
+from limbeck.predicting.reader_kinds import _entities
 from limbeck.run.given_rows import read_rows
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import MASKED, SPANS, TASKS, TOKENS

@@ -63,7 +63,7 @@ def evaluate(
     predictions: Annotated[
         Path | None,
         typer.Option(
-            help="Also write each row's prediction and probabilities here (.jsonl, .csv, .tsv, .parquet); a split "
+            help="Also write each row's prediction and probabilities here (.jsonl, .csv, .parquet); a split "
             "without labels is predicted alone."
         ),
     ] = None,

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
-from limbeck.cli.options import option, setting, takes_groups, typed
+from limbeck.cli.options import settings_flags, takes_groups
+from limbeck.predicting.settings import PredictSettings
 from limbeck.support.errors import LimbeckError, unknown
 from limbeck.support.registry import load_plugins
 from limbeck.support.terminal import messages
@@ -22,112 +22,7 @@ from limbeck.support.terminal import messages
 if TYPE_CHECKING:
     from limbeck.predicting.job import PredictJob
 
-ROWS, OUTPUT, RUNNING = "Rows", "Output", "Running"
-
-
-@dataclass(frozen=True)
-class PredictOptions:
-    """As `limbeck.predicting.PredictSettings` takes them."""
-
-    output: Annotated[
-        list[str] | None,
-        option(
-            OUTPUT,
-            "labels, scores (the label's probability), ranks (of a query's passages), probabilities, logits, "
-            "embeddings; several. \\[default: labels]",
-        ),
-    ] = None
-    keep: Annotated[
-        list[str] | None,
-        option(
-            OUTPUT,
-            "Columns of the rows that stand beside the predictions: names, all or none. \\[default: all]",
-        ),
-    ] = None
-    prefix: Annotated[str, option(OUTPUT, "Of the predicted columns' names.")] = ""
-    csv_safe: Annotated[
-        bool,
-        typer.Option(
-            "--csv-safe",
-            help="CSV and TSV: write an apostrophe before text that a spreadsheet would run as a formula.",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = False
-    overwrite: Annotated[
-        bool,
-        typer.Option(
-            "--overwrite",
-            help="Replace --to, and begin again what other settings or rows have begun.",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = False
-    text_columns: Annotated[list[str] | None, setting("text_columns", ROWS)] = None
-    pooling: Annotated[
-        str,
-        option(
-            OUTPUT,
-            "How hidden states of the last layer become an embedding: mean (over real tokens), cls or last.",
-        ),
-    ] = "mean"
-    prompt: Annotated[
-        str,
-        option(
-            OUTPUT,
-            "What the texts are, of embedding models: sentence, query or passage, each with the model's own prompt.",
-        ),
-    ] = "sentence"
-    batch_size: Annotated[int, option(RUNNING, "Rows of a pass.", min=1)] = 32
-    max_length: Annotated[
-        int | None,
-        option(
-            RUNNING,
-            "Tokens read of a row; by default what the model was trained or exported with, or its folder says, "
-            "else 512 at most.",
-            min=1,
-        ),
-    ] = None
-    max_new_tokens: Annotated[int | None, option(RUNNING, "Tokens of a generated text.", min=1)] = (
-        None
-    )
-    precision: Annotated[str, option(RUNNING, "fp32 or bf16.")] = "fp32"
-    chunk_rows: Annotated[
-        int | None,
-        option(
-            RUNNING,
-            "Rows that are read, sorted by length and written at once, the work that a kill may cost; by default "
-            "4096, to standard output 256.",
-            min=1,
-        ),
-    ] = None
-
-
-@dataclass(frozen=True)
-class SourceOptions:
-    """What the rows and the model are."""
-
-    format: Annotated[
-        str | None,
-        option(
-            ROWS,
-            "Of the rows: csv, tsv, jsonl, text or parquet; needed for standard input, else the ending says it.",
-        ),
-    ] = None
-    task: Annotated[
-        str | None,
-        option(ROWS, "A known task: its columns, and its classes' names where the model has none."),
-    ] = None
-    backend: Annotated[
-        str | None,
-        option(
-            RUNNING,
-            "What computes: torch, onnxruntime or openvino (of an exported folder, or a run that holds "
-            "one); default: what the folder is for.",
-        ),
-    ] = None
-
-
-STANDARD_OUTPUT = "-"
-STREAM_FORMATS = ("jsonl", "csv", "tsv")
+STREAM_FORMATS = ("jsonl", "csv")
 _INTERRUPTED = 130  # the shells' code for Ctrl-C
 _PIPE_CLOSED = 141  # what a shell reports of a program that SIGPIPE ends
 
@@ -152,15 +47,13 @@ def predict(
     ],
     to: Annotated[
         Path | None,
-        option(
-            OUTPUT,
-            "The file to write: .jsonl, .csv, .tsv or .parquet; killed, the same command continues it. Without it, "
+        typer.Option(
+            help="The file to write: .jsonl, .csv or .parquet; killed, the same command continues it. Without it, "
             "or by -, rows go to standard output.",
         ),
     ] = None,
-    to_format: Annotated[str, option(OUTPUT, "Of standard output: jsonl, csv or tsv.")] = "jsonl",
-    options: PredictOptions,
-    source: SourceOptions,
+    to_format: Annotated[str, typer.Option(help="Of standard output: jsonl or csv.")] = "jsonl",
+    settings: Annotated[dict[str, Any], settings_flags("Predictions", PredictSettings)],
     plugin: Annotated[
         list[str] | None,
         typer.Option(help="Files of Python that register what predicting needs, a task type say."),
@@ -170,26 +63,23 @@ def predict(
     load_plugins(plugin or ())
     if to_format not in STREAM_FORMATS:
         raise LimbeckError(unknown("to-format", to_format, STREAM_FORMATS))
-
-    target = None if to is None or str(to) == STANDARD_OUTPUT else to
+    asked = PredictSettings.checked(settings)
 
     from limbeck.data.stream import RowStream, named_files
     from limbeck.predicting.job import prepare
-    from limbeck.predicting.settings import PredictSettings
     from limbeck.support.files import at_home
 
+    target = None if to is None or str(to) == "-" else at_home(to)
     job = prepare(
         model,
-        lambda: RowStream(named_files(files), source.format),
-        PredictSettings(**typed(options)),
-        target=None if target is None else at_home(target),
-        form=to_format,
-        backend=source.backend,
-        task=source.task,
+        lambda: RowStream(named_files(files), asked.format),
+        asked,
+        target=target,
+        form=to_format if target is None else "",
     )
     console = messages()
     if target is not None:
-        console.print(str(job.write_file(console)))
+        console.print(str(job.write_file(target, console)))
     else:
         _write_to_pipe(job, to_format, console)
 

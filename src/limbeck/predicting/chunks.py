@@ -84,8 +84,10 @@ class ChunkPass:
         """Piece by piece, so that memory holds the examples of one."""
         found: dict[str, list[Any]] = {}
         cut = 0
-        for rows in self.reader.pieces(texts):
-            values, lost = self._of([column[rows] for column in texts], advance)
+        count = len(texts[0])
+        size = self.reader.rows_at_once or count
+        for start in range(0, count, size):
+            values, lost = self._of([column[start : start + size] for column in texts], advance)
             for name, column in values.items():
                 found.setdefault(name, []).extend(column)
             cut += lost

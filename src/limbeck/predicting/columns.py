@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 from limbeck.data.candidates import LISTED_TEXTS
@@ -20,8 +19,6 @@ _USUAL = {
     "spans": (("question", "context"),),
     "image": ((IMAGE_COLUMN,), ("img",), ("file",)),
 }
-_NUMBER = re.compile(r"[-+]?\d+([.,]\d+)?")
-_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 _WIDTHS = {"tokens": (1, 1), "spans": (2, 2), "image": (1, 1), "pair-score": (2, 2)}
 
 Heads = Mapping[str, Sequence[str]]
@@ -41,7 +38,15 @@ def text_columns(facts: AboutModel, heads: Heads, settings: PredictSettings) -> 
     named, embeds_only = settings.text_columns, settings.asked == {EMBEDDINGS}
     width = _width(facts, embeds_only=embeds_only)
     if named:
-        problems = _wrong_number(facts, named, width)
+        problems, (low, high) = [], width
+        if not low <= len(named) <= high or len({*named}) < len(named):
+            reads = str(low) if low == high else f"{low} or {high}"
+            problems.append(
+                Problem(
+                    f"text_columns {', '.join(named)}: {facts.name} reads {reads} of a row",
+                    "name each once, in the order in which the model reads them",
+                )
+            )
         problems += [
             Problem(
                 f"{source} has no column {', '.join(map(repr, lacking))}",
@@ -77,29 +82,16 @@ def _not_found(
         if not any(set(names) <= set(columns) for names in known)
     ]
     source = lacking[0] if lacking else next(iter(filled))
-    _check_header(source, filled[source])
     wanted = " or ".join("+".join(names) for names in known)
     what = f"no column holds the {facts.kind.reads.noun}s (looked for {wanted})"
     if not lacking:
-        what = (
-            f"its columns are not those of {', '.join([*filled][1:])} (looked for {wanted} in all)"
-        )
+        others = ", ".join([*filled][1:])
+        what = f"its columns are not those of {others} (looked for {wanted} in all)"
     return LimbeckError(
         f"{source}: {what}",
         f"name {'it' if width == (1, 1) else 'them'} with --text-columns; "
         f"columns that are there: {', '.join(filled[source])}",
     )
-
-
-def _check_header(source: str, columns: Sequence[str]) -> None:
-    """Raise LimbeckError for a header that looks like a row, as that of GLUE's CoLA files without one."""
-    odd = [name for name in columns if not name.strip() or _NUMBER.fullmatch(name.strip())]
-    if odd:
-        raise LimbeckError(
-            f"{source} seems to have no header line: its first line would name the columns "
-            f"{', '.join(map(repr, columns)):.200}",
-            "write a line with the columns' names above the rows, or name the text's with --text-columns",
-        )
 
 
 def _check_single(facts: AboutModel, source: str, column: str) -> None:
@@ -109,10 +101,9 @@ def _check_single(facts: AboutModel, source: str, column: str) -> None:
             f"{source} holds images, and {facts.name} reads {facts.kind.reads.noun}s",
             "name files of rows, or a model of images",
         )
-    found = next((sign for sign in _SEPARATORS if sign in column), None)
-    if found is not None:
+    if {*column} & {*";\t|"}:
         raise LimbeckError(
-            f"{source} has one column, {column!r}, which {_SEPARATORS[found]} seem to separate",
+            f"{source} has one column, {column!r}, which looks like several",
             "say --format tsv for tabs, else write the file with commas; if it is one column, name it with "
             "--text-columns",
         )
@@ -134,19 +125,6 @@ def _known(
     low, high = width
     every = dict.fromkeys((*facts.columns, *usual))
     return [names for names in every if low <= len(names) <= high]
-
-
-def _wrong_number(facts: AboutModel, named: Sequence[str], width: tuple[int, int]) -> list[Problem]:
-    low, high = width
-    if low <= len(named) <= high and len(set(named)) == len(named):
-        return []
-    reads = str(low) if low == high else f"{low} or {high}"
-    return [
-        Problem(
-            f"text_columns {', '.join(named)}: {facts.name} reads {reads} of a row",
-            "name each once, in the order in which the model reads them",
-        )
-    ]
 
 
 def kept_columns(keep: Sequence[str] | None, heads: Heads) -> tuple[str, ...] | None:

@@ -3,36 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
-import xxhash
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from limbeck.data.stream import RowStream
-from limbeck.labelling.fill import spoken
+from limbeck.labelling.plain_table import check_place
 from limbeck.predicting.about_model import AboutModel, facts_of
 from limbeck.predicting.chunks import ChunkPass, PredictedRows
 from limbeck.predicting.columns import kept_columns, text_columns
-from limbeck.predicting.formats import SEPARATED, CsvForm, clash, json_lines, merged
+from limbeck.predicting.formats import CsvForm, clash, json_lines, merged, row_table
 from limbeck.predicting.model import load_row_model
-from limbeck.predicting.output import (
-    PartialOutput,
-    add_rows,
-    check_target,
-    first_difference,
-)
+from limbeck.predicting.output import PartialOutput, parquet_bytes
+from limbeck.predicting.reader_kinds import reader_of
 from limbeck.predicting.readers import EMBEDDINGS, RowReader
-from limbeck.predicting.settings import PredictSettings, reader_of
+from limbeck.predicting.settings import PredictSettings
 from limbeck.students.execution import warn_of_emulated_bf16
-from limbeck.support.errors import LimbeckError
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.terminal import row_bar
 
-# What came of predicting.
+FILE_FORMATS = (".jsonl", ".csv", ".parquet")
+# What a kill costs at most; and of a pipe, how many rows wait for each other.
+_CHUNK, _CHUNK_OF_PIPE = 4096, 256
 
 
 @dataclass(frozen=True)
@@ -49,9 +46,9 @@ class Predictions:
         rows: the rows themselves, where they were written nowhere.
     """
 
-    count: int
-    blank: int
-    cut: int
+    count: int = 0
+    blank: int = 0
+    cut: int = 0
     new: int = 0
     seconds: float = 0.0
     path: Path | None = None
@@ -75,10 +72,6 @@ class Predictions:
         return said if self.path is None else f"{self.path}: {said}"
 
 
-# What a kill costs at most; and of a pipe, how many rows wait for each other.
-_CHUNK, _CHUNK_OF_PIPE = 4096, 256
-
-
 @dataclass
 class PredictJob:
     """What is known before the weights are read.
@@ -91,8 +84,7 @@ class PredictJob:
         columns: those that the model reads.
         keep: those that stand beside the predictions; None: all.
         reader: of the model's task type.
-        out: where it goes, of a file.
-        done: what is there already, where an earlier start was killed behind its last row.
+        said: what was predicted so far.
     """
 
     facts: AboutModel
@@ -102,10 +94,7 @@ class PredictJob:
     columns: tuple[str, ...]
     keep: tuple[str, ...] | None
     reader: RowReader
-    out: PartialOutput | None = None
-    done: Predictions | None = None
-    said: Predictions = field(default_factory=lambda: Predictions(0, 0, 0), init=False)
-    """What was predicted so far."""
+    said: Predictions = field(default_factory=Predictions)
 
     @property
     def types(self) -> dict[str, pa.DataType]:
@@ -114,58 +103,52 @@ class PredictJob:
         return {self.settings.prefix + name: kind for name, kind in found.items()}
 
     @property
-    def kept_names(self) -> list[str]:
-        """The user's columns that are known without a row."""
-        if self.keep is not None:
-            return [*self.keep]
-        return [*dict.fromkeys(name for names in self.stream.heads.values() for name in names)]
+    def csv(self) -> CsvForm:
+        """The columns of CSV: the user's that are known without a row, and the predicted ones."""
+        heads = self.stream.heads.values() if self.keep is None else [self.keep]
+        kept = [*dict.fromkeys(name for names in heads for name in names)]
+        return CsvForm(kept, self.types, self.settings.prefix)
 
     # ---- where it goes ----
 
-    def write_file(self, console: Console) -> Predictions:
-        """Write `out`, or go on with it.
+    def write_file(self, target: Path, console: Console) -> Predictions:
+        """Write a file, or go on with it.
 
         Raises:
             LimbeckError: other settings or rows than an earlier start's, or what is wrong with a row.
         """
-        out = self.out
-        assert out is not None
-        if self.done is not None:
-            out.remove()
-            return self.done
+        out, form, ending = PartialOutput(target), self.csv, target.suffix.lower()
         with closing(self.stream), out.alone():
             passes = self._load(console)
             out.begin(self._identity(passes), overwrite=self.settings.overwrite)
-            digest = self._continued(out, console)
+            self._continue(out, console)
             for chunk in self._chunks(passes, _CHUNK, console):
-                add_rows(digest, chunk.rows)
-                out.add(chunk, self.types, digest.hexdigest())
-            out.finish(self.kept_names, self.types)
-        there = out.counts
-        return replace(
-            self.said,
-            count=there["count"],
-            blank=there["blank"],
-            cut=there["cut"],
-            path=out.target,
+                if ending == ".parquet":
+                    table = row_table(chunk.rows, self.keep, chunk.columns, self.types)
+                    content = parquet_bytes(table)
+                else:
+                    rows = merged(chunk.rows, self.keep, chunk.columns)
+                    content = json_lines(rows) if ending == ".jsonl" else form.lines(rows)
+                out.add(content, chunk.rows, chunk.blank, chunk.cut)
+            out.finish(form.head() if ending == ".csv" else b"", self.types)
+        with suppress(OSError):  # another one has begun
+            out.folder.rmdir()
+        count, blank, cut = (
+            sum(getattr(one, name) for one in out.records) for name in ("rows", "blank", "cut")
         )
+        return replace(self.said, count=count, blank=blank, cut=cut, path=target)
 
     def write_stream(self, stream: BinaryIO, form: str, console: Console) -> Predictions:
-        """Write JSON lines, CSV or TSV as it comes.
+        """Write JSON lines or CSV as it comes.
 
         Raises:
             LimbeckError: what is wrong with a row; or a line of JSON has a column that CSV's header has not.
         """
-        settings = self.settings
-        safe, tabs = settings.csv_safe, form == "tsv"
-        table = CsvForm(self.kept_names, self.types, settings.prefix, tabs=tabs, safe=safe)
-        if form in SEPARATED:
+        table = self.csv
+        if form == "csv":
             stream.write(table.head())
-        known = {*self.kept_names, *self.types}
         for rows in self._predicted(_CHUNK_OF_PIPE, console):
-            if form in SEPARATED:
-                _check_columns(rows, known)
-            stream.write(table.lines(rows) if form in SEPARATED else json_lines(rows))
+            stream.write(table.lines(rows) if form == "csv" else json_lines(rows))
             stream.flush()
         stream.flush()
         return self.said
@@ -187,17 +170,21 @@ class PredictJob:
     # ---- the parts ----
 
     def _chunks(self, passes: ChunkPass, size: int, console: Console) -> Iterator[PredictedRows]:
-        with PredictProgress(console, self.stream) as progress:
+        began, said = time.monotonic(), self.said
+        whole = self.stream.size
+        with row_bar(
+            console, lambda _: None if whole is None else self.stream.position / max(whole, 1)
+        ) as advance:
             while (rows := self.stream.take(self.settings.chunk_rows or size)) is not None:
-                chunk = passes.predict(rows, self.stream.place, progress.advance)
-                count = self.said.count + len(rows)
-                blank, cut = self.said.blank + chunk.blank, self.said.cut + chunk.cut
+                chunk = passes.predict(rows, self.stream.place, advance)
                 yield chunk
-                progress.chunk_done()
-                self.said = Predictions(count, blank, cut, count, progress.seconds)
+                count = said.count + len(rows)
+                blank, cut = said.blank + chunk.blank, said.cut + chunk.cut
+                said = Predictions(count, blank, cut, count, time.monotonic() - began)
+                self.said = said
 
     def _load(self, console: Console) -> ChunkPass:
-        settings = self.settings
+        settings, reads = self.settings, self.reader.kind.reads
         warn_of_emulated_bf16(settings.precision)
         model = load_row_model(
             self.facts,
@@ -206,9 +193,8 @@ class PredictJob:
             max_length=settings.max_length,
             precision=settings.precision,
         )
-        reads = self.reader.kind.reads
-        problems = reads.problems(model.processor, model.max_length, len(self.columns) or 1)
-        if problems:
+        width = len(self.columns) or 1
+        if problems := reads.problems(model.processor, model.max_length, width):
             raise LimbeckError(problems)
         reads.check(model.processor)
         names = " + ".join(map(repr, self.columns)) or "no column"
@@ -230,44 +216,30 @@ class PredictJob:
             "text columns": list(self.columns),
             "kept columns": None if self.keep is None else list(self.keep),
             "prefix": settings.prefix,
-            **({"csv_safe": True} if settings.csv_safe else {}),
             "max_length": chunks.model.max_length,
             "max_new_tokens": settings.max_new_tokens,
         }
 
-    def _continued(self, out: PartialOutput, console: Console) -> xxhash.xxh3_128:
-        """The digest of all rows that are there already, which were read over.
+    def _continue(self, out: PartialOutput, console: Console) -> None:
+        """Read over the rows that are there already.
 
         Raises:
             LimbeckError: they are not the rows that were predicted.
         """
-        digest = xxhash.xxh3_128()
-        if not out.rows:
-            return digest
-        different = first_difference(self.stream, out.records, digest)
-        if different is None:
-            console.print(f"{out.target} is continued: {out.rows:,} rows are there")
-            return digest
-        if not self.settings.overwrite or self.stream.once:
-            fix = f"remove {out.folder}" if self.stream.once else "begin again with --overwrite"
-            raise LimbeckError(
-                f"{out.folder}: rows {different[0] + 1:,} to {different[1]:,} are not those that were predicted before",
-                f"give the same rows again, or {fix}",
-            )
-        out.forget()
-        out.begin(out.settings, overwrite=True)
-        self.stream.close()
-        self.stream = self.open_rows()
-        return xxhash.xxh3_128()
-
-
-def _check_columns(rows: Sequence[dict[str, Any]], known: set[str]) -> None:
-    new = {name for row in rows for name in row} - known
-    if new:
-        raise LimbeckError(
-            f"a line has columns that the first one has not, and CSV's header is written: {', '.join(sorted(new))}",
-            "name the columns that are wanted with --keep, or write JSON lines",
-        )
+        different = out.first_difference(self.stream)
+        if different is not None:
+            if not self.settings.overwrite or self.stream.once:
+                raise LimbeckError(
+                    f"{out.folder}: rows {different[0] + 1:,} to {different[1]:,} are not those that were predicted "
+                    "before",
+                    f"give the same rows again, or remove {out.folder} (--overwrite does, but not of a pipe)",
+                )
+            out.forget()
+            self.stream.close()
+            self.stream = self.open_rows()
+        elif out.records:
+            there = sum(one.rows for one in out.records)
+            console.print(f"{out.target} is continued: {there:,} rows are there")
 
 
 # Everything that can be checked before the weights are read.
@@ -280,20 +252,20 @@ def prepare(
     *,
     target: Path | None = None,
     form: str = "jsonl",
-    backend: str | None = None,
-    task: str | None = None,
 ) -> PredictJob:
     """Check everything that can be checked before the weights are read.
 
     Args:
+        model: a run folder, a checkpoint's folder or Hub name, an exported folder.
         open_rows: opens the rows.
+        settings: what is asked.
         target: the file to write.
         form: what is written where there is no file.
 
     Raises:
         LimbeckError: all that is wrong.
     """
-    problems = settings.problems()
+    problems: list[Problem] = []
 
     def tried(make: Callable[..., Any], *given: Any) -> Any:
         try:
@@ -302,101 +274,49 @@ def prepare(
             problems.extend(error.problems)
             return None
 
-    facts: AboutModel | None = tried(facts_of, model, backend, task)
+    facts: AboutModel | None = tried(facts_of, model, settings.backend, settings.task)
     stream: RowStream | None = tried(open_rows)
-    done = None
     if target is not None:
-        wrong = check_target(target, () if stream is None else stream.files, overwrite=True)
-        said = None if wrong else PartialOutput(target, None, settings).is_done()
-        if said is not None:  # an earlier start was killed behind the last row
-            done = Predictions(said["rows"], said["blank"], said["cut"], path=target)
-        else:
-            problems += wrong or check_target(target, (), overwrite=settings.overwrite)
+        read = () if stream is None else stream.files
+        problems += check_place(target, FILE_FORMATS, read, overwrite=settings.overwrite)
     heads = {} if stream is None else stream.heads
     keep = tried(kept_columns, settings.keep, heads)
     columns: tuple[str, ...] = ()
     reader: RowReader | None = None
     if facts is not None:
         columns = tried(text_columns, facts, heads, settings) or ()
-        to_csv = (form if target is None else target.suffix.lower()[1:]) in SEPARATED
-        problems += settings.problems_with(facts, target, to_csv)
+        to_csv = form == "csv" or (target is not None and target.suffix.lower() == ".csv")
+        problems += _unread(settings, facts, to_csv=to_csv)
         reader = tried(reader_of, facts, settings, len(columns) or 1)
     if problems or facts is None or stream is None or reader is None:
         raise LimbeckError(problems)
-    out = None if target is None else PartialOutput(target, keep, settings)
-    job = PredictJob(facts, settings, open_rows, stream, columns, keep, reader, out, done)
+    job = PredictJob(facts, settings, open_rows, stream, columns, keep, reader)
+    kept = {name for names in heads.values() for name in names} if keep is None else {*keep}
     # Also those columns that CSV makes of one.
-    names = {*CsvForm((), job.types, settings.prefix).header, *job.types}
-    if both := names & {*job.kept_names}:
+    if both := {*CsvForm((), job.types, settings.prefix).header, *job.types} & kept:
         raise clash(both)
     return job
 
 
-# How far predicting has come, on standard error: rows, rows a second, and the time left where the length is known.
-
-
-_LINE_SECONDS = 60.0
-
-
-class PredictProgress:
-    """A bar on a terminal, a line a minute in a log; a context.
-
-    How far it is comes from the bytes of the files that were read, as nobody counts rows beforehand.
-    """
-
-    def __init__(self, console: Console, stream: RowStream) -> None:
-        self.rows = 0
-        self._console, self._stream = console, stream
-        self._bar = Progress(
-            TextColumn("{task.fields[rows]:,} rows"),
-            BarColumn(),
-            TextColumn("{task.fields[speed]}"),
-            TimeRemainingColumn(),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-            # Chunks are read at once, so that bytes come in jumps.
-            speed_estimate_period=300,
-        )
-        self._task = self._bar.add_task("rows", total=stream.size, rows=0, speed="")
-        self._began = self._last = time.monotonic()
-        self._start = 0
-
-    def __enter__(self) -> PredictProgress:
-        """Begin to count: what was read before was skipped."""
-        self._began = self._last = time.monotonic()
-        self._start = self._stream.position
-        self._bar.reset(self._task, total=self._stream.size, completed=self._start)
-        self._bar.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._bar.stop()
-
-    @property
-    def seconds(self) -> float:
-        """Since it began."""
-        return max(time.monotonic() - self._began, 1e-9)
-
-    def advance(self, rows: int) -> None:
-        """So many more rows are predicted."""
-        self.rows += rows
-        self._bar.update(
-            self._task, rows=self.rows, speed=f"{self.rows / self.seconds:,.0f} rows/s"
-        )
-        now = time.monotonic()
-        if not self._console.is_terminal and now - self._last >= _LINE_SECONDS:
-            self._last = now
-            self._console.print(self._line())
-
-    def chunk_done(self) -> None:
-        """All rows that were read are predicted."""
-        self._bar.update(self._task, completed=self._stream.position)
-
-    def _line(self) -> str:
-        line = f"{self.rows:,} rows, {self.rows / self.seconds:,.1f} rows/s"
-        size, done = self._stream.size, self._stream.position - self._start
-        if size is None or not done:
-            return line
-        left = self.seconds * (size - self._stream.position) / done
-        return f"{line}, about {spoken(left)} left"
+def _unread(settings: PredictSettings, facts: AboutModel, *, to_csv: bool) -> list[Problem]:
+    """What the model does not give or read, or the file cannot hold."""
+    embeds, embeddings = facts.kind.embeds, EMBEDDINGS in settings.asked
+    exported = f"{facts.name} is an exported model, whose file"
+    checks = {
+        f"prompt {settings.prompt}: only embedding models, asked for embeddings, have prompts": (
+            settings.prompt != "sentence" and not (embeds and embeddings)
+        ),
+        f"output embeddings: {exported} holds no hidden states": (
+            embeddings and facts.exported and not embeds
+        ),
+        f"pooling {settings.pooling}: {facts.name} is an embedding model, which has its own": (
+            embeddings and embeds and settings.pooling != "mean"
+        ),
+        "output embeddings: CSV cannot hold lists of numbers; write Parquet or JSON lines": (
+            embeddings and to_csv
+        ),
+        f"precision {settings.precision}: {exported} says its precision": (
+            facts.exported and settings.precision != "fp32"
+        ),
+    }
+    return [Problem(said, "leave it out") for said, wrong in checks.items() if wrong]

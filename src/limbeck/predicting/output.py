@@ -9,45 +9,31 @@ from __future__ import annotations
 import io
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as parquet
 import xxhash
-from filelock import FileLock, Timeout
 
 from limbeck.data.files import TakenRows
 from limbeck.data.stream import RowStream
-from limbeck.predicting.chunks import PredictedRows
-from limbeck.predicting.formats import (
-    CsvForm,
-    Types,
-    common_schema,
-    json_lines,
-    merged,
-    row_table,
-    with_schema,
-)
-from limbeck.predicting.settings import PredictSettings
-from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.predicting.formats import Types, common_schema, with_schema
+from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import (
     checksum,
     checksum_of_bytes,
     is_temporary,
-    one_error_for_a_full_disk,
-    sync_files,
-    sync_folder,
     write_whole,
+    written_whole,
 )
+from limbeck.support.lock import HOLDER, LOCK, held
 from limbeck.support.plain import read_json, read_text
 
-FILE_FORMATS = {".jsonl": "jsonl", ".csv": "csv", ".tsv": "tsv", ".parquet": "parquet"}
 _PARTIAL = ".partial"
-_SETTINGS, _FINISHED, _JOINED, _LOCK = "settings.json", "finished.json", "joined", ".limbeck-lock"
+_SETTINGS = "settings.json"
 
 
 @dataclass(frozen=True)
@@ -58,15 +44,13 @@ class ChunkRecord:
         rows: how many.
         blank: of these without text.
         cut: examples that lost text to the length limit.
-        columns: the user's columns that its rows have.
-        digest: of all rows that were read, from the first to its last.
+        digest: of the rows that were read.
         checksum: of its file.
     """
 
     rows: int
     blank: int
     cut: int
-    columns: tuple[str, ...]
     digest: str
     checksum: str
 
@@ -77,58 +61,21 @@ class PartialOutput:
     Attributes:
         target: the file that it becomes.
         records: of the chunks that are there, in their order.
-        settings: that it was begun with.
     """
 
-    def __init__(self, target: Path, keep: Sequence[str] | None, asked: PredictSettings) -> None:
+    def __init__(self, target: Path) -> None:
         self.target = target
-        self.format = FILE_FORMATS[target.suffix.lower()]
+        self.parquet = target.suffix.lower() == ".parquet"
         self.folder = target.with_name(target.name + _PARTIAL)
         self.records: list[ChunkRecord] = []
-        self.settings: Mapping[str, Any] = {}
-        self._keep, self._asked = keep, asked
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """While the block runs no other process of this machine writes the file.
+    def alone(self) -> AbstractContextManager[None]:
+        """While the block runs no other process writes the file.
 
         Raises:
             LimbeckError: another one does, or nobody may write there.
         """
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(self.folder / _LOCK)
-            lock.acquire(timeout=0)
-        except Timeout:
-            raise LimbeckError(
-                f"{self.target}: another process is writing it", "wait for it, or end it"
-            ) from None
-        except OSError as error:
-            raise LimbeckError(
-                f"cannot write {self.target}: {error.strerror or error}",
-                "name a file in a folder that you may write to with --to",
-            ) from None
-        try:
-            yield
-        finally:
-            lock.release()
-            names = {path.name for path in self.folder.iterdir()} if self.folder.is_dir() else {""}
-            if names <= {_LOCK}:  # nothing was begun
-                shutil.rmtree(self.folder, ignore_errors=True)
-
-    def is_done(self) -> dict[str, Any] | None:
-        """What a start said of the file that was killed when all was done but the folder's removal."""
-        path = self.folder / _FINISHED
-        if not self.target.is_file() or not self.folder.is_dir():
-            return None
-        if not path.is_file():
-            if {one.name for one in self.folder.iterdir()} <= {
-                _LOCK
-            }:  # all but the last was removed
-                shutil.rmtree(self.folder, ignore_errors=True)
-            return None
-        said = read_json(read_text(path), str(path))
-        return said if checksum(self.target) == said.get("checksum") else None
+        return held(self.folder, "to")
 
     def begin(self, settings: Mapping[str, Any], *, overwrite: bool) -> None:
         """Begin, or find what an earlier start left.
@@ -140,213 +87,123 @@ class PartialOutput:
         Raises:
             LimbeckError: an earlier start had other settings, each with both values.
         """
-        self.settings = settings
-        path = self.folder / _SETTINGS
-        known = read_json(read_text(path), str(path)) if path.is_file() else None
-        wanted = json.loads(json.dumps(settings))
-        if known is not None and known != wanted:
-            if not overwrite:
-                raise LimbeckError(
-                    [
-                        self._other(name, known.get(name), wanted.get(name))
-                        for name in {**known, **wanted}
-                        if known.get(name) != wanted.get(name)
-                    ]
-                )
+        path, wanted = self.folder / _SETTINGS, json.loads(json.dumps(settings))
+        known = read_json(read_text(path), str(path)) if path.is_file() else wanted
+        other = [one for one in {**known, **wanted} if known.get(one) != wanted.get(one)]
+        if other and not overwrite:
+            raise LimbeckError(
+                [
+                    Problem(
+                        f"{self.folder} was begun with another {name}: {known.get(name)!r:.80} there, "
+                        f"{wanted.get(name)!r:.80} now",
+                        "repeat the command that began it, or begin again with --overwrite",
+                    )
+                    for name in other
+                ]
+            )
+        if other:
             self.forget()
         for file in self.folder.iterdir():
-            if is_temporary(file) or file.name == _JOINED:
+            if is_temporary(file):
                 file.unlink()
-        if not path.is_file():
-            write_whole(path, json.dumps(wanted, indent=1) + "\n")
+        write_whole(path, json.dumps(wanted, indent=1) + "\n")
         self.records = list(self._found())
 
-    def _other(self, name: str, there: Any, now: Any) -> Problem:
-        shown = [json.dumps(value, ensure_ascii=False) for value in (there, now)]
-        return Problem(
-            f"{self.folder} was begun with another {name}: {shown[0]:.80} there, {shown[1]:.80} now",
-            "repeat the command that began it, or begin again with --overwrite",
-        )
-
     def forget(self) -> None:
-        """Remove what an earlier start made."""
-        for file in self.folder.iterdir():
-            if file.name != _LOCK:
-                file.unlink()
+        """Remove what an earlier start made, but its settings."""
+        for file in self.folder.glob("rows-*"):
+            file.unlink()
         self.records = []
 
     def _found(self) -> Iterator[ChunkRecord]:
         for number in range(len(list(self.folder.glob("rows-*.json")))):
-            path = self._record(number)
-            if not path.is_file():
+            path, data = self._record(number), self._data(number)
+            if not path.is_file() or not data.is_file():
                 return
-            said = read_json(read_text(path), str(path))
-            record = ChunkRecord(**{**said, "columns": tuple(said["columns"])})
-            data = self._data(number)
-            if not data.is_file() or checksum(data) != record.checksum:
+            record = ChunkRecord(**read_json(read_text(path), str(path)))
+            if checksum(data) != record.checksum:
                 return
             yield record
 
-    def add(self, chunk: PredictedRows, types: Types, digest: str) -> None:
+    def add(self, content: bytes, rows: TakenRows, blank: int, cut: int) -> None:
         """Write a chunk; when it returns, no kill undoes it.
 
-        Raises:
-            LimbeckError: no room, or columns whose names clash.
-        """
-        number, columns = len(self.records), chunk.columns
-        if self.format == "parquet":
-            # A column without any value in this chunk has no type yet.
-            types = {
-                name: kind if any(value is not None for value in columns[name]) else pa.null()
-                for name, kind in types.items()
-            }
-            table = row_table(chunk.rows, self._keep, columns, types)
-            kept = [name for name in table.column_names if name not in types]
-            sink = io.BytesIO()
-            parquet.write_table(table.replace_schema_metadata(None), sink)
-            content = sink.getvalue()
-        else:
-            rows = merged(chunk.rows, self._keep, columns)
-            kept = [name for row in rows for name in row]
-            kept = [name for name in dict.fromkeys(kept) if name not in types]
-            content = json_lines(rows)
-        record = ChunkRecord(
-            len(chunk.rows),
-            chunk.blank,
-            chunk.cut,
-            tuple(kept),
-            digest,
-            checksum_of_bytes(content),
-        )
-        write_whole(self._data(number), content)
-        write_whole(self._record(number), json.dumps(asdict(record)) + "\n")
-        self.records.append(record)
-
-    def finish(self, columns: Sequence[str], types: Types) -> None:
-        """Join the chunks to the file, put it in its place and remove the folder.
-
         Args:
-            columns: the user's columns that are known without any row.
-            types: the predicted ones.
+            content: the chunk as a file.
+            rows: as they were read.
+            blank: how many of them have no text.
+            cut: how many examples lost text.
 
         Raises:
             LimbeckError: no room.
         """
-        joined = self.folder / _JOINED
-        with one_error_for_a_full_disk(self.target):
-            if self.format == "parquet":
-                self._join_parquet(joined, types)
-            else:
-                self._join_text(joined, columns, types)
-            sync_files(self.folder)
-        counts = self.counts
-        said = {"checksum": checksum(joined), "rows": counts.pop("count"), **counts}
-        write_whole(self.folder / _FINISHED, json.dumps(said) + "\n")
-        try:
-            joined.replace(self.target)
-        except OSError as error:
-            raise LimbeckError(
-                f"cannot write {self.target}: {error.strerror or error}",
-                "remove what stands there and run the same command again: no row is lost",
-            ) from None
-        sync_folder(self.target.parent)
-        self.remove()
+        number = len(self.records)
+        digest = digest_of([rows])
+        record = ChunkRecord(len(rows), blank, cut, digest, checksum_of_bytes(content))
+        write_whole(self._data(number), content)
+        write_whole(self._record(number), json.dumps(asdict(record)) + "\n")
+        self.records.append(record)
 
-    def remove(self) -> None:
-        """Remove the folder, the word that all is done last."""
-        for path in sorted(self.folder.iterdir(), key=lambda path: path.name == _FINISHED):
-            path.unlink(missing_ok=True)
-        shutil.rmtree(self.folder, ignore_errors=True)
+    def finish(self, head: bytes, types: Types) -> None:
+        """Join the chunks to the file, put it in its place and remove the folder.
 
-    @property
-    def rows(self) -> int:
-        """How many are there."""
-        return sum(one.rows for one in self.records)
+        Args:
+            head: what stands above all chunks of text.
+            types: the predicted columns.
 
-    @property
-    def counts(self) -> dict[str, int]:
-        """Rows that are there, as `count`; of these without text; and that lost text."""
-        blank, cut = (sum(getattr(one, name) for one in self.records) for name in ("blank", "cut"))
-        return {"count": self.rows, "blank": blank, "cut": cut}
-
-    def _join_text(self, joined: Path, columns: Sequence[str], types: Types) -> None:
-        with joined.open("wb") as out:
-            if self.format == "jsonl":
-                for number in range(len(self.records)):
-                    with self._data(number).open("rb") as file:
-                        shutil.copyfileobj(file, out)
-                return
-            found = [name for record in self.records for name in record.columns]
-            kept = dict.fromkeys((*columns, *found))
-            tabs = self.format == "tsv"
-            form = CsvForm([*kept], types, self._asked.prefix, tabs=tabs, safe=self._asked.csv_safe)
-            out.write(form.head())
-            for number in range(len(self.records)):
-                with self._data(number).open(encoding="utf-8", newline="\n") as file:
-                    out.write(form.lines(map(json.loads, file)))
-
-    def _join_parquet(self, joined: Path, types: Types) -> None:
+        Raises:
+            LimbeckError: no room.
+        """
         files = [self._data(number) for number in range(len(self.records))]
-        schema = common_schema([parquet.read_schema(file) for file in files], types)
-        with parquet.ParquetWriter(joined, schema) as writer:
-            for file in files:
-                writer.write_table(with_schema(parquet.read_table(file), schema))
+        with written_whole(self.target) as out:
+            if self.parquet:
+                schema = common_schema([parquet.read_schema(file) for file in files], types)
+                with parquet.ParquetWriter(out, schema) as writer:
+                    for file in files:
+                        writer.write_table(with_schema(parquet.read_table(file), schema))
+            else:
+                out.write(head)
+                for file in files:
+                    with file.open("rb") as chunk:
+                        shutil.copyfileobj(chunk, out)
+        for file in self.folder.iterdir():
+            if file.name not in (LOCK, HOLDER):
+                file.unlink()
+
+    def first_difference(self, stream: RowStream) -> tuple[int, int] | None:
+        """Read over the rows that are there; the first place (from, to) at which they are others, else None."""
+        first = 0
+        for record in self.records:
+            if digest_of(_next_rows(stream, record.rows)) != record.digest:
+                return first, first + record.rows
+            first += record.rows
+        return None
 
     def _data(self, number: int) -> Path:
-        ending = "parquet" if self.format == "parquet" else "jsonl"
-        return self.folder / f"rows-{number:08d}.{ending}"
+        return self.folder / f"rows-{number:08d}.part"
 
     def _record(self, number: int) -> Path:
         return self.folder / f"rows-{number:08d}.json"
 
 
-def check_target(target: Path, inputs: Sequence[Path | str], *, overwrite: bool) -> list[Problem]:
-    """What is wrong with an output file's name and place, before anything is read."""
-    problems = []
-    if target.suffix.lower() not in FILE_FORMATS:
-        problems.append(unknown("file type of --to", target.suffix or target.name, [*FILE_FORMATS]))
-    if target.is_dir():
-        problems.append(Problem(f"--to {target} is a folder", f"name a file: {target}/rows.jsonl"))
-    elif target.exists() and not overwrite:
-        problems.append(
-            Problem(f"--to {target} exists", "name another file, or replace it with --overwrite")
-        )
-    same = [
-        file for file in inputs if isinstance(file, Path) and file.resolve() == target.resolve()
-    ]
-    if same:
-        problems.append(
-            Problem(f"--to {target} is one of the files that are read", "name another file")
-        )
-    return problems
+def parquet_bytes(table: Any) -> bytes:
+    """A table as a file."""
+    sink = io.BytesIO()
+    parquet.write_table(table.replace_schema_metadata(None), sink)
+    return sink.getvalue()
 
 
-# A digest of rows that were read, by which a start knows those of an earlier one.
+def digest_of(parts: Iterable[TakenRows]) -> str:
+    """By which a start knows the rows of an earlier one, with all their columns."""
+    digest = xxhash.xxh3_128()
+    for rows in parts:
+        for row in rows.dicts(None):
+            digest.update(repr(row).encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
 
 
-def add_rows(digest: xxhash.xxh3_128, rows: TakenRows) -> None:
-    """Go on with the next rows, with all their columns."""
-    for row in rows.dicts(None):
-        digest.update(repr(row).encode("utf-8", "surrogatepass"))
-
-
-def first_difference(
-    stream: RowStream, records: Sequence[ChunkRecord], digest: xxhash.xxh3_128
-) -> tuple[int, int] | None:
-    """Read over the rows that were read before; the first place (from, to) at which they are others, else None.
-
-    Args:
-        stream: at its first row; behind those of the records afterwards.
-        records: in the order of the rows.
-        digest: of no rows yet; of those of the records afterwards.
-    """
-    first = 0
-    for record in records:
-        left = record.rows
-        while left and (rows := stream.take(left)) is not None:
-            add_rows(digest, rows)
-            left -= len(rows)
-        if left or digest.hexdigest() != record.digest:
-            return first, first + record.rows
-        first += record.rows
-    return None
+def _next_rows(stream: RowStream, count: int) -> Iterator[TakenRows]:
+    """So many, in as many pieces as it takes where a file has blank lines."""
+    while count and (rows := stream.take(count)) is not None:
+        yield rows
+        count -= len(rows)

@@ -28,9 +28,6 @@ def predict(
     data: str | Path | Sequence[str | Path] | Iterable[Any],
     *,
     to: str | Path | None = None,
-    format: str | None = None,
-    backend: str | None = None,
-    task: str | None = None,
     show: bool = False,
     **settings: Any,
 ) -> Predictions:
@@ -41,27 +38,18 @@ def predict(
         data: a file, a pattern of names or a folder of CSV, TSV, JSON lines, Parquet, plain text or images, several of
             them, or `-` for standard input; or rows themselves: a list of texts or of dictionaries, a
             `datasets.Dataset`, a pandas DataFrame.
-        to: the file to write (.jsonl, .csv, .tsv, .parquet); without it the rows are returned.
-        format: csv, tsv, jsonl, text or parquet, where a file's ending does not say it.
-        backend: torch, onnxruntime or openvino; by default what the model is for.
-        task: a known task: its columns, and its classes' names where the model has none.
+        to: the file to write (.jsonl, .csv, .parquet); without it the rows are returned.
         show: print progress and what came of it on standard error.
-        settings: of `PredictSettings`: output, text_columns, keep, prefix, pooling, prompt, batch_size,
-            max_length, max_new_tokens, precision, chunk_rows, csv_safe, overwrite.
+        settings: of `limbeck.predicting.settings.PredictSettings`: output, text_columns, keep, batch_size, ….
 
     Raises:
         LimbeckError: whatever is wrong with model, rows or settings.
     """
-    job = prepare(
-        model,
-        lambda: _stream(data, format),
-        PredictSettings(**settings),
-        target=None if to is None else at_home(to),
-        backend=backend,
-        task=task,
-    )
+    given = {name: value for name, value in settings.items() if value is not None}
+    asked, target = PredictSettings.checked(given), None if to is None else at_home(to)
+    job = prepare(model, lambda: _stream(data, asked.format), asked, target=target)
     console = messages(shown=show)
-    return job.collect(console) if to is None else job.write_file(console)
+    return job.collect(console) if target is None else job.write_file(target, console)
 
 
 def _stream(data: Any, kind: str | None) -> RowStream:
@@ -117,7 +105,7 @@ def write_predictions(
 
     Args:
         model: a finished run's folder, a checkpoint's folder or Hub name, or an exported folder.
-        to: the file: .jsonl, .csv, .tsv or .parquet.
+        to: the file: .jsonl, .csv or .parquet.
         asked: which rows, of any split that is there.
         backend: as `limbeck.evaluate`'s.
         overwrite: replace the file.

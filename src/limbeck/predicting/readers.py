@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -15,23 +15,14 @@ from scipy.stats import rankdata
 from torch import Tensor
 
 from limbeck.predicting.about_model import AboutModel
-from limbeck.predicting.model import PassOutputs, RowModel, TorchRowModel
+from limbeck.predicting.model import PassOutputs, RowModel
+from limbeck.predicting.settings import Output
 from limbeck.support.errors import LimbeckError
 from limbeck.support.plain import encodable
 from limbeck.tasks import Processor, Task, TaskType
-from limbeck.tasks.modality import encode_cut
-from limbeck.tasks.rules import CUT, ROW, USUAL, Rows, thresholds_of
-from limbeck.tasks.spans import OFFSETS, best_spans, without_space
-from limbeck.tasks.text import answer_limit
+from limbeck.tasks.rules import CUT, USUAL, Rows, thresholds_of
 
-LABELS, SCORES, RANKS, PROBABILITIES, LOGITS, EMBEDDINGS = OUTPUTS = (
-    "labels",
-    "scores",
-    "ranks",
-    "probabilities",
-    "logits",
-    "embeddings",
-)
+LABELS, SCORES, RANKS, PROBABILITIES, LOGITS, EMBEDDINGS = get_args(Output)
 PREDICTION, SCORE, RANK, EMBEDDING = "prediction", "score", "rank", "embedding"
 _FLOATS = pa.list_(pa.float32())
 
@@ -58,7 +49,7 @@ class RowReader(ABC):
 
     Attributes:
         kind: the task type whose examples are made.
-        outputs: what it gives of `OUTPUTS`, besides embeddings.
+        outputs: what it gives, besides embeddings.
         one_pass: whether a row is one example, so that it has one embedding.
     """
 
@@ -73,24 +64,21 @@ class RowReader(ABC):
         self.facts = facts
         self.kind = kind
         self.thresholds = thresholds_of(facts.model.config) if facts.multi_label else None
-        names = _names(facts, columns)
-        self.task = Task(
-            facts.task_name or "rows",
-            facts.name,
-            names,
-            facts.classes,
-            (),
-            "",
-            kind=kind,
-        )
+        # The prompt of a text-to-text model holds the names that its task type has.
+        names: tuple[str, ...] = ("sentence",) if columns == 1 else ("sentence1", "sentence2")
+        if facts.task is not None and len(facts.task.text_columns) == columns:
+            names = facts.task.text_columns
+        said = facts.task_name or "rows"
+        self.task = Task(said, facts.name, names, facts.classes, (), "", kind=kind)
 
     def reads(self, value: Any, column: int) -> bool:
         """Whether an input, of one of the columns that the model reads, is of the form that it reads."""
         return isinstance(value, str) and encodable(value)
 
-    def pieces(self, texts: Sequence[list[Any]]) -> Iterator[slice]:
-        """The rows that are encoded at once; all where a row is an example or a few."""
-        yield slice(0, len(texts[0]))
+    @property
+    def rows_at_once(self) -> int | None:
+        """Rows that are encoded at once; None: all, where a row is an example or a few."""
+        return None
 
     def encode(self, model: RowModel, texts: Sequence[list[Any]]) -> tuple[Rows, int]:
         """Examples of some rows, each with its row's place as `index`, and how many lost text to the length limit."""
@@ -133,6 +121,12 @@ class RowReader(ABC):
         found = self.types(asked)
         return found | {EMBEDDING: _FLOATS} if EMBEDDINGS in asked else found
 
+    def named(self, types: Sequence[pa.DataType], asked: frozenset[str]) -> dict[str, pa.DataType]:
+        """The columns of what is asked for, of a type for each of `outputs`."""
+        names = {LABELS: PREDICTION, SCORES: SCORE, RANKS: RANK}
+        given = zip(self.outputs, types, strict=True)
+        return {names.get(one, one): kind for one, kind in given if one in asked}
+
     def by_class(self, numbers: np.ndarray) -> dict[str, float]:
         """Class → number."""
         return dict(zip(self.facts.classes, numbers.tolist(), strict=True))
@@ -143,17 +137,18 @@ class RowReader(ABC):
         return pa.struct([(name, pa.float32()) for name in self.facts.classes])
 
 
-def _names(facts: AboutModel, columns: int) -> tuple[str, ...]:
-    """What the task type calls the columns; the prompt of a text-to-text model holds these names."""
-    if facts.task is not None and len(facts.task.text_columns) == columns:
-        return facts.task.text_columns
-    return ("sentence",) if columns == 1 else ("sentence1", "sentence2")
-
-
 class EmbeddingReader(RowReader):
-    """Hidden states alone, of a model of any task type."""
+    """Hidden states alone, of a model of any task type, of texts behind the model's own prompt if there is one."""
 
     outputs = ()
+
+    def __init__(self, facts: AboutModel, kind: TaskType, columns: int, prompt: str = "") -> None:
+        super().__init__(facts, kind, columns)
+        self._prompt = prompt
+
+    def encode(self, model: RowModel, texts: Sequence[list[Any]]) -> tuple[Rows, int]:
+        """As others, of the prompted texts."""
+        return super().encode(model, [[self._prompt + one for one in column] for column in texts])
 
     def values(self, read: ReadRows, asked: frozenset[str]) -> dict[str, list[Any]]:
         """Nothing beside embeddings."""
@@ -162,19 +157,6 @@ class EmbeddingReader(RowReader):
     def types(self, asked: frozenset[str]) -> dict[str, pa.DataType]:
         """Nothing beside embeddings."""
         return {}
-
-
-class PromptedReader(EmbeddingReader):
-    """Embeddings of a model that puts a text of its own before every text."""
-
-    def __init__(self, facts: AboutModel, kind: TaskType, columns: int, prompt: str) -> None:
-        super().__init__(facts, kind, columns)
-        self.prompt = prompt
-
-    def encode(self, model: RowModel, texts: Sequence[list[Any]]) -> tuple[Rows, int]:
-        """As others, of the prompted texts."""
-        prompted = [[self.prompt + text for text in column] for column in texts]
-        return super().encode(model, prompted)
 
 
 # Rows of one class or several: sentences, pairs, images.
@@ -193,37 +175,32 @@ class ClassReader(RowReader):
         probabilities = (
             expit(logits.astype(np.float64)) if self.facts.multi_label else softmax(logits, axis=1)
         )
-        chosen = self._chosen(logits, probabilities)
+        many, classes = self.facts.multi_label, self.facts.classes
+        thresholds = np.array(self.thresholds or [USUAL] * probabilities.shape[1])
+        chosen = (
+            [np.flatnonzero(row >= thresholds) for row in probabilities]
+            if many
+            else [*logits.argmax(axis=1)[:, None]]
+        )
         found: dict[str, list[Any]] = {}
         if LABELS in asked:
-            names = [[self.facts.classes[one] for one in ones] for ones in chosen]
-            found[PREDICTION] = names if self.facts.multi_label else [one[0] for one in names]
+            names = [[classes[one] for one in ones] for ones in chosen]
+            found[PREDICTION] = names if many else [one[0] for one in names]
         if SCORES in asked:
             likely = [row[ones].tolist() for row, ones in zip(probabilities, chosen, strict=True)]
-            found[SCORE] = likely if self.facts.multi_label else [one[0] for one in likely]
+            found[SCORE] = likely if many else [one[0] for one in likely]
         if PROBABILITIES in asked:
             found[PROBABILITIES] = [self.by_class(row) for row in probabilities]
         if LOGITS in asked:
             found[LOGITS] = [self.by_class(row) for row in logits]
         return found
 
-    def _chosen(self, logits: np.ndarray, probabilities: np.ndarray) -> list[np.ndarray]:
-        """The ids of each row's classes."""
-        if self.facts.multi_label:
-            thresholds = np.array(self.thresholds or [USUAL] * probabilities.shape[1])
-            return [np.flatnonzero(row >= thresholds) for row in probabilities]
-        return list(logits.argmax(axis=1)[:, None])
-
     def types(self, asked: frozenset[str]) -> dict[str, pa.DataType]:
         """Text, numbers, and a struct by class."""
         many = pa.list_ if self.facts.multi_label else (lambda one: one)
-        types = {
-            LABELS: (PREDICTION, many(pa.string())),
-            SCORES: (SCORE, many(pa.float32())),
-            PROBABILITIES: (PROBABILITIES, self.class_struct),
-            LOGITS: (LOGITS, self.class_struct),
-        }
-        return dict(types[name] for name in self.outputs if name in asked)
+        by_class = self.class_struct
+        types = (many(pa.string()), many(pa.float32()), by_class, by_class)
+        return self.named(types, asked)
 
 
 # A number for a row: a regression's, a reranker's of pairs and lists of candidates.
@@ -231,8 +208,8 @@ class ClassReader(RowReader):
 
 _LISTED = 1
 """The column, of a pair's two, that may hold lists."""
-_PAIRS = 16_384
-"""Pairs that are encoded at once: a row may have hundreds."""
+_LISTS = 64
+"""Rows with lists that are encoded at once."""
 
 
 class NumberReader(RowReader):
@@ -273,18 +250,10 @@ class NumberReader(RowReader):
                 "give a pair on each row, or ask for labels and ranks",
             )
 
-    def pieces(self, texts: Sequence[list[Any]]) -> Iterator[slice]:
-        """As many rows as have a piece's pairs, at least one."""
-        if not self.of_lists:
-            yield from super().pieces(texts)
-            return
-        start = pairs = 0
-        for row, listed in enumerate(texts[_LISTED]):
-            if row > start and pairs + len(listed) > _PAIRS:
-                yield slice(start, row)
-                start, pairs = row, 0
-            pairs += len(listed)
-        yield slice(start, len(texts[_LISTED]))
+    @property
+    def rows_at_once(self) -> int | None:
+        """Some: a row may have hundreds of pairs."""
+        return _LISTS if self.of_lists else None
 
     def encode(self, model: RowModel, texts: Sequence[list[Any]]) -> tuple[Rows, int]:
         """An example for every row, or for every text of its list."""
@@ -323,10 +292,9 @@ class NumberReader(RowReader):
     def types(self, asked: frozenset[str]) -> dict[str, pa.DataType]:
         """A number, or a list of them."""
         number = pa.float32()
-        found: dict[str, pa.DataType] = {}
-        if LABELS in asked:
-            found[PREDICTION] = pa.list_(number) if self.of_lists else number
-        return found | {RANK: pa.list_(pa.int32())} if RANKS in asked else found
+        return self.named(
+            (pa.list_(number) if self.of_lists else number, pa.list_(pa.int32())), asked
+        )
 
 
 # Images: files by their paths, or the bytes of files.
@@ -355,120 +323,3 @@ def _picture(value: Any) -> dict[str, Any]:
     if isinstance(value, bytes):
         return {"bytes": value, "path": None}
     return {"bytes": None, "path": value}
-
-
-# Questions and contexts: the span that answers.
-
-
-START, END = "start", "end"
-
-
-class SpanReader(RowReader):
-    """Extractive question answering; a long context is read in windows."""
-
-    outputs = (LABELS, SCORES)
-    one_pass = False
-
-    def encode(self, model: RowModel, texts: Sequence[list[Any]]) -> tuple[Rows, int]:
-        """An example for each window."""
-        encoded, cut = super().encode(model, texts)
-        encoded["index"] = list(range(len(encoded[ROW])))
-        return encoded, cut
-
-    def kept(self, outputs: PassOutputs, batch: Mapping[str, Tensor]) -> list[Any]:
-        """The logits (N, 2) of the real tokens."""
-        rows = super().kept(outputs, batch)
-        masks = batch["attention_mask"].cpu().numpy().astype(bool)
-        return [row[mask] for row, mask in zip(rows, masks, strict=True)]
-
-    def values(self, read: ReadRows, asked: frozenset[str]) -> dict[str, list[Any]]:
-        """The answer's text, its first and last character, its probability within its window."""
-        best = best_spans(read.encoded[ROW], read.encoded[OFFSETS], read.kept)
-        contexts = read.texts[1]
-        spans = [best.get(row) for row in range(len(contexts))]
-        places = [
-            None if one is None else without_space(text, one.start, one.end)
-            for text, one in zip(contexts, spans, strict=True)
-        ]
-        found: dict[str, list[Any]] = {}
-        if LABELS in asked:
-            found[PREDICTION] = [
-                None if one is None else text[slice(*one)]
-                for text, one in zip(contexts, places, strict=True)
-            ]
-            found[START] = [None if one is None else one[0] for one in places]
-            found[END] = [None if one is None else one[1] for one in places]
-        if SCORES in asked:
-            found[SCORE] = [None if one is None else one.probability for one in spans]
-        return found
-
-    def types(self, asked: frozenset[str]) -> dict[str, pa.DataType]:
-        """Text, characters, a number."""
-        found: dict[str, pa.DataType] = {}
-        if LABELS in asked:
-            found |= {PREDICTION: pa.string(), START: pa.int64(), END: pa.int64()}
-        return found | {SCORE: pa.float32()} if SCORES in asked else found
-
-
-# Texts that are answered with text.
-
-
-class TextReader(RowReader):
-    """An encoder-decoder's texts, generated greedily: of a known task's student a class's name, of others any text."""
-
-    outputs = (LABELS, SCORES)
-
-    def __init__(self, facts: AboutModel, kind: TaskType, columns: int, most: int | None) -> None:
-        super().__init__(facts, kind, columns)
-        self._most = most
-
-    def encode(self, model: RowModel, texts: Sequence[list[Any]]) -> tuple[Rows, int]:
-        """The prompt that it was trained with, or the texts as they are."""
-        if self.facts.prompt is not None:
-            texts = [[self.facts.prompt.format(*row) for row in zip(*texts, strict=True)]]
-        elif self.facts.task_name is not None:
-            return super().encode(model, texts)
-        encoded = encode_cut(model.processor, *texts, max_length=model.max_length)
-        cut = sum(bool(one.overflowing) for one in encoded.encodings)
-        return {**encoded, "index": list(range(len(texts[0])))}, cut
-
-    def run(
-        self, model: RowModel, batch: Mapping[str, Tensor], asked: frozenset[str], pool: Any
-    ) -> PassOutputs:
-        """Generation; embeddings take a pass of the encoder of their own."""
-        embeddings = None
-        if EMBEDDINGS in asked:
-            embeddings = model.run(batch, logits=False, pool=pool).embeddings
-        assert isinstance(model, TorchRowModel)  # no exported file writes text
-        made = model.generate(batch, self._most or self._enough(model))
-        return PassOutputs(tokens=made.tokens, scores=made.scores, embeddings=embeddings)
-
-    def _enough(self, model: RowModel) -> int | None:
-        """Tokens of the longest answer that it was trained to give; None where nobody knows."""
-        if self.facts.task_name is None:
-            return None
-        return answer_limit(replace(self.task, labels=self.facts.answers), model.processor)
-
-    def kept(self, outputs: PassOutputs, batch: Mapping[str, Tensor]) -> list[Any]:
-        """Token ids and probability."""
-        assert outputs.tokens is not None
-        scores = [None] * len(outputs.tokens) if outputs.scores is None else outputs.scores
-        return list(zip(outputs.tokens, scores, strict=True))
-
-    def values(self, read: ReadRows, asked: frozenset[str]) -> dict[str, list[Any]]:
-        """The text, and its probability."""
-        found: dict[str, list[Any]] = {}
-        if LABELS in asked:
-            found[PREDICTION] = [_decoded(read.processor, tokens) for tokens, _ in read.kept]
-        if SCORES in asked:
-            found[SCORE] = [float(score) for _, score in read.kept]
-        return found
-
-    def types(self, asked: frozenset[str]) -> dict[str, pa.DataType]:
-        """Text, and a number."""
-        found = {PREDICTION: pa.string()} if LABELS in asked else {}
-        return found | {SCORE: pa.float32()} if SCORES in asked else found
-
-
-def _decoded(tokenizer: Any, tokens: np.ndarray) -> str:
-    return str(tokenizer.decode(tokens.tolist(), skip_special_tokens=True)).strip()

@@ -49,20 +49,20 @@ def in_use(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[None]:
-    """As `in_use`, for one process alone."""
-    made = _make(folder)
+def held(folder: Path, option: str = "out") -> Iterator[None]:
+    """As `in_use`, for one process alone; `option` names the folder in messages."""
+    made = _make(folder, option)
     lock = FileLock(folder / LOCK)
     try:
         try:
             lock.acquire(timeout=0)
         except Timeout:
             if not _is_gone(holder := _holder(folder)):
-                raise _refusal(folder, holder) from None
+                raise _refusal(folder, holder, option) from None
             try:
                 lock.acquire(timeout=_ORPHANS_SECONDS)
             except Timeout:
-                raise _refusal(folder, _holder(folder)) from None
+                raise _refusal(folder, _holder(folder), option) from None
         _name_holder(folder)
         try:
             yield
@@ -77,14 +77,15 @@ def held(folder: Path) -> Iterator[None]:
                 place.rmdir()
 
 
-def _make(folder: Path) -> list[Path]:
+def _make(folder: Path, option: str) -> list[Path]:
     """Make the folder; those that were not there, the innermost first."""
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise LimbeckError(
-            f"out: cannot make {folder} ({error.strerror})", "choose another folder with --out"
+            f"{option}: cannot make {folder} ({error.strerror})",
+            f"choose another place with --{option}",
         ) from None
     return made
 
@@ -122,13 +123,13 @@ def _is_gone(holder: dict[str, Any]) -> bool:
     return False
 
 
-def _refusal(folder: Path, holder: dict[str, Any]) -> LimbeckError:
+def _refusal(folder: Path, holder: dict[str, Any], option: str) -> LimbeckError:
     who, fix = "another process", ""
     if holder:
         who = f"process {holder.get('process')} on {holder.get('host')}"
         who += f", since {holder.get('since')} ({holder.get('command')})"
         fix = f"stop it (kill {holder.get('process')}), "
     return LimbeckError(
-        f"out: {folder} is in use by {who}",
-        f"wait for it, {fix}or choose another folder with --out",
+        f"{option}: {folder} is in use by {who}",
+        f"wait for it, {fix}or choose another place with --{option}",
     )

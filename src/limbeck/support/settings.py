@@ -45,12 +45,13 @@ Names = Annotated[list[str], BeforeValidator(_listed)]
 """Some names; one may stand alone."""
 
 
-def _tupled(value: object) -> object:
+def as_words(value: object) -> object:
+    """A list, or one name, as a tuple."""
     found = _listed(value)
     return tuple(found) if isinstance(found, list) else found
 
 
-Words = Annotated[tuple[str, ...], BeforeValidator(_tupled)]
+Words = Annotated[tuple[str, ...], BeforeValidator(as_words)]
 """The same for Python callers, in any sequence."""
 Place = Annotated[str, BeforeValidator(lambda one: str(one) if isinstance(one, Path) else one)]
 """A path or a URL."""

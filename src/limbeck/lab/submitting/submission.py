@@ -18,7 +18,7 @@ from limbeck.data import rows_fingerprint
 from limbeck.lab.submitting.glue_files import GLUE_FILES, GlueFile
 from limbeck.lab.submitting.glue_test_rows import glue_test_rows
 from limbeck.lab.submitting.submitted_runs import SubmittedRun, submitted_runs
-from limbeck.predicting import predict
+from limbeck.predicting.predict_rows import predict
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import at_home, write_whole
 from limbeck.support.manifest import Manifest

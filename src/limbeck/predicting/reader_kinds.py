@@ -1,0 +1,350 @@
+"""Readers of rows that are more than one number or class: tags of words, spans, written text. Which reader a model has.
+
+Part of `limbeck.predicting`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from scipy.special import softmax
+from torch import Tensor
+
+from limbeck import tasks
+from limbeck.embedding import modules_of
+from limbeck.predicting.about_model import AboutModel
+from limbeck.predicting.model import PassOutputs, RowModel, TorchRowModel
+from limbeck.predicting.readers import (
+    EMBEDDINGS,
+    LABELS,
+    LOGITS,
+    PREDICTION,
+    PROBABILITIES,
+    SCORE,
+    SCORES,
+    ClassReader,
+    EmbeddingReader,
+    ImageReader,
+    NumberReader,
+    ReadRows,
+    RowReader,
+)
+from limbeck.predicting.settings import PredictSettings
+from limbeck.support.errors import LimbeckError
+from limbeck.tasks.modality import encode_cut
+from limbeck.tasks.positions import OUTSIDE, entity_tags
+from limbeck.tasks.rules import ROW, Rows
+from limbeck.tasks.spans import OFFSETS, best_spans, without_space
+from limbeck.tasks.text import answer_limit
+
+_WORDS, _PLACES = "words", "places"
+START, END = "start", "end"
+
+
+class TagReader(RowReader):
+    """Token classification; a word's first piece has its tag, as in training.
+
+    Rows are lists of words, each of which gets a tag (none beyond the length limit), or texts, whose entities are found
+    as transformers' pipeline finds them by the strategy `first`: neighbouring words of one type are one entity, its
+    score is the mean of theirs.
+    """
+
+    outputs = (LABELS, SCORES, PROBABILITIES, LOGITS)
+    unread = (_WORDS, _PLACES)
+    expects = "a list of words in every row, or text in every row"
+
+    of_words: bool | None = None
+    """Whether the rows hold lists of words; the first says it."""
+
+    def reads(self, value: Any, column: int) -> bool:
+        """A list of words, or text, as the row before."""
+        if self.of_words is None:
+            self.of_words = isinstance(value, list)
+        if self.of_words:
+            return isinstance(value, list) and all(
+                super(TagReader, self).reads(word, column) for word in value
+            )
+        return super().reads(value, column)
+
+    def check(self, asked: frozenset[str]) -> None:
+        """Raise LimbeckError for what entities do not have."""
+        by_word = asked & {PROBABILITIES, LOGITS}
+        if by_word and not self.of_words:
+            raise LimbeckError(
+                f"output {', '.join(sorted(by_word))}: they are given for each word, and rows of text are answered "
+                "with entities",
+                "give rows that are lists of words, or ask for labels and scores",
+            )
+
+    def encode(self, model: RowModel, texts: Sequence[list[Any]]) -> tuple[Rows, int]:
+        """Token ids, and by example which token begins which word, where."""
+        (rows,) = texts
+        encoded = encode_cut(
+            model.processor,
+            rows,
+            max_length=model.max_length,
+            is_split_into_words=self.of_words,
+        )
+        columns: Rows = dict(encoded)
+        columns["index"] = list(range(len(rows)))
+        columns[_WORDS], columns[_PLACES] = [], []
+        for row, _ in enumerate(rows):
+            words = encoded.word_ids(row)
+            firsts = [
+                (place, word)
+                for place, (before, word) in enumerate(pairwise([None, *words]))
+                if word is not None and word != before
+            ]
+            columns[_PLACES].append([place for place, _ in firsts])
+            spans = [self._span(encoded, row, word, rows[row]) for _, word in firsts]
+            columns[_WORDS].append(spans)
+        cut = sum(bool(one.overflowing) for one in encoded.encodings)
+        return columns, cut
+
+    def _span(self, encoded: Any, row: int, word: int, text: Any) -> tuple[int, int]:
+        """Of a text a word's first and last character; of a list its place."""
+        if self.of_words:
+            return (word, word + 1)
+        found = encoded.word_to_chars(row, word)
+        return without_space(text, found.start, found.end)
+
+    def values(self, read: ReadRows, asked: frozenset[str]) -> dict[str, list[Any]]:
+        """Tags by word, or entities by text."""
+        left = read.processor.padding_side == "left"
+        found: dict[str, list[Any]] = {name: [] for name in self.types(asked)}
+        for row, (logits, places, spans) in enumerate(
+            zip(read.kept, read.encoded[_PLACES], read.encoded[_WORDS], strict=True)
+        ):
+            # Padding on the left moves the tokens to the end of the batch's width.
+            shift = len(logits) - len(read.encoded["input_ids"][row]) if left else 0
+            own = logits[np.asarray(places, dtype=int) + shift]
+            text = read.texts[0][row]
+            one = (
+                self._of_words(own, spans, text)
+                if self.of_words
+                else self._of_text(own, spans, text)
+            )
+            for name in found:
+                found[name].append(one[name])
+        return found
+
+    def _of_words(
+        self, logits: np.ndarray, spans: list[Any], words: list[str]
+    ) -> dict[str, list[Any]]:
+        probabilities = softmax(logits, axis=-1) if len(logits) else logits
+        every: dict[str, list[Any]] = {
+            name: [None] * len(words) for name in (PREDICTION, SCORE, PROBABILITIES, LOGITS)
+        }
+        for (word, _), raw, likely in zip(spans, logits, probabilities, strict=True):
+            every[PREDICTION][word] = self.facts.classes[int(raw.argmax())]
+            every[SCORE][word] = float(likely.max())
+            every[PROBABILITIES][word] = self.by_class(likely)
+            every[LOGITS][word] = self.by_class(raw)
+        return every
+
+    def _of_text(self, logits: np.ndarray, spans: list[Any], text: str) -> dict[str, list[Any]]:
+        probabilities = softmax(logits, axis=-1) if len(logits) else logits
+        spelled = entity_tags(self.facts.classes)
+        tags = [(spelled or self.facts.classes)[int(one.argmax())] for one in logits]
+        entities = _entities(tags, grouped=spelled is not None)
+        found: list[dict[str, Any]] = []
+        scores: list[float] = []
+        for label, words in entities:
+            start, end = spans[words[0]][0], spans[words[-1]][1]
+            found.append({"label": label, "text": text[start:end], "start": start, "end": end})
+            scores.append(float(np.mean([probabilities[word].max() for word in words])))
+        return {PREDICTION: found, SCORE: scores}
+
+    def types(self, asked: frozenset[str]) -> dict[str, pa.DataType]:
+        """Lists with an entry for each word, or entity."""
+        fields = {"label": pa.string(), "text": pa.string(), "start": pa.int64(), "end": pa.int64()}
+        tag = pa.string() if self.of_words else pa.struct([*fields.items()])
+        types = (tag, pa.float32(), self.class_struct, self.class_struct)
+        return self.named([pa.list_(one) for one in types], asked)
+
+
+def _entities(tags: Sequence[str], *, grouped: bool) -> list[tuple[str, list[int]]]:
+    """Type and words of each entity; where tags mark none, every word by itself."""
+    found: list[tuple[str, list[int]]] = []
+    before = None
+    for word, tag in enumerate(tags):
+        mark, label = tag.split("-", 1) if grouped and tag != OUTSIDE else ("B", tag)
+        if grouped and tag == OUTSIDE:
+            before = None
+            continue
+        if grouped and label == before and mark in "IE":
+            found[-1][1].append(word)
+        else:
+            found.append((label, [word]))
+        before = None if mark in "ES" else label
+    return found
+
+
+# Questions and contexts: the span that answers.
+
+
+class SpanReader(RowReader):
+    """Extractive question answering; a long context is read in windows."""
+
+    outputs = (LABELS, SCORES)
+    one_pass = False
+
+    def encode(self, model: RowModel, texts: Sequence[list[Any]]) -> tuple[Rows, int]:
+        """An example for each window."""
+        encoded, cut = super().encode(model, texts)
+        encoded["index"] = list(range(len(encoded[ROW])))
+        return encoded, cut
+
+    def kept(self, outputs: PassOutputs, batch: Mapping[str, Tensor]) -> list[Any]:
+        """The logits (N, 2) of the real tokens."""
+        rows = super().kept(outputs, batch)
+        masks = batch["attention_mask"].cpu().numpy().astype(bool)
+        return [row[mask] for row, mask in zip(rows, masks, strict=True)]
+
+    def values(self, read: ReadRows, asked: frozenset[str]) -> dict[str, list[Any]]:
+        """The answer's text, its first and last character, its probability within its window."""
+        best = best_spans(read.encoded[ROW], read.encoded[OFFSETS], read.kept)
+        contexts = read.texts[1]
+        spans = [best.get(row) for row in range(len(contexts))]
+        places = [
+            None if one is None else without_space(text, one.start, one.end)
+            for text, one in zip(contexts, spans, strict=True)
+        ]
+        found: dict[str, list[Any]] = {}
+        if LABELS in asked:
+            found[PREDICTION] = [
+                None if one is None else text[slice(*one)]
+                for text, one in zip(contexts, places, strict=True)
+            ]
+            found[START] = [None if one is None else one[0] for one in places]
+            found[END] = [None if one is None else one[1] for one in places]
+        if SCORES in asked:
+            found[SCORE] = [None if one is None else one.probability for one in spans]
+        return found
+
+    def types(self, asked: frozenset[str]) -> dict[str, pa.DataType]:
+        """Text, characters, a number."""
+        found = self.named((pa.string(), pa.float32()), asked)
+        return (
+            {PREDICTION: pa.string(), START: pa.int64(), END: pa.int64()} | found
+            if LABELS in asked
+            else found
+        )
+
+
+# Texts that are answered with text.
+
+
+class TextReader(RowReader):
+    """An encoder-decoder's texts, generated greedily: of a known task's student a class's name, of others any text."""
+
+    outputs = (LABELS, SCORES)
+
+    def __init__(
+        self, facts: AboutModel, kind: tasks.TaskType, columns: int, most: int | None
+    ) -> None:
+        super().__init__(facts, kind, columns)
+        self._most = most
+
+    def encode(self, model: RowModel, texts: Sequence[list[Any]]) -> tuple[Rows, int]:
+        """The prompt that it was trained with, or the texts as they are."""
+        if self.facts.prompt is not None:
+            texts = [[self.facts.prompt.format(*row) for row in zip(*texts, strict=True)]]
+        elif self.facts.task_name is not None:
+            return super().encode(model, texts)
+        encoded = encode_cut(model.processor, *texts, max_length=model.max_length)
+        cut = sum(bool(one.overflowing) for one in encoded.encodings)
+        return {**encoded, "index": list(range(len(texts[0])))}, cut
+
+    def run(
+        self, model: RowModel, batch: Mapping[str, Tensor], asked: frozenset[str], pool: Any
+    ) -> PassOutputs:
+        """Generation; embeddings take a pass of the encoder of their own."""
+        embeddings = None
+        if EMBEDDINGS in asked:
+            embeddings = model.run(batch, logits=False, pool=pool).embeddings
+        assert isinstance(model, TorchRowModel)  # no exported file writes text
+        made = model.generate(batch, self._most or self._enough(model))
+        return PassOutputs(tokens=made.tokens, scores=made.scores, embeddings=embeddings)
+
+    def _enough(self, model: RowModel) -> int | None:
+        """Tokens of the longest answer that it was trained to give; None where nobody knows."""
+        if self.facts.task_name is None:
+            return None
+        return answer_limit(replace(self.task, labels=self.facts.answers), model.processor)
+
+    def kept(self, outputs: PassOutputs, batch: Mapping[str, Tensor]) -> list[Any]:
+        """Token ids and probability."""
+        assert outputs.tokens is not None
+        scores = [None] * len(outputs.tokens) if outputs.scores is None else outputs.scores
+        return list(zip(outputs.tokens, scores, strict=True))
+
+    def values(self, read: ReadRows, asked: frozenset[str]) -> dict[str, list[Any]]:
+        """The text, and its probability."""
+        found: dict[str, list[Any]] = {}
+        if LABELS in asked:
+            found[PREDICTION] = [_decoded(read.processor, tokens) for tokens, _ in read.kept]
+        if SCORES in asked:
+            found[SCORE] = [float(score) for _, score in read.kept]
+        return found
+
+    def types(self, asked: frozenset[str]) -> dict[str, pa.DataType]:
+        """Text, and a number."""
+        return self.named((pa.string(), pa.float32()), asked)
+
+
+def _decoded(tokenizer: Any, tokens: np.ndarray) -> str:
+    return str(tokenizer.decode(tokens.tolist(), skip_special_tokens=True)).strip()
+
+
+# Who reads the rows for a model.
+
+
+_READERS: dict[str, type[RowReader]] = {
+    "tokens": TagReader,
+    "spans": SpanReader,
+    "image": ImageReader,
+}
+
+
+def reader_of(facts: AboutModel, settings: PredictSettings, columns: int) -> RowReader:
+    """The reader of a model's task type.
+
+    Args:
+        facts: of the model.
+        settings: what is asked.
+        columns: how many hold its input.
+
+    Raises:
+        LimbeckError: outputs that its task type does not have.
+    """
+    kind, alone = facts.kind, settings.asked == {EMBEDDINGS}
+    if alone and kind.reads is tasks.TEXT_READING:
+        own = modules_of(facts.model.config)
+        before = "" if own is None else getattr(own.text_prompts, settings.prompt)
+        return EmbeddingReader(facts, tasks.SENTENCE, columns, before)
+    reader: RowReader
+    if kind.classes_as_text:
+        reader = TextReader(facts, kind, columns, settings.max_new_tokens)
+    elif kind.name in _READERS:
+        reader = _READERS[kind.name](facts, kind, columns)
+    elif kind.problem_of(facts.regression) is not None:
+        reader = (NumberReader if facts.regression else ClassReader)(facts, kind, columns)
+    else:
+        raise LimbeckError(
+            f"{facts.name} is of task type {kind.name}, which has no predictions of rows",
+            "ask for embeddings alone: --output embeddings",
+        )
+    given = (*reader.outputs, *((EMBEDDINGS,) if reader.one_pass else ()))
+    what = "a number" if facts.regression else f"task type {kind.name}"
+    if absent := [name for name in settings.output if name not in given]:
+        raise LimbeckError(
+            f"output {', '.join(absent)}: {facts.name} is of {what}, which has none",
+            f"choices: {', '.join(given)}",
+        )
+    return reader
