@@ -24,7 +24,7 @@ from limbeck.cli.app import app
 from limbeck.data import RowsAsked
 from limbeck.exporting import export, export_model
 from limbeck.exporting.export_model import _try
-from limbeck.exporting.gate import cross_fitted, halves_of
+from limbeck.exporting.gate import cross_fitted
 from limbeck.exporting.onnx_graph import write_onnx
 from limbeck.runtimes.manifest import Conversion, read_export
 from limbeck.runtimes.predictor import OnnxPredictor
@@ -122,7 +122,7 @@ def test_each_half_is_scored_by_the_file_that_the_other_half_would_have_shipped(
     """Worked by hand: the first file is right on one half alone, the second on all rows but one of that half."""
     rows = rows_read(places["sentence"][0], **of(places))
     right = np.eye(2)[rows.encoded["labels"]]
-    one, other = halves_of(rows)
+    one, other = rows.halves()
     assert sorted([*one, *other]) == [*range(len(right))]
     first, second = right.copy(), right.copy()
     first[other] = 1 - right[other]
@@ -144,7 +144,7 @@ def test_candidates_of_one_query_stay_in_one_half():
     task = SimpleNamespace(kind=TASK_TYPES.get("pair-score"), text_columns=("query", "passage"))
     loaded = LoadedSplit(task=task, data="own", name="dev", rows=table)
     rows = EncodedSplit(loaded, task, table, None, 8)
-    halves = halves_of(rows)
+    halves = rows.halves()
     assert halves is not None
     held = [{queries[place] for place in half} for half in halves]
     assert held[0] and held[1] and not held[0] & held[1]

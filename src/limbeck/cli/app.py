@@ -17,6 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from limbeck.cli.bench_command import bench
+from limbeck.cli.cascade_command import cascade
 from limbeck.cli.console import show_notes, show_problems, show_stopped
 from limbeck.cli.evaluate_command import evaluate
 from limbeck.cli.export_command import export
@@ -103,6 +104,7 @@ app.command(cls=Loads)(predict)
 app.command(cls=Loads)(export)
 app.command(cls=Loads)(label)
 app.command(cls=Loads)(bench)
+app.command(cls=Loads)(cascade)
 app.command(cls=Loads)(card)
 app.command(cls=Loads)(push)
 app.command(cls=ManyValues)(table)

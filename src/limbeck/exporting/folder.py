@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.records import RECORD_NAME
-from limbeck.runtimes.manifest import EXPORT_NAME, EXPORTS, ExportManifest, is_export
+from limbeck.runtimes.manifest import EXPORT_NAME, EXPORTS, ExportManifest
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import (
     at_home,
@@ -32,18 +32,19 @@ def default_place(model: str, format: str) -> Path:
     return Path(EXPORTS) / f"{file_name(Path(model).name)}-{format}"
 
 
-def refuse_occupied(place: Path, *, overwrite: bool) -> None:
-    """Raise LimbeckError where something lies that is to stay."""
+def refuse_occupied(place: Path, *, overwrite: bool, name: str = EXPORT_NAME) -> None:
+    """Raise LimbeckError where something lies that is to stay; a folder with a file of this name may be replaced."""
     if not place.exists() or (place.is_dir() and not any(place.iterdir())):
         return
-    if not is_export(place):
+    what = "exported model" if name == EXPORT_NAME else Path(name).stem
+    if not (place / name).is_file():
         raise LimbeckError(
-            f"out: {place} is not empty and holds no exported model",
+            f"out: {place} is not empty and holds no {what}",
             "choose another folder with --out",
         )
     if not overwrite:
         raise LimbeckError(
-            f"out: {place} holds an exported model already",
+            f"out: {place}: the {what} that lies there would be replaced",
             "choose another folder with --out, or pass --overwrite to replace it",
         )
 

@@ -109,7 +109,7 @@ def cross_fitted(
     Returns:
         None of rows that cannot be halved.
     """
-    halves = halves_of(rows)
+    halves = rows.halves()
     if halves is None:
         return None
     joined = tried[-1].copy()
@@ -122,23 +122,6 @@ def cross_fitted(
         shipped = next((one for one in tried if primary(one) >= least), tried[-1])
         joined[ours] = shipped[ours]
     return dict(rows.results(joined).scores)
-
-
-def halves_of(rows: EncodedSplit) -> tuple[np.ndarray, np.ndarray] | None:
-    """The places of a random half of the rows, and of the others; rows that belong together stay together.
-
-    None where a row is several examples or one can be read only beside all others, as in a search.
-    """
-    kind, loaded = rows.task.kind, rows.rows
-    if not kind.one_example_a_row or len(loaded) != len(rows.encoded):
-        return None
-    groups = kind.groups_of(rows.task, {name: loaded[name][:] for name in rows.task.text_columns})
-    numbers = (
-        np.arange(len(loaded)) if groups is None else np.unique(groups, return_inverse=True)[1]
-    )
-    second = (np.random.default_rng(0).permutation(numbers.max() + 1) % 2 == 1)[numbers]
-    parts = np.flatnonzero(~second), np.flatnonzero(second)
-    return parts if min(map(len, parts)) else None
 
 
 def _parity(differences: list[np.ndarray], reference: TorchReference) -> LogitParity | None:

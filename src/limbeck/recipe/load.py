@@ -179,12 +179,11 @@ def _base(method: str, own: dict[str, Any], given: dict[str, Any]) -> dict[str, 
     return catalog.read(method)
 
 
-def as_written_then(raw: dict[str, Any]) -> dict[str, Any]:
-    """A run's recipe, also of an earlier version, which had a limit on rows, and no test share.
+def as_divided_then(raw: dict[str, Any]) -> dict[str, Any]:
+    """A run's recipe, also of an earlier version, which knew no test share: its file had no test rows.
 
-    Its single file of the user's own had no test rows; of other sources of data that makes no difference.
+    Of other sources of data it makes no difference.
     """
-    raw = {key: value for key, value in raw.items() if key != "max_rows"}
     data, named = raw.get("data"), ("text_columns", "label_column", "kind")
     if "test_share" in raw or raw.get("dev") is not None or not isinstance(data, str):
         return raw

@@ -23,7 +23,7 @@ from limbeck.outputs import StoreFiles, add_model
 from limbeck.outputs.manifest import MANIFEST
 from limbeck.outputs.store import place_and_member
 from limbeck.recipe import Recipe
-from limbeck.recipe.load import as_written_then
+from limbeck.recipe.load import as_divided_then
 from limbeck.records import RECORD_NAME, Record
 from limbeck.run.prepare import prepare
 from limbeck.run.prepared import Prepared
@@ -191,7 +191,7 @@ def _as_of_now(there: dict[str, Any]) -> dict[str, Any]:
 
     What this version cannot read stays as it was written.
     """
-    full = _DEFAULTS | as_written_then(there)
+    full = _DEFAULTS | as_divided_then(there)
     try:
         return Recipe.model_validate(full).model_dump(mode="json")
     except ValidationError:

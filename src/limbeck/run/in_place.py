@@ -121,6 +121,7 @@ def _of_file(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
         named if fits else task.text_columns,
         classes=task.labels,
         order=recipe.output_classes or (),
+        max_rows=recipe.max_rows,
         several=_several(task),
         candidates=task.kind.candidates is not None,
     )
@@ -138,7 +139,7 @@ def embeddings_of(place: str, recipe: Recipe) -> GivenOutputs | None:
     path = at_home(place)
     if form_of(path) in (None, "text") or not path.is_file():
         return None
-    found = read_embeddings_file(path, recipe.text_columns or ())
+    found = read_embeddings_file(path, recipe.text_columns or (), recipe.max_rows)
     if found is None:
         return None
     width = found.values.shape[1]

@@ -35,6 +35,7 @@ from limbeck.evaluation.model_outputs import compact_outputs_of, outputs_by_batc
 from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME, Record
 from limbeck.run.teachers import labelling_of, names_at, names_of
+from limbeck.runtimes.cascade import CascadeManifest, centred, is_cascade, read_cascade
 from limbeck.runtimes.manifest import ExportManifest, exports_of, is_export, read_export
 from limbeck.runtimes.sessions import RUNTIMES, GraphSession, check_reader, open_export
 from limbeck.students import load_model, read_config, read_processor, resolve_checkpoint
@@ -69,7 +70,7 @@ LONGEST = 512
 # What a recipe says of which rows there are and how they are read.
 _ROWS = {
     "task", "kind", "data", "dev", "test", "dev_share", "test_share", "group_column", "text_columns",
-    "label_column", "classes", "labels", "label_separator", "max_length",
+    "label_column", "classes", "labels", "label_separator", "max_rows", "max_length",
 }  # fmt: skip
 
 
@@ -151,6 +152,23 @@ class EncodedSplit:
             outputs, encoded, rows = outputs[places], encoded.select(places), rows.select(places)
         return self.task.kind.results(self.task, outputs, encoded, rows, self.processor)
 
+    def halves(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """The places of a random half of the rows, and of the others; rows that belong together stay together.
+
+        None where a row is several examples or one can be read only beside all others, as in a search.
+        """
+        kind, rows = self.task.kind, self.rows
+        if not kind.one_example_a_row or len(rows) != len(self.encoded):
+            return None
+        texts = {name: rows[name][:] for name in self.task.text_columns}
+        groups = kind.groups_of(self.task, texts)
+        numbers = (
+            np.arange(len(rows)) if groups is None else np.unique(groups, return_inverse=True)[1]
+        )
+        second = (np.random.default_rng(0).permutation(numbers.max() + 1) % 2 == 1)[numbers]
+        parts = np.flatnonzero(~second), np.flatnonzero(second)
+        return parts if min(map(len, parts)) else None
+
 
 @dataclass(frozen=True)
 class Scored:
@@ -178,6 +196,7 @@ class ScoredModel:
         record: of a run, its record.
         recipe: of a run or what was exported of one, what says which rows it has by itself.
         manifest: of an exported folder, what it says of itself.
+        cascade: of a cascade's folder likewise; `members` are its models, the fastest first.
     """
 
     name: str
@@ -187,13 +206,16 @@ class ScoredModel:
     record: Record | None = None
     recipe: Recipe | None = None
     manifest: ExportManifest | None = None
+    cascade: CascadeManifest | None = None
+    members: tuple[ScoredModel, ...] = ()
 
     @classmethod
     def open(cls, path: str | Path, backend: str | None = None) -> ScoredModel:
         """Find a model and check it, without its weights.
 
         Args:
-            path: a run's folder, a checkpoint's folder or Hub name, an exported folder or a run that holds one.
+            path: a run's folder, a checkpoint's folder or Hub name, an exported folder or a run that holds one, or a
+                cascade's folder.
             backend: what computes; by default what the folder is for.
 
         Raises:
@@ -205,8 +227,21 @@ class ScoredModel:
             raise LimbeckError(unknown("backend", backend, BACKENDS))
         if backend in RUNTIMES or is_export(name):
             return cls._exported(name, backend)
+        if is_cascade(name):
+            return cls._cascade(name)
         record, recipe = finished_run(at_home(name)) or (None, None)
         return cls(name, resolve_checkpoint(name), TORCH, read_config(name), record, recipe)
+
+    @classmethod
+    def _cascade(cls, name: str) -> ScoredModel:
+        manifest = read_cascade(name)
+        members = tuple(cls.open(manifest.place_of(one), one.backend) for one in manifest.members)
+        last, recipe = members[-1], None
+        if manifest.gate.recipe:
+            recipe = Recipe.recorded({"method": "cascade", **manifest.gate.recipe}, name)
+        return cls(
+            name, last.place, TORCH, last.config, None, recipe, cascade=manifest, members=members
+        )
 
     @classmethod
     def _exported(cls, name: str, backend: str | None) -> ScoredModel:
@@ -266,8 +301,9 @@ class ScoredModel:
             LimbeckError: nothing says which rows, they cannot be read as the model's task, or an exported model's are
                 others by now.
         """
-        if self.manifest is not None:
-            return self._rows_of_export(self.manifest, asked, labeled=labeled)
+        measured_on = self.manifest or self.cascade
+        if measured_on is not None:
+            return self._rows_of_export(measured_on, asked, labeled=labeled)
         return self._rows(asked, labeled=labeled)
 
     def _rows(self, asked: RowsAsked, *, labeled: bool) -> LoadedSplit:
@@ -303,11 +339,13 @@ class ScoredModel:
             usual_length=recipe.max_length,
             recipe=recipe.model_dump(mode="json", include=_ROWS) if own_rows else {},
             own_classes=own and asked.data in (None, recipe.data),
-            translated_from=None if own or self.manifest else own_task(recipe, self.place),
+            translated_from=None
+            if own or self.manifest or self.cascade
+            else own_task(recipe, self.place),
         )
 
     def _rows_of_export(
-        self, manifest: ExportManifest, asked: RowsAsked, *, labeled: bool
+        self, manifest: ExportManifest | CascadeManifest, asked: RowsAsked, *, labeled: bool
     ) -> LoadedSplit:
         facts = manifest.gate
         wanted = replace(asked, max_length=asked.max_length or manifest.max_length)
@@ -364,11 +402,33 @@ class ScoredModel:
         Raises:
             LimbeckError: classes that do not fit the rows'.
         """
-        if self.manifest is not None:
-            return self._score_export(loaded)
-        return self._score_torch(loaded, side or ("student" if self.recipe else "model"))
+        side = side or ("student" if self.recipe else "model")
+        source = loaded.translated_from
+        split, outputs = self.outputs(loaded, side=side)
+        results = split.results(outputs)
+        if source is not None:  # translated classes come without probabilities
+            results.predictions.pop("probabilities", None)
+        return Scored(split, outputs, results)
 
-    def _score_torch(self, loaded: LoadedSplit, side: str) -> Scored:
+    def outputs(
+        self, loaded: LoadedSplit, *, side: str = "model"
+    ) -> tuple[EncodedSplit, np.ndarray]:
+        """The rows as this model reads them, and what its task type keeps of its outputs, in their order.
+
+        Args:
+            loaded: as `rows` gave them; a class order that cannot be proved is checked where they have labels.
+            side: what messages call the model.
+
+        Raises:
+            LimbeckError: classes that do not fit the rows'.
+        """
+        if self.cascade is not None:
+            return self._outputs_of_cascade(loaded, self.cascade)
+        if self.manifest is not None:
+            return self._outputs_of_export(loaded, self.manifest)
+        return self._outputs_of_torch(loaded, side)
+
+    def _outputs_of_torch(self, loaded: LoadedSplit, side: str) -> tuple[EncodedSplit, np.ndarray]:
         source = loaded.translated_from
         model = self.load((source or loaded.task).kind)
         named = source is not None or loaded.own_classes
@@ -377,16 +437,15 @@ class ScoredModel:
         outputs = compact_outputs_of(model, split.encoded, split.collator)
         if source is not None:
             outputs = project(outputs, source, split.task)
-        labels = loaded.rows[split.task.label_column][:]
-        resolve_class_order(split.task, unproven, outputs, labels, loaded.name, side=side)
-        results = split.results(outputs)
-        if source is not None:  # translated classes come without probabilities
-            results.predictions.pop("probabilities", None)
-        return Scored(split, outputs, results)
+        if loaded.labeled:
+            labels = loaded.rows[split.task.label_column][:]
+            resolve_class_order(split.task, unproven, outputs, labels, loaded.name, side=side)
+        return split, outputs
 
-    def _score_export(self, loaded: LoadedSplit) -> Scored:
-        assert self.manifest is not None
-        labels = self.manifest.labels
+    def _outputs_of_export(
+        self, loaded: LoadedSplit, manifest: ExportManifest
+    ) -> tuple[EncodedSplit, np.ndarray]:
+        labels = manifest.labels
         wanted = list(loaded.task.kind.head_labels(loaded.task) or ())
         if labels and len(wanted) != len(labels):
             raise LimbeckError(
@@ -394,11 +453,30 @@ class ScoredModel:
                 f"{', '.join(wanted)}",
                 "name the task that it was exported for",
             )
-        session, split = self.session, self.read(loaded)
-        batches = split.batches(self.manifest.gate.batch_size)
-        kind = split.task.kind
-        outputs = join([one.kept for one in outputs_by_batch(session, batches, kind)])
-        return Scored(split, outputs, split.results(outputs))
+        split = self.read(loaded)
+        batches = split.batches(manifest.gate.batch_size)
+        found = outputs_by_batch(self.session, batches, split.task.kind)
+        return split, join([one.kept for one in found])
+
+    def _outputs_of_cascade(
+        self, loaded: LoadedSplit, cascade: CascadeManifest
+    ) -> tuple[EncodedSplit, np.ndarray]:
+        """Each row by the first member that is sure enough of it, as logits that the last one's thresholds decide."""
+        left, outputs = np.arange(len(loaded.rows)), np.empty(0)
+        reads = []
+        for said, member in zip(cascade.members, self.members, strict=True):
+            length = min(said.max_length, loaded.max_length or said.max_length)
+            part = replace(loaded, rows=loaded.rows.select(left), max_length=length)
+            read, found = member.outputs(part)
+            reads.append(read)
+            found = centred(found, read.task)
+            outputs = found.copy() if len(reads) == 1 else outputs
+            outputs[left] = found
+            left = left[~said.is_sure(found, read.task.kind)]
+            if not len(left):
+                break
+        task = decided_by(loaded.task, self.config)
+        return replace(reads[0], task=task), outputs - centred(0 * outputs, task)
 
 
 # What is at a path: a run that has finished, an exported folder.
@@ -530,6 +608,7 @@ def rows_of_run(
         if own
         else Labelling(teacher=names_at(student)),
         for_training=drawn,
+        max_rows=recipe.max_rows,
         division=recipe.division if drawn else Division(),
     )
     return task, splits, wanted

@@ -34,6 +34,7 @@ ROW_KEYS = (
         "candidates",
         "images",
         "embedding",
+        "max_rows",
         "max_length",
     ),
     *("train_rows", "train_rows_seed", "stratified"),

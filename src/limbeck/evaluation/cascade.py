@@ -1,0 +1,192 @@
+"""A cascade: a fast model answers, and the rows that it is unsure of are sent on to the next one.
+
+Computed from what each member says of the same rows. Part of `limbeck.evaluation`; the members themselves, and the
+folder that they come to, are the matter of `limbeck.scoring.cascade`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.special import log_expit, log_softmax
+
+from limbeck.evaluation.class_predictions import alike
+from limbeck.runtimes.cascade import confidence_of
+
+WANTED = ("max_drop", "score", "agreement", "cost")
+# How finely the shares of rows to send on are tried, with one member before the last and with two.
+_STEPS = {1: 200, 2: 25}
+_SENDS_ALL = float(np.nextafter(1.0, 2.0))
+
+
+def temperature_of(logits: np.ndarray, labels: np.ndarray, *, several: bool) -> float:
+    """The temperature T under which softmax(logits / T) is likeliest to give the labels (Guo et al. 2017, §4.2).
+
+    Args:
+        logits: (n, C).
+        labels: class ids (n,); with `several` 0 or 1 for each class (n, C), which a sigmoid gives.
+        several: the classes do not exclude each other.
+    """
+
+    def surprise(log_temperature: float) -> float:
+        scaled = logits / np.exp(log_temperature)
+        if several:
+            return -float(log_expit(np.where(labels == 1, scaled, -scaled)).mean())
+        return -float(log_softmax(scaled, axis=1)[np.arange(len(labels)), labels].mean())
+
+    found = minimize_scalar(surprise, bounds=(-4.0, 4.0), method="bounded")
+    return float(np.exp(found.x))
+
+
+@dataclass(frozen=True)
+class Point:
+    """What a cascade comes to on some rows.
+
+    Attributes:
+        temperatures: of each member but the last.
+        thresholds: the confidence below which each of them sends a row on.
+        sent: the share of rows, 0 to 1, that reach each member but the first.
+        score: the primary score, 0 to 100.
+        agreement: the share of rows, 0 to 100, that are predicted as the last member predicts them.
+        seconds: a row, in the mean.
+    """
+
+    temperatures: tuple[float, ...]
+    thresholds: tuple[float, ...]
+    sent: tuple[float, ...]
+    score: float
+    agreement: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class CascadeRows:
+    """What the members, the fastest first, say of the same n rows.
+
+    Attributes:
+        logits: of each (n, C).
+        decided: what each predicts: class ids (n,), or 0 and 1 for each class (n, C).
+        seconds: that a row costs each.
+        labels: as `decided`.
+        several: the classes do not exclude each other.
+        score: outputs (m, C) of some rows, and their places (m,), to the primary score, 0 to 100.
+    """
+
+    logits: Sequence[np.ndarray]
+    decided: Sequence[np.ndarray]
+    seconds: Sequence[float]
+    labels: np.ndarray
+    several: bool
+    score: Callable[[np.ndarray, np.ndarray], float]
+
+    def temperatures(self, places: np.ndarray) -> tuple[float, ...]:
+        """Of each member but the last, by the labels of some rows."""
+        first = self.logits[:-1]
+        labels = self.labels[places]
+        return tuple(temperature_of(one[places], labels, several=self.several) for one in first)
+
+    def answering(
+        self, places: np.ndarray, temperatures: Sequence[float], thresholds: Sequence[float]
+    ) -> np.ndarray:
+        """The number of the member that answers each of some rows (m,)."""
+        found = np.zeros(len(places), dtype=int)
+        for number, (temperature, threshold) in enumerate(
+            zip(temperatures, thresholds, strict=True)
+        ):
+            logits = self.logits[number][places]
+            sure = confidence_of(logits, temperature, several=self.several) >= threshold
+            found[(found == number) & ~sure] = number + 1
+        return found
+
+    def joined(self, places: np.ndarray, answering: np.ndarray) -> np.ndarray:
+        """Of each of some rows the logits (m, C) of the member that answers it."""
+        found: np.ndarray = np.stack([one[places] for one in self.logits])[
+            answering, np.arange(len(places))
+        ]
+        return found
+
+    def point(
+        self, places: np.ndarray, temperatures: Sequence[float], thresholds: Sequence[float]
+    ) -> Point:
+        """What these thresholds come to on some rows."""
+        answering = self.answering(places, temperatures, thresholds)
+        return self.point_of(places, answering, temperatures, thresholds)
+
+    def point_of(
+        self,
+        places: np.ndarray,
+        answering: np.ndarray,
+        temperatures: Sequence[float] = (),
+        thresholds: Sequence[float] = (),
+    ) -> Point:
+        """What it comes to that these members (m,) answer some rows."""
+        decided = np.stack([one[places] for one in self.decided])
+        given = decided[answering, np.arange(len(places))]
+        sent = tuple(float((answering >= number).mean()) for number in range(1, len(self.logits)))
+        return Point(
+            tuple(temperatures),
+            tuple(thresholds),
+            sent,
+            self.score(self.joined(places, answering), places),
+            100 * float(alike(given, decided[-1]).mean()),
+            self.seconds[0] + float(np.dot(sent, self.seconds[1:])),
+        )
+
+    def curve(self, places: np.ndarray) -> list[Point]:
+        """From no row sent on to all of them; with three members all pairs of shares."""
+        temperatures = self.temperatures(places)
+        tried = [
+            sorted(set(self._thresholds(number, places, temperature)))
+            for number, temperature in enumerate(temperatures)
+        ]
+        return [
+            self.point(places, temperatures, thresholds) for thresholds in itertools.product(*tried)
+        ]
+
+    def _thresholds(self, number: int, places: np.ndarray, temperature: float) -> Iterator[float]:
+        logits = self.logits[number][places]
+        sure = np.sort(confidence_of(logits, temperature, several=self.several))
+        steps = _STEPS[len(self.logits) - 1]
+        yield 0.0
+        for step in range(1, steps):
+            yield float(sure[step * len(sure) // steps])
+        yield _SENDS_ALL
+
+    def chosen(self, points: Sequence[Point], wanted: str, value: float) -> Point | None:
+        """The cheapest point that has what is wanted, or the best one that the cost allows; None if there is none.
+
+        Args:
+            points: a curve.
+            wanted: one of `WANTED`.
+            value: `max_drop` points below the last member's score; a `score` or an `agreement` with the last member, 0
+                to 100; a `cost` in percent of the last member's.
+        """
+        if wanted == "cost":
+            most = value / 100 * self.seconds[-1]
+            allowed = (one for one in points if one.seconds <= most)
+            return max(allowed, key=lambda one: (one.score, -one.seconds), default=None)
+        if wanted == "agreement":
+            enough = [one for one in points if one.agreement >= value]
+        else:
+            least = value if wanted == "score" else points[-1].score - value
+            enough = [one for one in points if one.score >= least]
+        return min(enough, key=lambda one: (one.seconds, -one.score), default=None)
+
+    def cross_fitted(
+        self, halves: Sequence[np.ndarray], wanted: str, value: float
+    ) -> np.ndarray | None:
+        """The member that answers each row (n,), by thresholds that the other half of the rows chose.
+
+        None where one half reaches nothing that is wanted.
+        """
+        found = np.zeros(len(self.labels), dtype=int)
+        for ours, theirs in (halves, halves[::-1]):
+            point = self.chosen(self.curve(theirs), wanted, value)
+            if point is None:
+                return None
+            found[ours] = self.answering(ours, point.temperatures, point.thresholds)
+        return found

@@ -1,0 +1,379 @@
+"""`cascade([fast, slow])`: measure what a fast model can answer alone, choose when it asks the slow one, write both.
+
+Thresholds are chosen on rows, with labels or without; what is promised was measured on rows that did not choose them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+from datasets import Dataset
+
+from limbeck.data import NOTHING_NAMED, RowsAsked
+from limbeck.data.text_rows import read_text_rows
+from limbeck.evaluation.cascade import WANTED, CascadeRows, Point
+from limbeck.evaluation.row_tests import row_tests
+from limbeck.exporting.folder import folder_in_work, refuse_occupied
+from limbeck.records.machine import processor_name
+from limbeck.report.plots import Series, line_panel
+from limbeck.report.svg import standalone
+from limbeck.runtimes.cascade import (
+    CASCADE_NAME,
+    CascadeManifest,
+    CascadeMember,
+    CascadePoint,
+    answers_several,
+    centred,
+)
+from limbeck.runtimes.manifest import GateRowsFacts
+from limbeck.scoring.scored_model import EncodedSplit, LoadedSplit, ScoredModel
+from limbeck.students import labels_of
+from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.files import at_home, checksums, file_name, put_in_place
+from limbeck.support.terminal import phases
+from limbeck.tasks import Task
+from limbeck.tasks.rules import USUAL
+from limbeck.tasks.task import judged_by_teacher
+
+USUAL_DROP = 0.3
+# Weights that only unpickling reads stay behind.
+_LEFT_BEHIND = (".bin", ".pt", ".pth", ".ckpt", ".pickle", ".pkl")
+
+
+def cascade(
+    models: Sequence[str | Path],
+    out: str | Path,
+    asked: RowsAsked = NOTHING_NAMED,
+    *,
+    unlabelled: str | Path | None = None,
+    wanted: Mapping[str, float] | None = None,
+    overwrite: bool = False,
+    show: bool = False,
+) -> CascadeManifest:
+    """Measure a cascade of two or three models on rows, choose its thresholds and write it as a folder.
+
+    Args:
+        models: run folders, checkpoints' folders or Hub names, exported folders; the fastest first, the best last.
+        out: the folder to write. It holds the members' files, as hard links where the disk allows.
+        asked: the rows; by default those that the first of the models that is a run was scored on.
+        unlabelled: a file of text in their place. The last model's predictions then stand for labels.
+        wanted: one of `max_drop` (points of the primary score below the last model's, by default 0.3), `score`,
+            `agreement` with the last model (0 to 100), or `cost` (percent of the last model's time).
+        overwrite: replace a cascade that lies there.
+        show: print progress on standard error.
+
+    Raises:
+        LimbeckError: models that predict no classes or other ones, rows that nobody named, a wish that no threshold
+            meets, or a folder that is not free.
+    """
+    wish, value = _checked(models, wanted or {"max_drop": USUAL_DROP})
+    place = at_home(out)
+    refuse_occupied(place, overwrite=overwrite, name=CASCADE_NAME)
+    members = [ScoredModel.open(path) for path in models]
+    known = next((one for one in members if one.recipe is not None), members[-1])
+    if unlabelled is None:
+        loaded = replace(known.rows(asked, labeled=False), own_classes=False, translated_from=None)
+    else:
+        loaded = _text_of(members[-1], str(unlabelled), asked)
+    with phases(shown=show) as begin:
+        reads: list[EncodedSplit] = []
+        logits: list[np.ndarray] = []
+        seconds: list[float] = []
+        # The last one first: its predictions stand for labels that are not there.
+        for member in reversed(members):
+            begin(f"{member.name}: {len(loaded.rows):,} rows", None)
+            own = member.recipe.max_length if member.recipe else None
+            part = replace(loaded, max_length=asked.max_length or own)
+            read, outputs, spent = _timed(member, part)
+            reads.insert(0, read)
+            logits.insert(0, centred(outputs, read.task))
+            seconds.insert(0, spent)
+        begin("thresholds", None)
+        rows, split = _rows(loaded, reads[-1], logits, seconds)
+        manifest = _measured(members, reads, rows, split, wish, value)
+        with folder_in_work(place) as part:
+            manifest = _written(manifest, members, part)
+            put_in_place(part, place)
+    manifest.folder = place
+    return manifest
+
+
+def _checked(models: Sequence[str | Path], wanted: Mapping[str, float]) -> tuple[str, float]:
+    problems = [unknown("wish", name, WANTED) for name in wanted if name not in WANTED]
+    if not 2 <= len(models) <= 3:
+        problems.append(
+            Problem(f"cascade: {len(models)} models", "name two or three, the fastest first")
+        )
+    if len(wanted) != 1:
+        problems.append(
+            Problem(f"cascade: {', '.join(wanted)} are wanted together", "name one of them")
+        )
+    problems += [
+        Problem(f"{name} {value:g}: out of range", "give a number from 0 to 100")
+        for name, value in wanted.items()
+        if not 0 <= value <= 100
+    ]
+    if problems:
+        raise LimbeckError(problems)
+    return next(iter(wanted.items()))
+
+
+def _timed(member: ScoredModel, loaded: LoadedSplit) -> tuple[EncodedSplit, np.ndarray, float]:
+    """How a member reads the rows, its outputs, and the seconds that a row costs it once it is loaded."""
+    start = time.perf_counter()
+    read, outputs = member.outputs(loaded)
+    whole = time.perf_counter()
+    member.outputs(replace(loaded, rows=loaded.rows.select([0])))
+    to_load = time.perf_counter() - whole
+    return read, outputs, max((whole - start - to_load) / len(loaded.rows), 1e-7)
+
+
+def _text_of(model: ScoredModel, source: str, asked: RowsAsked) -> LoadedSplit:
+    """Text alone, as a split of the model's own classes."""
+    found = read_text_rows(source, text_columns=asked.text_columns or ())
+    kind = model.kind
+    task = Task(
+        Path(source).stem,
+        source,
+        tuple(found.columns),
+        kind.class_names(labels_of(model.config)),
+        (),
+        "",
+        kind=kind,
+    )
+    texts = {name: values.to_pylist() for name, values in found.columns.items()}
+    rows = Dataset.from_dict({**texts, "index": list(range(len(found)))})
+    return LoadedSplit(
+        task=task,
+        data=source,
+        name="text",
+        rows=rows,
+        max_length=asked.max_length,
+        text_columns=found.names,
+    )
+
+
+def _rows(
+    loaded: LoadedSplit,
+    last: EncodedSplit,
+    logits: Sequence[np.ndarray],
+    seconds: Sequence[float],
+) -> tuple[CascadeRows, EncodedSplit]:
+    """What the members say, and the split that scores them: of rows without labels against the last member."""
+    task = replace(last.task, thresholds=USUAL)
+    kind = task.kind
+    several = answers_several(kind, logits[-1].shape[1])
+    decided = [_decided(one, several=several) for one in logits]
+    encoded = last.encoded
+    if not loaded.labeled:
+        task = judged_by_teacher(task)
+        column = decided[-1].astype(np.float32 if several else np.int64).tolist()
+        encoded = encoded.add_column("labels", column)
+    split = replace(last, task=task, encoded=encoded)
+    labels = np.asarray(split.encoded.with_format("numpy")["labels"][:])
+    if not several:
+        labels = labels.astype(np.int64)
+
+    def score(outputs: np.ndarray, places: np.ndarray) -> float:
+        found = kind.results_of_examples(task, outputs, labels[places], places.tolist())
+        return float(found.scores["primary"])
+
+    return CascadeRows(logits, decided, seconds, labels, several, score), split
+
+
+def _decided(logits: np.ndarray, *, several: bool) -> np.ndarray:
+    found: np.ndarray = (logits >= 0).astype(int) if several else logits.argmax(axis=1)
+    return found
+
+
+def _measured(
+    members: Sequence[ScoredModel],
+    reads: Sequence[EncodedSplit],
+    rows: CascadeRows,
+    split: EncodedSplit,
+    wish: str,
+    value: float,
+) -> CascadeManifest:
+    """The curve, the thresholds that all rows choose, and what rows that chose nothing come to.
+
+    Raises:
+        LimbeckError: no threshold does what is wanted.
+    """
+    everything, loaded = np.arange(len(rows.labels)), split.loaded
+    curve = rows.curve(everything)
+    point = rows.chosen(curve, wish, value)
+    if point is None:
+        best = max(curve, key=lambda one: getattr(one, "score" if wish == "score" else "agreement"))
+        cheapest = 100 * rows.seconds[0] / rows.seconds[-1]
+        reach = (
+            f"{members[0].name} alone costs {cheapest:.0f} % of {members[-1].name}"
+            if wish == "cost"
+            else f"the best that these models reach on these rows is {getattr(best, wish):.1f}"
+        )
+        raise LimbeckError(f"{wish} {value:g}: {reach}", "ask for less, or name another model")
+    halves = split.halves()
+    answering = None if halves is None else rows.cross_fitted(halves, wish, value)
+    alone = [rows.score(one, everything) for one in rows.logits]
+    held_out, difference = None, None
+    if answering is not None:
+        held_out = rows.point_of(everything, answering)
+        given = split.results(rows.joined(everything, answering)).predictions
+        tests = row_tests(split.task, given, split.results(rows.logits[-1]).predictions)
+        difference = None if tests.difference is None else tests.difference.model_dump()
+    temperatures, thresholds = (*point.temperatures, 1.0), (*point.thresholds, 0.0)
+    return CascadeManifest(
+        kind=split.task.kind.name,
+        members=[
+            CascadeMember(
+                name=member.name,
+                place=member.place,
+                max_length=read.max_length,
+                seconds=seconds,
+                score=score,
+                temperature=temperature,
+                threshold=threshold,
+                backend=None if member.manifest is None else member.backend,
+            )
+            for member, read, seconds, score, temperature, threshold in zip(
+                members, reads, rows.seconds, alone, temperatures, thresholds, strict=True
+            )
+        ],
+        wanted={wish: value},
+        gate=GateRowsFacts(
+            task=loaded.task.name,
+            data=loaded.data,
+            split=loaded.name,
+            rows=len(loaded.rows),
+            fingerprint=loaded.fingerprint,
+            text_columns=list(loaded.text_columns),
+            label_column=loaded.label_column,
+            recipe=dict(loaded.recipe),
+        ),
+        judged_by="labels" if loaded.labeled else "agreement",
+        metric=split.task.primary,
+        chosen=_plain(point),
+        cross_fitted=None if held_out is None else _plain(held_out),
+        difference=difference,
+        curve=[_plain(one) for one in curve],
+        machine=processor_name(),
+    )
+
+
+def _plain(point: Point) -> CascadePoint:
+    return CascadePoint.model_validate(asdict(point))
+
+
+def _written(
+    manifest: CascadeManifest, members: Sequence[ScoredModel], part: Path
+) -> CascadeManifest:
+    """Put members' files and what was measured into a folder; of a Hub name the name alone."""
+    said = []
+    for number, (one, member) in enumerate(zip(manifest.members, members, strict=True), 1):
+        source = Path(member.place)
+        if source.is_dir():
+            name = f"{number}-{file_name(Path(one.name).name)}"
+            _link_files(source, part / name)
+            one = one.model_copy(update={"place": name})
+        said.append(one)
+    (part / CURVE_NAME).write_bytes(drawing(manifest))
+    (part / "README.md").write_text(readme(manifest), encoding="utf-8")
+    names = sorted(path.relative_to(part).as_posix() for path in part.rglob("*") if path.is_file())
+    whole = manifest.model_copy(update={"members": said, "checksums": checksums(part, names)})
+    whole.write(part)
+    return whole
+
+
+def _link_files(source: Path, target: Path) -> None:
+    """The files of a model's folder, without weights that only unpickling reads."""
+    target.mkdir()
+    for path in sorted(source.iterdir()):
+        if not path.is_file() or path.suffix in _LEFT_BEHIND:
+            continue
+        try:
+            os.link(path, target / path.name)
+        except OSError:  # another disk, or one without hard links
+            shutil.copy2(path, target / path.name)
+
+
+# The picture and the page that lie in the folder.
+
+CURVE_NAME = "curve.svg"
+
+
+def drawing(manifest: CascadeManifest) -> bytes:
+    """Score and agreement against the share of rows that the last model answers, with the chosen place."""
+    best: dict[float, CascadePoint] = {}
+    for one in manifest.curve:
+        # With three members several points send the same share to the last: the best of them.
+        if one.sent[-1] not in best or one.score > best[one.sent[-1]].score:
+            best[one.sent[-1]] = one
+    points = [best[share] for share in sorted(best)]
+    shares = tuple(100 * one.sent[-1] for one in points)
+    lines = {manifest.metric: [one.score for one in points]}
+    if manifest.judged_by == "labels":
+        lines[f"agreement with {_short(manifest.members[-1])}"] = [one.agreement for one in points]
+    series = [
+        Series(name, number, shares, tuple(values), tuple(values), tuple(values))
+        for number, (name, values) in enumerate(lines.items())
+    ]
+    panel = line_panel(
+        "What the cascade sends on",
+        series,
+        x_label=f"rows that {_short(manifest.members[-1])} answers, %",
+        y_label="%",
+        reference=(_short(manifest.members[-1]), manifest.members[-1].score),
+        scale="linear",
+        legend=True,
+    )
+    return standalone(panel.svg)
+
+
+def _short(member: CascadeMember) -> str:
+    return Path(member.name).name
+
+
+def lines_of(manifest: CascadeManifest) -> list[str]:
+    """What was measured and chosen, a sentence a line."""
+    last, shown = manifest.members[-1], manifest.shown
+    wish, value = next(iter(manifest.wanted.items()))
+    found = [
+        f"{_short(one)} sends on what it is less than {100 * one.threshold:.1f} % sure of"
+        for one in manifest.members[:-1]
+    ]
+    held = "rows that chose no threshold" if manifest.cross_fitted else "the rows that chose"
+    found.append(
+        f"wanted {wish} {value:g}; on {held} ({manifest.gate.rows:,} in all): {manifest.metric} "
+        f"{shown.score:.1f} (alone {', '.join(f'{_short(one)} {one.score:.1f}' for one in manifest.members)}), "
+        f"{shown.agreement:.1f} % predicted as {_short(last)} predicts"
+    )
+    if (gap := manifest.difference) is not None:
+        found.append(
+            f"{gap['difference']:+.2f} points beside {_short(last)}, 95 % interval {gap['low']:+.2f} to "
+            f"{gap['high']:+.2f}"
+        )
+    found.append(
+        f"{100 * shown.sent[-1]:.1f} % of rows reach {_short(last)}; {1e3 * shown.seconds:.2f} ms a row, "
+        f"{last.seconds / shown.seconds:.1f} times as fast as {_short(last)} alone ({1e3 * last.seconds:.2f} ms)"
+    )
+    return found
+
+
+def readme(manifest: CascadeManifest) -> str:
+    """The folder's card."""
+    measured = "\n".join(f"- {line}" for line in lines_of(manifest))
+    rows = "\n".join(
+        f"| {_short(one)} | {one.score:.1f} | {1e3 * one.seconds:.2f} |" for one in manifest.members
+    )
+    return (
+        f"# A cascade of {len(manifest.members)} models\n\nA fast model answers the rows that it is sure of and sends "
+        f"the others on.\n\n{measured}\n\n| model | {manifest.metric} | ms a row |\n| :--- | ---: | ---: |\n{rows}\n\n"
+        f"![score against rows sent on]({CURVE_NAME})\n\nMeasured on {manifest.gate.rows:,} rows of "
+        f"{manifest.gate.task}, split {manifest.gate.split}; processor: {manifest.machine}.\n\n"
+        "```\nlimbeck evaluate FOLDER\nlimbeck predict FOLDER rows.csv --out predictions.csv\n```\n"
+    )

@@ -1,0 +1,181 @@
+"""What a cascade's folder says of itself, in `cascade.json`: its members, when each sends a row on, what was measured.
+
+`limbeck.exporting.cascade` writes it; whatever scores a model reads it by `ScoredModel.open`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from scipy.special import expit, logit, softmax
+
+from limbeck.runtimes.manifest import GateRowsFacts
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import at_home, damaged, write_whole
+from limbeck.support.plain import read_json, read_text
+from limbeck.tasks import Task, TaskType
+from limbeck.tasks.rules import USUAL
+
+CASCADE_NAME = "cascade.json"
+SCHEMA = 1
+
+
+# How sure a model is of a row, and what it has to do with the labels.
+
+
+def answers_several(kind: TaskType, outputs: int) -> bool:
+    """Whether a row's classes do not exclude each other.
+
+    Raises:
+        LimbeckError: outputs that are no classes, of which nobody can say how sure they are.
+    """
+    if not 1 < kind.outcomes(outputs, exclusive=False) < math.inf:
+        raise LimbeckError(
+            f"cascade: outputs of kind {kind.name} with {outputs} number{'s' * (outputs != 1)} have no confidence",
+            "name models that predict one or several classes a row",
+        )
+    return kind.outcomes(outputs) == 0
+
+
+def centred(logits: np.ndarray, task: Task) -> np.ndarray:
+    """Logits (n, C) that 0 decides: of several classes a row less the logits of the model's thresholds."""
+    given = USUAL if isinstance(task.thresholds, str) else task.thresholds
+    found: np.ndarray = logits - logit(np.asarray(given, dtype=np.float64))
+    return found.astype(logits.dtype)
+
+
+def confidence_of(logits: np.ndarray, temperature: float, *, several: bool) -> np.ndarray:
+    """How sure `centred` logits (n, C) are, (n,): the probability of the likeliest class, or of the least sure one."""
+    scaled = logits.astype(np.float64) / temperature
+    sure = expit(np.abs(scaled)).min(axis=1) if several else softmax(scaled, axis=1).max(axis=1)
+    return np.asarray(sure)
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+
+class CascadeMember(_Record):
+    """One model of a cascade."""
+
+    name: str
+    """As it was named."""
+    place: str
+    """Its folder below the cascade's, or its Hub name."""
+    max_length: int
+    """Tokens that a text is cut to."""
+    seconds: float
+    """That a row cost when the cascade was measured, its tokenization included."""
+    score: float
+    """Its primary score alone, 0 to 100."""
+    temperature: float = 1.0
+    """That its logits are divided by before they say how sure it is."""
+    threshold: float = 0.0
+    """A row of which it is less sure than this, 0 to 1, is sent on."""
+    backend: str | None = None
+    """What computes an exported member."""
+
+    def is_sure(self, logits: np.ndarray, kind: TaskType) -> np.ndarray:
+        """Of which rows, by `centred` logits (n, C), it is sure enough to answer them (n,)."""
+        several = answers_several(kind, logits.shape[1])
+        found: np.ndarray = (
+            confidence_of(logits, self.temperature, several=several) >= self.threshold
+        )
+        return found
+
+
+class CascadePoint(_Record):
+    """What a cascade comes to with some thresholds."""
+
+    thresholds: list[float]
+    sent: list[float]
+    """Share of all rows, 0 to 1, that reach each member but the first."""
+    score: float
+    agreement: float
+    """Share of rows, 0 to 100, that are predicted as the last member predicts them."""
+    seconds: float
+    """A row, in the mean."""
+
+
+class CascadeManifest(_Record):
+    """`cascade.json`. `folder` is where it was read from."""
+
+    schema_version: int = SCHEMA
+    kind: str
+    """Task type, as a recipe calls it."""
+    members: list[CascadeMember]
+    """The fastest first."""
+    wanted: dict[str, float]
+    """What the thresholds were chosen for: `max_drop`, `score`, `agreement` or `cost`."""
+    gate: GateRowsFacts
+    """The rows that chose them."""
+    judged_by: str
+    """`labels`, or `agreement` with the last member where the rows have none."""
+    metric: str
+    """The primary score's name."""
+    chosen: CascadePoint
+    """On the rows that chose the thresholds."""
+    cross_fitted: CascadePoint | None = None
+    """Each half of the rows by the thresholds that the other half chose; its thresholds are none's."""
+    difference: dict[str, Any] | None = None
+    """Score less the last member's on the cross-fitted rows, with its 95 % interval."""
+    curve: list[CascadePoint] = Field(default_factory=list)
+    machine: str | None = None
+    checksums: dict[str, str] = Field(default_factory=dict)
+    folder: Path = Field(default=Path(), exclude=True)
+
+    @property
+    def max_length(self) -> int:
+        """Tokens of a text that the last member reads."""
+        return self.members[-1].max_length
+
+    @property
+    def shown(self) -> CascadePoint:
+        """What may be promised: rows that chose nothing, where they could be halved."""
+        return self.cross_fitted or self.chosen
+
+    def place_of(self, member: CascadeMember) -> str:
+        """A member's folder, or Hub name."""
+        inside = self.folder / member.place
+        return str(inside) if inside.is_dir() else member.place
+
+    def write(self, folder: Path) -> None:
+        """Write it into a folder, whole or not at all."""
+        write_whole(folder / CASCADE_NAME, json.dumps(self.model_dump(), indent=1) + "\n")
+
+
+def is_cascade(folder: str | Path) -> bool:
+    """Whether a folder holds a cascade."""
+    return (at_home(folder) / CASCADE_NAME).is_file()
+
+
+def read_cascade(folder: str | Path) -> CascadeManifest:
+    """The manifest of a cascade, whose files are held against their checksums.
+
+    Raises:
+        LimbeckError: a manifest that cannot be read, or damaged files.
+    """
+    path = at_home(folder) / CASCADE_NAME
+    found: Any = read_json(read_text(path), str(path))
+    try:
+        manifest = CascadeManifest.model_validate(found)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise LimbeckError(
+            f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}",
+            "make the cascade again: limbeck cascade",
+        ) from None
+    outside = [one.place for one in manifest.members if ".." in Path(one.place).parts]
+    broken = [*outside, *damaged(path.parent, manifest.checksums)]
+    if broken:
+        raise LimbeckError(
+            f"cascade {str(folder)!r} is damaged: {', '.join(broken)}",
+            "copy the folder again, or make it again: limbeck cascade",
+        )
+    manifest.folder = path.parent
+    return manifest

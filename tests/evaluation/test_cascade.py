@@ -1,0 +1,124 @@
+"""Who answers in a cascade, what it comes to, and which thresholds a wish chooses: numbers worked out by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import logit, softmax
+from sklearn.metrics import log_loss
+
+from limbeck.evaluation.cascade import CascadeRows, temperature_of
+from limbeck.runtimes.cascade import confidence_of
+
+
+def of_two_classes(probabilities: list[float]) -> np.ndarray:
+    """Logits (n, 2) under which the second class has these probabilities."""
+    return np.stack([np.zeros(len(probabilities)), logit(np.array(probabilities))], axis=1)
+
+
+# Rows:      sure and right, sure and wrong, unsure and wrong (twice), unsure and right
+FAST = of_two_classes([0.99, 0.95, 0.6, 0.45, 0.55])
+SLOW = of_two_classes([0.9, 0.1, 0.1, 0.9, 0.9])
+LABELS = np.array([1, 0, 0, 1, 1])
+
+
+def rows(logits=(FAST, SLOW), seconds=(1.0, 10.0)) -> CascadeRows:
+    decided = [one.argmax(axis=1) for one in logits]
+
+    def accuracy(outputs, places):
+        return 100 * float((outputs.argmax(axis=1) == LABELS[places]).mean())
+
+    return CascadeRows(logits, decided, seconds, LABELS, several=False, score=accuracy)
+
+
+ALL = np.arange(5)
+
+
+def test_rows_below_the_threshold_are_answered_by_the_slow_model():
+    found = rows().answering(ALL, [1.0], [0.61])
+    assert found.tolist() == [0, 0, 1, 1, 1]
+    assert rows().answering(ALL, [1.0], [0.0]).tolist() == [0] * 5
+    # A high temperature makes everything unsure.
+    assert rows().answering(ALL, [100.0], [0.61]).tolist() == [1] * 5
+
+
+def test_a_point_is_the_share_score_agreement_and_cost_of_the_joined_answers():
+    point = rows().point(ALL, [1.0], [0.61])
+    assert point.sent == (0.6,)
+    assert point.score == 80.0  # the sure error stays
+    assert point.agreement == 80.0
+    assert point.seconds == pytest.approx(1 + 0.6 * 10)
+
+
+def test_a_middle_model_answers_what_it_is_sure_of():
+    middle = of_two_classes([0.5, 0.5, 0.05, 0.55, 0.9])
+    three = rows((FAST, middle, SLOW), (1.0, 3.0, 10.0))
+    assert three.answering(ALL, [1.0, 1.0], [0.61, 0.8]).tolist() == [0, 0, 1, 2, 1]
+    point = three.point(ALL, [1.0, 1.0], [0.61, 0.8])
+    assert point.sent == (0.6, 0.2)
+    assert point.seconds == pytest.approx(1 + 0.6 * 3 + 0.2 * 10)
+
+
+def test_the_curve_goes_from_the_fast_model_alone_to_the_slow_one():
+    curve = rows().curve(ALL)
+    assert (curve[0].sent, curve[0].score) == ((0.0,), 40.0)
+    assert (curve[-1].sent, curve[-1].score, curve[-1].agreement) == ((1.0,), 100.0, 100.0)
+    # Two rows are equally unsure.
+    assert sorted({one.sent[0] for one in curve}) == [0.0, 0.4, 0.6, 0.8, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "value", "sent"),
+    [
+        ("max_drop", 20.0, 0.6),
+        ("max_drop", 0.0, 0.8),
+        ("score", 80.0, 0.6),
+        ("agreement", 60.0, 0.4),
+        ("cost", 75.0, 0.6),
+        ("cost", 10.0, 0.0),
+    ],
+)
+def test_the_cheapest_thresholds_that_do_what_is_wanted_are_chosen(wanted, value, sent):
+    cascade = rows()
+    chosen = cascade.chosen(cascade.curve(ALL), wanted, value)
+    assert chosen is not None
+    assert chosen.sent == (sent,)
+
+
+@pytest.mark.parametrize(("wanted", "value"), [("score", 100.1), ("cost", 9.0)])
+def test_what_no_threshold_does_is_not_chosen(wanted, value):
+    cascade = rows()
+    assert cascade.chosen(cascade.curve(ALL), wanted, value) is None
+
+
+def test_each_half_is_answered_by_thresholds_of_the_other():
+    # The first half alone needs everything sent on, the second nothing.
+    first, second = np.array([0, 1]), np.array([2, 3, 4])
+    swapped = rows((np.concatenate([SLOW[:2][::-1], SLOW[2:]]), SLOW))
+    found = swapped.cross_fitted((first, second), "max_drop", 0.0)
+    assert found is not None
+    assert found.tolist() == [0, 0, 1, 1, 1]
+
+
+def test_the_temperature_has_the_least_loss_by_scikit_learn():
+    rng = np.random.default_rng(0)
+    truth = rng.integers(3, size=400)
+    logits = 4 * np.eye(3)[truth] + 6 * rng.normal(size=(400, 3))
+
+    found = temperature_of(logits, truth, several=False)
+    tried = np.linspace(0.5 * found, 2 * found, 400)
+    losses = [log_loss(truth, softmax(logits / one, axis=1)) for one in tried]
+    assert tried[int(np.argmin(losses))] == pytest.approx(found, rel=0.01)
+
+
+def test_the_temperature_of_several_labels_is_that_of_their_sigmoids():
+    rng = np.random.default_rng(1)
+    logits = rng.normal(size=(2000, 4))
+    labels = (rng.random((2000, 4)) < 1 / (1 + np.exp(-logits / 2.5))).astype(int)
+    assert temperature_of(logits, labels, several=True) == pytest.approx(2.5, rel=0.2)
+
+
+def test_how_sure_a_model_is_of_several_labels_is_the_least_sure_one():
+    logits = logit(np.array([[0.9, 0.2, 0.6], [0.99, 0.99, 0.01]]))
+    assert confidence_of(logits, 1.0, several=True).tolist() == pytest.approx([0.6, 0.99])
+    assert confidence_of(np.log([[0.2, 0.5, 0.3]]), 1.0, several=False) == pytest.approx([0.5])

@@ -1,0 +1,154 @@
+"""`limbeck cascade`: two models measured on rows, written as one folder that is scored like a model."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from typer.testing import CliRunner
+
+import tiny_runs as tiny
+from limbeck.cli.app import app
+from limbeck.data import RowsAsked
+from limbeck.exporting.cascade import cascade
+from limbeck.runtimes.cascade import CASCADE_NAME, read_cascade
+from limbeck.scoring.scored_model import ScoredModel
+from limbeck.support.errors import LimbeckError
+
+OWN = {"task": "reviews", "text_columns": ["review"], "label_column": "verdict"}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory) -> tuple[Path, Path, Path]:
+    """A random model, one that knows the answers, and 60 rows."""
+    place = tmp_path_factory.mktemp("cascade")
+    fast = tiny.save(tiny.bert(1, seed=3, initializer_range=0.4), place / "fast")
+    slow = tiny.save(tiny.knowing_teacher(2), place / "slow")
+    return fast, slow, tiny.write_csv(place / "reviews.csv", 60)
+
+
+def logits_by_hugging_face(folder: Path, texts: list[str]) -> np.ndarray:
+    model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    with torch.no_grad():
+        return model(**tokenizer(texts, padding=True, return_tensors="pt")).logits.numpy()
+
+
+def asked(data: Path) -> RowsAsked:
+    return RowsAsked(data=str(data), **OWN)
+
+
+def test_the_folder_answers_as_a_loop_over_its_members_does(models, tmp_path):
+    fast, slow, data = models
+    made = cascade([fast, slow], tmp_path / "both", asked(data), wanted={"agreement": 80.0})
+    opened = ScoredModel.open(tmp_path / "both")
+    loaded = opened.rows()
+    scored = opened.score(loaded)
+    texts = loaded.rows["sentence"][:]
+    first, last = (logits_by_hugging_face(one, texts) for one in (fast, slow))
+    right = []
+    for row, (one, other) in enumerate(zip(first, last, strict=True)):
+        scaled = np.exp(one / made.members[0].temperature)
+        sure = scaled.max() / scaled.sum() >= made.members[0].threshold
+        right.append((one if sure else other).argmax() == loaded.rows["label"][row])
+    assert scored.results.scores["primary"] == pytest.approx(100 * np.mean(right))
+    assert 0 < made.chosen.sent[0] < 1
+    assert made.chosen.score == pytest.approx(100 * np.mean(right))
+    agreement = np.mean(scored.outputs.argmax(1) == last.argmax(1))
+    assert made.chosen.agreement == pytest.approx(100 * agreement)
+    assert 100 * agreement >= 80
+
+
+def test_the_folder_can_be_moved_and_its_members_removed(models, tmp_path):
+    fast, slow, data = models
+    for one in (fast, slow):
+        shutil.copytree(one, tmp_path / one.name)
+    cascade([tmp_path / "fast", tmp_path / "slow"], tmp_path / "made", asked(data))
+    before = ScoredModel.open(tmp_path / "made")
+    score = before.score(before.rows()).results.scores
+    shutil.rmtree(tmp_path / "fast")
+    shutil.rmtree(tmp_path / "slow")
+    (tmp_path / "made").rename(tmp_path / "moved")
+    opened = ScoredModel.open(tmp_path / "moved")
+    assert opened.score(opened.rows()).results.scores == score
+
+
+def test_rows_without_labels_are_judged_by_the_slow_model(models, tmp_path):
+    fast, slow, data = models
+    text = tmp_path / "plain.csv"
+    lines = data.read_text(encoding="utf-8").splitlines()
+    text.write_text("\n".join(line.split(",")[0] for line in lines), encoding="utf-8")
+    made = cascade([fast, slow], tmp_path / "made", unlabelled=text, wanted={"agreement": 90.0})
+    assert (made.judged_by, made.metric) == ("agreement", "agreement")
+    assert made.members[1].score == 100.0
+    assert made.chosen.agreement >= 90.0
+
+
+def test_a_wish_that_no_threshold_meets_is_refused_with_what_can_be(models, tmp_path):
+    fast, slow, data = models
+    with pytest.raises(LimbeckError, match=r"cost 0: .*fast alone costs \d+ % of .*slow"):
+        cascade([fast, slow], tmp_path / "made", asked(data), wanted={"cost": 0.0})
+    assert not (tmp_path / "made").exists()
+
+
+def test_everything_wrong_is_said_together(models, tmp_path):
+    fast, _, data = models
+    with pytest.raises(LimbeckError) as refused:
+        cascade([fast], tmp_path / "made", asked(data), wanted={"score": 101.0, "cost": 5.0})
+    assert "name two or three" in str(refused.value)
+    assert "wanted together" in str(refused.value)
+    assert "score 101: out of range" in str(refused.value)
+
+
+def test_numbers_have_no_confidence(tmp_path):
+    places = [
+        tiny.save(tiny.bert(1, seed=seed, num_labels=1), tmp_path / str(seed)) for seed in (0, 1)
+    ]
+    data = tiny.write_csv(tmp_path / "numbers.csv", 20, regression=True)
+    with pytest.raises(LimbeckError, match="have no confidence"):
+        cascade(places, tmp_path / "made", asked(data))
+
+
+def test_a_changed_member_is_seen(models, tmp_path):
+    fast, slow, data = models
+    cascade([fast, slow], tmp_path / "made", asked(data))
+    config = next((tmp_path / "made").glob("1-*/config.json"))
+    changed = json.loads(config.read_text()) | {"vocab_size": 3}
+    config.unlink()  # the file itself is the member's own
+    config.write_text(json.dumps(changed))
+    with pytest.raises(LimbeckError, match=r"damaged: 1-fast/config\.json"):
+        read_cascade(tmp_path / "made")
+
+
+def test_the_command_says_what_was_measured_and_writes_the_picture(models, tmp_path):
+    fast, slow, data = models
+    out = tmp_path / "made"
+    line = [
+        "cascade",
+        str(fast),
+        str(slow),
+        "--data",
+        str(data),
+        "--task",
+        "reviews",
+        "--out",
+        str(out),
+    ]
+    line += ["--text-columns", "review", "--label-column", "verdict", "--max-drop", "5"]
+    done = CliRunner().invoke(app, line)
+    assert done.exit_code == 0, done.output
+    assert "fast sends on what it is less than" in done.output
+    assert "times as fast as slow alone" in done.output
+    assert (out / "curve.svg").read_text().startswith("<svg")
+    assert "limbeck evaluate" in (out / "README.md").read_text()
+    assert json.loads((out / CASCADE_NAME).read_text())["wanted"] == {"max_drop": 5.0}
+    scored = CliRunner().invoke(app, ["evaluate", str(out)])
+    assert scored.exit_code == 0, scored.output
+    again = CliRunner().invoke(app, line)
+    assert again.exit_code == 2
+    assert "the cascade that lies there would be replaced" in again.output
