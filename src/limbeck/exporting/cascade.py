@@ -89,8 +89,8 @@ def cascade(
         for member in reversed(members):
             begin(f"{member.name}: {len(loaded.rows):,} rows", None)
             own = member.recipe.max_length if member.recipe else None
-            part = replace(loaded, max_length=asked.max_length or own)
-            read, outputs, spent = _timed(member, part)
+            cut = replace(loaded, max_length=asked.max_length or own)
+            read, outputs, spent = _timed(member, cut)
             reads.insert(0, read)
             logits.insert(0, centred(outputs, read.task))
             seconds.insert(0, spent)
