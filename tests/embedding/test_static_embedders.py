@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
@@ -9,13 +10,14 @@ import sys
 import numpy as np
 import pytest
 import tiny_embedders as tiny
+import torch
 from typer.testing import CliRunner
 
 from limbeck.cards import write_card
 from limbeck.cli.app import app
 from limbeck.recipe import Recipe
 from limbeck.run import distill
-from limbeck.static import StaticStudent
+from limbeck.static import StaticReader, StaticStudent
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import get_task_type, task_type_of
 
@@ -69,6 +71,29 @@ def test_a_run_trains_and_ships_an_embedder(finished, place) -> None:
     )  # fmt: skip
     np.testing.assert_allclose(json.loads(said.stdout), table[name][:5], atol=1e-5)
     done = CliRunner().invoke(app, ["evaluate", str(finished.path)])
+    assert done.exit_code == 0, done.output
+
+
+def test_other_readers_give_its_embeddings(finished, place) -> None:
+    texts = tiny.sentences(5)
+    with torch.no_grad():
+        coded = tiny.tiny.tokenizer()(texts, padding=True, return_tensors="pt")
+        expected = finished.student(coded["input_ids"], coded["attention_mask"]).logits
+    for form in ("model2vec", "onnx", "numpy"):
+        done = CliRunner().invoke(app, ["export", str(finished.path), "--format", form])
+        assert done.exit_code == 0, done.output
+    folder = finished.path / "exported"
+    readers = {
+        "sentence-transformers": tiny.sentence_transformer(folder / "model2vec").encode,
+        "numpy": StaticReader(folder / "numpy"),
+    }
+    if importlib.util.find_spec("model2vec"):
+        from model2vec import StaticModel
+
+        readers["model2vec"] = StaticModel.from_pretrained(folder / "model2vec").encode
+    for name, read in readers.items():
+        np.testing.assert_allclose(read(texts), expected, atol=1e-5, err_msg=name)
+    done = CliRunner().invoke(app, ["evaluate", str(folder / "onnx")])
     assert done.exit_code == 0, done.output
 
 

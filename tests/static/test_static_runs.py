@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 import limbeck
 import tiny_runs as tiny
 from limbeck.cli.app import app
+from limbeck.exporting import export
 from limbeck.recipe import Recipe
 from limbeck.recipe.quick import training_for
 from limbeck.static import RowAdam, StaticStudent
@@ -81,6 +82,43 @@ def test_commands_take_it_like_any_other(run, place) -> None:
     assert "torch" in printed(
         "bench", run.path, "--passes", "5", "--lengths", "8", "--out", place / "bench"
     )
+
+
+@pytest.mark.parametrize("form", ["onnx", "numpy", "numpy-int8"])
+def test_exports_are_measured_and_run(form, run, place) -> None:
+    assert "shipped" in printed("export", run.path, "--format", form)
+    folder, target = run.path / "exported" / form, place / f"{form}.csv"
+    manifest = json.loads((folder / "export.json").read_text())
+    assert manifest["measured"]["scores"]["primary"] == 100
+    assert manifest["measured"]["logits"]["largest_difference"] < (0.5 if "int8" in form else 1e-4)
+    printed("evaluate", folder)
+    printed("predict", folder, place / "rows.csv", "--to", target)
+    assert len(target.read_text().splitlines()) == 121
+    said = subprocess.run(
+        [sys.executable, folder / "predict.py", "good film"], capture_output=True, text=True
+    )
+    assert said.returncode == 0, said.stderr
+
+
+def test_word_pairs_are_left_out_of_model2vec_at_a_measured_price(run, place) -> None:
+    inference = pytest.importorskip("model2vec.inference")
+    printed("export", run.path, "--format", "model2vec", "--max-drop", "100")
+    folder = run.path / "exported" / "model2vec"
+    measured = json.loads((folder / "export.json").read_text())["measured"]
+    config = json.loads((folder / "config.json").read_text())
+    assert config["score_change_without_word_pairs"] == -measured["drop"]
+    pipeline = inference.StaticModelPipeline.from_pretrained(folder)
+    bare = AutoModelForSequenceClassification.from_pretrained(run.path / "student")
+    bare.pairs, texts = None, ["good film", "the bad plot very slow"]
+    expected = outputs(bare, texts).softmax(-1)
+    np.testing.assert_allclose(pipeline.predict_proba(texts), expected, atol=1e-5)
+    done = CliRunner().invoke(app, ["evaluate", str(folder)])
+    assert "is for model2vec and sentence-transformers; limbeck does not run it" in done.output
+
+
+def test_other_models_have_no_such_formats(place) -> None:
+    with pytest.raises(LimbeckError, match=r"format numpy: .* is no static student"):
+        export(place / "teacher", "mine", str(place / "rows.csv"), format="numpy")
 
 
 def test_another_start_and_tokenizer(place, settings) -> None:

@@ -28,7 +28,7 @@ class HowScored:
     backend: Annotated[
         str | None,
         typer.Option(
-            help="What computes: torch, onnxruntime or openvino (of an exported folder, or a run "
+            help="What computes: torch, onnxruntime, openvino or numpy (of an exported folder, or a run "
             "that holds one); default: what the folder is for."
         ),
     ] = None

@@ -25,7 +25,13 @@ from limbeck.tables.cells import CellTable
 class ConversionOptions:
     """As `limbeck.exporting.ExportSettings` takes them."""
 
-    format: Annotated[str, typer.Option(help="onnx, onnx-int8 or openvino.")] = "onnx"
+    format: Annotated[
+        str,
+        typer.Option(
+            help="onnx, onnx-int8 or openvino; of static students also numpy, numpy-int8, model2vec or "
+            "model2vec-int8 (which sentence-transformers reads too)."
+        ),
+    ] = "onnx"
     fused: Annotated[
         bool,
         typer.Option(help="With ONNX Runtime's own operators; no other runtime reads them."),
@@ -86,7 +92,8 @@ def export(
     show_export(result.manifest)
     say((result.path / "predict.py").read_text(encoding="utf-8").rstrip())
     say(f"Files:   {result.path} (model, tokenizer and the predict.py above)", hang=9)
-    if (command := after_export(result.path, at_home(model))) is not None:
+    command = after_export(result.path, at_home(model))
+    if command is not None and result.manifest.runtime != "model2vec":
         say_command("Next:    ", command)
 
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from limbeck.runtimes.manifest import Conversion
 from limbeck.support.errors import LimbeckError, Problem, unknown
 
-FORMATS = ("onnx", "onnx-int8", "openvino")
+STATIC_FORMATS = ("numpy", "numpy-int8", "model2vec", "model2vec-int8")
+"""Of static students alone; sentence-transformers reads model2vec's too."""
+FORMATS = ("onnx", "onnx-int8", "openvino", *STATIC_FORMATS)
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,9 @@ class ExportSettings:
 def conversions(settings: ExportSettings) -> list[Conversion]:
     """What is tried, the fastest and smallest first."""
     fused = settings.fused and settings.format.startswith("onnx")
+    if settings.format in STATIC_FORMATS:
+        precision = "int8" if settings.format.endswith("-int8") else "fp32"
+        return [Conversion(name=precision, precision=precision, fused=False)]
     if settings.format != "onnx-int8":
         return [Conversion(name=f"fp32{', fused' if fused else ''}", fused=fused)]
     ways = (("tensor", False), ("channel", False), ("channel, 7-bit weights", True))

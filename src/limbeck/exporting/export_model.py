@@ -14,10 +14,11 @@ from transformers import PreTrainedModel
 from limbeck.data import RowsAsked
 from limbeck.embedding import modules_of
 from limbeck.embedding.folder import BARE
-from limbeck.exporting.conversions import ExportSettings, conversions
+from limbeck.exporting.conversions import STATIC_FORMATS, ExportSettings, conversions
 from limbeck.exporting.folder import default_place, finish_folder, folder_in_work, refuse_occupied
 from limbeck.exporting.gate import TorchReference, cross_fitted, measure, torch_reference
 from limbeck.exporting.int8 import groups_of_nodes, ranked
+from limbeck.exporting.static_folders import StaticWorkshop
 from limbeck.exporting.workshop import Phase, Workshop
 from limbeck.preflight import refuse_beyond
 from limbeck.records import versions
@@ -39,6 +40,7 @@ from limbeck.scoring.scored_model import (
     class_names,
     resolve_class_order,
 )
+from limbeck.static import StaticConfig
 from limbeck.students import resolve_checkpoint
 from limbeck.support.errors import LimbeckError, first_line
 from limbeck.support.files import at_home, is_full
@@ -66,7 +68,7 @@ def export(
     show: bool = False,
     **settings: Any,
 ) -> ExportResult:
-    """Write a model as ONNX (fp32 or int8) or for OpenVINO, if it keeps its score there.
+    """Write a model as ONNX (fp32 or int8), for OpenVINO or a static student's readers, if it keeps its score there.
 
     The file is scored by its own runtime on the rows that a run is scored on, beside the torch
     model; beyond `max_drop` points nothing is written.
@@ -92,7 +94,8 @@ def export(
     chosen.check()
     place = at_home(out) if out is not None else default_place(str(model), chosen.format)
     refuse_occupied(place, overwrite=overwrite)
-    for extra in ("onnx", "openvino") if chosen.format == "openvino" else ("onnx",):
+    static = chosen.format in STATIC_FORMATS
+    for extra in ("openvino",) * (chosen.format == "openvino") + ("onnx",) * (not static):
         need_extra(extra, f"export to {chosen.format}")
     # Before they are read, so that a run that is trained again meanwhile is seen to hold another student.
     weights = weights_of(Path(resolve_checkpoint(str(model))))
@@ -102,17 +105,23 @@ def export(
             f"{model} writes its answers token by token, and an export holds one graph",
             f"use optimum: optimum-cli export onnx --model {source.place} FOLDER",
         )
+    if static and source.config.model_type != StaticConfig.model_type:
+        raise LimbeckError(
+            f"format {chosen.format}: {model} is no static student",
+            "choose format onnx, onnx-int8 or openvino, or distill a static student (--static)",
+        )
     split = source.rows(asked)
     loaded = source.load(source.kind)
     refuse_beyond(loaded, asked.max_length)
     rows = source.read(split, loaded)
     with phases(shown=show) as begin, folder_in_work(place) as part:
         reference = _reference(loaded, rows, chosen, begin)
-        workshop = Workshop(loaded, rows, reference, chosen, part, begin)
+        make = StaticWorkshop if static else Workshop
+        workshop = make(loaded, rows, reference, chosen, part, begin)
         tried = try_all(workshop)
         if not tried[-1].passed:
             raise refused(source.name, rows, chosen, tried)
-        workshop.clear()
+        workshop.clear(tried[-1])
         manifest = _manifest_of(source.name, weights, workshop, tried)
         written = finish_folder(part, place, manifest, loaded, rows.processor)
     if source.record is not None:

@@ -11,6 +11,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from limbeck.exporting.conversions import STATIC_FORMATS
 from limbeck.records import RECORD_NAME
 from limbeck.runtimes.manifest import EXPORT_NAME, EXPORTS, ExportManifest
 from limbeck.support.errors import LimbeckError
@@ -72,12 +73,14 @@ def finish_folder(
 
     Returns the manifest as it was written, with checksums.
     """
-    model.config.save_pretrained(part)
-    if isinstance(processor, PreTrainedTokenizerBase):
-        processor.model_max_length = manifest.max_length
-    processor.save_pretrained(part)
-    (part / SNIPPET_FILE).write_text(snippet(manifest, processor), encoding="utf-8")
-    (part / "README.md").write_text(readme(manifest, processor), encoding="utf-8")
+    if manifest.format not in STATIC_FORMATS:  # these have theirs
+        model.config.save_pretrained(part)
+        if isinstance(processor, PreTrainedTokenizerBase):
+            processor.model_max_length = manifest.max_length
+        processor.save_pretrained(part)
+    if manifest.runtime != "numpy":
+        (part / SNIPPET_FILE).write_text(snippet(manifest, processor), encoding="utf-8")
+    (part / "README.md").write_text(readme(part, manifest), encoding="utf-8")
     names = sorted(
         path.relative_to(part).as_posix()
         for path in part.rglob("*")
@@ -104,17 +107,21 @@ def snippet(manifest: ExportManifest, processor: Any) -> str:
 
 def modules_of(manifest: ExportManifest) -> list[str]:
     """What has to be installed to run it, as pip calls it."""
+    if manifest.runtime == "model2vec":
+        return ["model2vec[inference]"]
+    if manifest.runtime == "numpy":
+        return ["safetensors", "tokenizers", "numpy"]
     reader = "pillow" if manifest.kind == "image" else "tokenizers"
     return [manifest.runtime, reader, "numpy"]
 
 
-def readme(manifest: ExportManifest, processor: Any) -> str:
-    """Markdown."""
+def readme(folder: Path, manifest: ExportManifest) -> str:
+    """Markdown about a folder that holds its snippet."""
     return _filled(
         "README.md.j2",
         manifest=manifest,
         modules=modules_of(manifest),
-        snippet=snippet(manifest, processor),
+        snippet=(folder / SNIPPET_FILE).read_text(encoding="utf-8"),
         number=lambda value: "–" if value is None else f"{value:.2f}",
     )
 

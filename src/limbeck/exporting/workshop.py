@@ -15,7 +15,7 @@ from limbeck.exporting.conversions import ExportSettings
 from limbeck.exporting.gate import TorchReference
 from limbeck.exporting.int8 import quantise, without_stale_shapes, write_openvino
 from limbeck.exporting.onnx_graph import MODEL_FILE, write_onnx
-from limbeck.runtimes.manifest import Conversion
+from limbeck.runtimes.manifest import Attempt, Conversion
 from limbeck.runtimes.sessions import GraphSession, open_file
 from limbeck.scoring.scored_model import EncodedSplit
 
@@ -83,7 +83,7 @@ class Workshop:
         else:
             _copy(self.source, self.shipped)
 
-    def clear(self) -> None:
+    def clear(self, shipped: Attempt) -> None:
         """Remove what is not shipped."""
         shutil.rmtree(self.work)
 

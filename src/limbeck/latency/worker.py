@@ -178,6 +178,7 @@ _OPENERS: dict[str, Callable[[Path, int], Callable[[], Pass]]] = {
     "compiled": partial(_torch, compiled=True),
     "onnxruntime": _session("onnxruntime"),
     "openvino": _session("openvino"),
+    "numpy": _session("numpy"),
 }
 
 # The side of a bench worker that asks: start it, let it sleep between turns, end it.

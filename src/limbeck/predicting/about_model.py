@@ -73,7 +73,7 @@ def facts_of(model: str | Path, backend: str | None = None, task: str | None = N
 
     Args:
         model: a run folder, a checkpoint's folder or Hub name, an exported folder.
-        backend: torch, onnxruntime or openvino; by default what the folder is for.
+        backend: torch, onnxruntime, openvino or numpy; by default what the folder is for.
         task: a known task: its columns, and its classes' names where the model has none of its own.
 
     Raises:

@@ -94,7 +94,7 @@ class ExportManifest(BaseModel):
     """`export.json`. `folder` is where it was read from."""
 
     schema_version: int = SCHEMA
-    format: str = Field(pattern="^(onnx|onnx-int8|openvino)$")
+    format: str = Field(pattern="^(onnx|onnx-int8|openvino|(numpy|model2vec)(-int8)?)$")
     file: str
     """The model's file in the folder."""
     decoder: None = None
@@ -146,7 +146,8 @@ class ExportManifest(BaseModel):
     @property
     def runtime(self) -> str:
         """What the folder was measured with, and is for."""
-        return "openvino" if self.format == "openvino" else "onnxruntime"
+        named = self.format.removesuffix("-int8")
+        return "onnxruntime" if named == "onnx" else named
 
     def write(self, folder: Path) -> None:
         """Write it into a folder, whole or not at all."""

@@ -1,4 +1,4 @@
-"""One model file opened by ONNX Runtime or OpenVINO, on CPU."""
+"""One model file opened by ONNX Runtime, OpenVINO or NumPy, on CPU."""
 
 from __future__ import annotations
 
@@ -125,6 +125,26 @@ class OpenVinoSession(GraphSession):
         return [np.array(results[index]) for index in range(len(self.outputs))]
 
 
+class NumpySession(GraphSession):
+    """A static student's folder by NumPy, which takes as many threads as it likes."""
+
+    name = "NumPy"
+    inputs = ("input_ids", "attention_mask")
+    outputs = ("logits",)
+
+    def __init__(self, path: Path, threads: int | None = None) -> None:
+        from limbeck.static.reader import StaticReader
+
+        # safetensors and tokenizers have no common class of errors.
+        with _opening(self.name, path, Exception):
+            self._reader = StaticReader(path.parent)
+
+    def run(self, feed: Feed) -> list[np.ndarray]:
+        """Row by row, without padding."""
+        rows = zip(feed["input_ids"], feed["attention_mask"] != 0, strict=True)
+        return [np.stack([self._reader.output(ids[real]) for ids, real in rows])]
+
+
 @contextmanager
 def _opening(runtime: str, path: Path, errors: type[Exception]) -> Iterator[None]:
     """One LimbeckError for whatever a runtime raises of a file that it cannot open."""
@@ -139,7 +159,11 @@ def _opening(runtime: str, path: Path, errors: type[Exception]) -> Iterator[None
 # Open what was exported: a file by the runtime that is named, or a whole folder by its manifest.
 
 
-_SESSIONS = {"onnxruntime": OnnxSession, "openvino": OpenVinoSession}
+_SESSIONS: dict[str, type[OnnxSession | OpenVinoSession | NumpySession]] = {
+    "onnxruntime": OnnxSession,
+    "openvino": OpenVinoSession,
+    "numpy": NumpySession,
+}
 RUNTIMES = tuple(_SESSIONS)
 
 
@@ -180,6 +204,11 @@ def check_reader(manifest: ExportManifest, runtime: str | None = None) -> str:
         LimbeckError: it is unknown, not installed, or does not.
     """
     wanted = runtime or manifest.runtime
+    if manifest.runtime not in RUNTIMES:
+        raise LimbeckError(
+            f"{str(manifest.folder)!r} is for {manifest.runtime} and sentence-transformers; limbeck does not run it",
+            "load it there, or export the model with --format numpy or onnx",
+        )
     if wanted not in RUNTIMES:
         raise LimbeckError(unknown("runtime", wanted, RUNTIMES))
     if wanted not in readers_of(manifest):
@@ -195,7 +224,7 @@ def readers_of(manifest: ExportManifest) -> tuple[str, ...]:
     """The runtimes that read an exported folder, its own first."""
     if manifest.runtime == "onnxruntime" and not manifest.conversion.fused:
         return "onnxruntime", "openvino"
-    return (manifest.runtime,)
+    return (manifest.runtime,) if manifest.runtime in RUNTIMES else ()
 
 
 # Libraries that only some installations have: asked for by the extra that brings them.

@@ -254,8 +254,8 @@ class ScoredModel:
         recipe = None
         if manifest.gate.recipe:
             recipe = Recipe.recorded({"method": "exported", **manifest.gate.recipe}, name)
-        config = AutoConfig.from_pretrained(manifest.folder, trust_remote_code=False)
         runtime = check_reader(manifest, backend)
+        config = AutoConfig.from_pretrained(manifest.folder, trust_remote_code=False)
         return cls(name, str(manifest.folder), runtime, config, None, recipe, manifest)
 
     @property
