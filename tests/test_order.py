@@ -113,7 +113,7 @@ def test_imports_point_one_way() -> None:
 
 
 def test_no_circle_even_for_types() -> None:
-    """A type that two modules need stands below both, as a protocol where it must (`training.running_trainer`)."""
+    """A type that two modules need stands below both, as a protocol where it must."""
     graph = {name: imported(path) & set(MODULES) for name, path in MODULES.items()}
     try:
         graphlib.TopologicalSorter(graph).prepare()

@@ -23,7 +23,7 @@ from limbeck.cli.app import app
 from limbeck.recipe import Recipe
 from limbeck.records import Record
 from limbeck.run import distill
-from limbeck.run.report import refresh
+from limbeck.run.finish import refresh
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TASKS
 from limbeck.tasks.text import TEXT

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from limbeck.cli.app import app
-from limbeck.run.protected_paths import places
+from limbeck.run.inputs import places
 
 
 @pytest.fixture

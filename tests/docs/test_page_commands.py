@@ -79,8 +79,8 @@ def test_settings_of_training_exist(place, line, tmp_path, monkeypatch) -> None:
     def load_grid(words, settings, *_):
         models = [word for word in words if not is_setting(word)]
         axes = parse_axes([word for word in words if is_setting(word)])
-        for cell in cells_of(models, axes):
-            load("finetune", {**settings, **cell.settings})
+        for own in cells_of(models, axes).values():
+            load("finetune", {**settings, **own})
 
     monkeypatch.setattr(train_command, "run_recipe", load)
     monkeypatch.setattr(train_command, "run_grid", load_grid)

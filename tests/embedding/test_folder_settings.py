@@ -14,7 +14,7 @@ from limbeck import predict
 from limbeck.embedding import modules_of
 from limbeck.embedding.embedder import embedding_config
 from limbeck.recipe import Recipe
-from limbeck.run.embedding_settings import embedding_kind
+from limbeck.run.rows import embedding_kind
 from limbeck.scoring import evaluate
 from limbeck.scoring.scored_model import longest_of
 from limbeck.students import build_student, load_model, read_processor

@@ -30,11 +30,11 @@ from limbeck.recipe.validation import check
 from limbeck.records import Record
 from limbeck.run import prepared as prepared_module
 from limbeck.run import several_teachers as teaching_module
+from limbeck.run.models import Named, form_team
 from limbeck.run.prepared import Prepared, StageInputs
 from limbeck.run.rows import EncodedRows
 from limbeck.run.run_folder import RunFolder
 from limbeck.run.several_teachers import with_team
-from limbeck.run.teachers import Named, form_team
 from limbeck.support.errors import LimbeckError
 from limbeck.support.step_state import StepState
 from limbeck.tasks import get_task, get_task_type
@@ -288,6 +288,7 @@ def losses(recipe: Recipe, pair: str) -> Any:
 # Of rows that nobody reads: every record was scored on them.
 DEV_ROWS = {"dev": "1a2b3c4d"}
 EMPTY = EncodedRows(get_task("sst2"), Dataset.from_dict({}), Dataset.from_dict({}), 0, 16)
+vars(EMPTY)["fingerprint"] = DEV_ROWS["dev"]
 
 
 def teaching(recipe: Recipe) -> Any:
@@ -311,7 +312,6 @@ def teaching(recipe: Recipe) -> Any:
             student=None,
             named=tuple(named),
             dev={"dev": EMPTY},
-            fingerprints=DEV_ROWS,
             stages=(stage.taught_by(form_team(recipe, named)),),
         )
         made = []
@@ -348,7 +348,8 @@ def outcome(recipe: Recipe) -> Iterator[Any]:
     yield teaching(recipe)
     for stage in stages:
         arguments = training_arguments(stage.recipe, Path("none"), select=stage.last)
-        yield {k: v for k, v in arguments.to_dict().items() if "dir" not in k}
+        settings = arguments.to_dict().items()
+        yield {k: v for k, v in settings if "dir" not in k and k != "method"}, stage.recipe.loss
         yield Optimisation.of(stage.recipe), stage.recipe.padded_width, stage.recipe.max_length
     for pair in (*PAIRS, NUMBERS):
         for stage in stages:

@@ -186,16 +186,6 @@ def test_room_is_made_for_copies(more, tmp_path, store):
 
 
 @pytest.mark.slow
-def test_terms_that_read_labels_are_named_before_the_run(more, tmp_path, capsys):
-    distill(more("kd"), tmp_path / "kd", show=True, report=False)
-    said = " ".join(capsys.readouterr().err.split())
-    assert "objectives.hard: an augmented example has the label" in said
-    assert "augmented examples of 54 rows" in said
-    distill(more("kd-soft"), tmp_path / "soft", show=True, report=False)
-    assert "an augmented example has the label" not in capsys.readouterr().err
-
-
-@pytest.mark.slow
 def test_tables_and_reports_tell_rows_with_copies_from_rows_without(more, recipe, tmp_path):
     records = [
         distill(own, tmp_path / name, report=False).record

@@ -9,30 +9,25 @@ from limbeck.support.errors import LimbeckError
 
 
 def names(*models: str, **axes) -> list[str]:
-    return [
-        cell.name for cell in cells_of(models, {k.replace("__", "."): v for k, v in axes.items()})
-    ]
+    return [*cells_of(models, {k.replace("__", "."): v for k, v in axes.items()})]
 
 
 def test_models_alone() -> None:
     found = cells_of(["bert-8-128-2", "runs/big/", "google/electra-small-discriminator"])
-    assert [(cell.name, dict(cell.settings)) for cell in found] == [
-        ("bert-8-128-2", {"student.init": "bert-8-128-2"}),
-        ("big", {"student.init": "runs/big/"}),
-        (
-            "electra-small-discriminator",
-            {"student.init": "google/electra-small-discriminator"},
-        ),
-    ]
+    assert found == {
+        "bert-8-128-2": {"student.init": "bert-8-128-2"},
+        "big": {"student.init": "runs/big/"},
+        "electra-small-discriminator": {"student.init": "google/electra-small-discriminator"},
+    }
 
 
 def test_every_combination_the_first_axis_slowest() -> None:
     found = cells_of(["a", "b"], {"student.layers": [2, [1, 4]], "seed": [1, 2]})
-    assert [cell.name for cell in found] == [
+    assert [*found] == [
         "a_layers-2_seed-1", "a_layers-2_seed-2", "a_layers-1.4_seed-1", "a_layers-1.4_seed-2",
         "b_layers-2_seed-1", "b_layers-2_seed-2", "b_layers-1.4_seed-1", "b_layers-1.4_seed-2",
     ]  # fmt: skip
-    assert dict(found[-1].settings) == {
+    assert found["b_layers-1.4_seed-2"] == {
         "student.init": "b",
         "student.layers": [1, 4],
         "seed": 2,
@@ -41,8 +36,8 @@ def test_every_combination_the_first_axis_slowest() -> None:
 
 def test_what_is_the_same_in_all_cells_is_not_in_their_names() -> None:
     found = cells_of(["a"], {"epochs": [3], "lr": [1e-4, 5e-5]})
-    assert [cell.name for cell in found] == ["a_lr-0.0001", "a_lr-5e-05"]
-    assert all(cell.settings["epochs"] == 3 for cell in found)
+    assert [*found] == ["a_lr-0.0001", "a_lr-5e-05"]
+    assert all(cell["epochs"] == 3 for cell in found.values())
     assert names(seed=[3]) == ["seed-3"]
 
 
@@ -61,7 +56,7 @@ def test_keys_that_end_alike_are_told_apart() -> None:
     ],
 )
 def test_names_are_fit_for_folders(value: object, name: str) -> None:
-    assert next(cell.name for cell in cells_of(axes={"student.init": [value, "z"]})) == f"{name}"
+    assert next(iter(cells_of(axes={"student.init": [value, "z"]}))) == name
 
 
 def test_teams_are_their_members() -> None:
@@ -72,14 +67,14 @@ def test_teams_are_their_members() -> None:
     # At random the last two would be one and the same shape.
     at_random = cells_of(["paper:random"])
     assert len(at_random) == 13
-    assert at_random[0].settings == {"student.init": "bert-8-128-2:random"}
+    assert next(iter(at_random.values())) == {"student.init": "bert-8-128-2:random"}
     assert len(names("pocket", "pocket-12-64-4")) == 9
 
 
 @pytest.mark.parametrize(
     ("models", "axes", "said"),
     [
-        ([], {}, "there is nothing in it"),
+        ([], {}, "it has no values"),
         ([], {"seed": []}, "seed has no values"),
         (["a"], {"student.init": ["b"]}, "student.init has values too"),
         (["x/a", "y/a"], {}, "several cells would be the folder a"),

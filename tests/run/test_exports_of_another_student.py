@@ -15,7 +15,7 @@ from limbeck.predicting.about_model import facts_of
 from limbeck.recipe import Recipe
 from limbeck.records import Record
 from limbeck.run import distill
-from limbeck.run.report import refresh
+from limbeck.run.finish import refresh
 from limbeck.runtimes.manifest import exports_of, read_export
 from limbeck.scoring import evaluate
 from limbeck.support.errors import LimbeckError

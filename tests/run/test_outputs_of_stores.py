@@ -19,7 +19,7 @@ from limbeck.preflight.model_checks import check_labels
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.run.in_place import open_outputs, stored_teachers
-from limbeck.run.protected_paths import places
+from limbeck.run.inputs import places
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import SENTENCE, Task
 
@@ -164,7 +164,7 @@ def test_other_classes_are_an_error_with_both_lists_and_what_it_advises_works(st
     [
         (CLASSES, LIST, "itself says negative, positive", "leave it out"),
         (("no", "yes"), ["no", "yes"], "the data's classes are negative, positive, those of", "name each of the"),
-        (("a", "b", "c"), LIST, "are 2, and .* holds 3: a, b, c", "outputs of the data's classes"),
+        (("a", "b", "c"), LIST, "those of .* a, b, c", "name each of the"),
         (("a", "b", "c"), None, "holds the classes a, b, c", "name outputs of this task"),
         (("negative", "neutral", "positive"), None, "the data's are", "classes='.negative, neutral, positive.'"),
     ],

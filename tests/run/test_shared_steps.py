@@ -67,7 +67,7 @@ def test_another_number_of_processes_goes_on_with_a_word(tmp_path, monkeypatch, 
         return limbeck.distill("finetune", tmp_path / "run", report=False, **settings)
 
     with pytest.raises(KeyboardInterrupt), monkeypatch.context() as first:
-        first.setattr(sys.modules["limbeck.run.train"], "processes", lambda: 2)
+        first.setattr(sys.modules["limbeck.run.begin"], "processes", lambda: 2)
         first.setattr(sys.modules["limbeck.run.distill"], "finish", interrupt)
         run()
     assert Record.load(tmp_path / "run").execution.processes == (2,)
@@ -85,7 +85,7 @@ def test_batches_that_depend_on_the_processes_are_not_mixed(tmp_path, group, sha
         task=SimpleNamespace(kind=kind), stages=[SimpleNamespace(recipe=recipe)]
     )
     folder = SimpleNamespace(path=tmp_path, begun=True)
-    settled = sys.modules["limbeck.run.train"]._processes
+    settled = sys.modules["limbeck.run.begin"]._processes
     assert settled(prepared, folder, (1,)) == (1,)
     with pytest.raises(LimbeckError, match="begun by 2 processes") as refused:
         settled(prepared, folder, (2,))

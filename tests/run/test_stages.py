@@ -105,7 +105,7 @@ def test_a_first_stage_ends_with_its_last_weights(two, tmp_path, monkeypatch):
             seen["end"] = {k: v.clone() for k, v in prepared.student.state_dict().items()}
             seen["scores"] = [entry["dev"] for entry in trainer.progress.epochs]
             seen["steps"] = trainer.state.global_step
-            kept = folder.checkpoints_of(stage).glob("checkpoint-*")
+            kept = (folder.checkpoints / "first_stage").glob("checkpoint-*")
             seen["checkpoint"] = max(kept, key=lambda path: int(path.name.split("-")[1])).name
         return trainer
 
@@ -309,10 +309,3 @@ def test_a_teacher_for_the_first_stage_alone_is_enough(two, recipe, place, tmp_p
     assert record.kind == "distill"
     assert [stage.teacher_flops > 0 for stage in record.stages] == [True, False]
     assert [stage.teacher for stage in record.stages] == [str(place / "teacher"), None]
-
-
-def test_checkpoints_of_the_stages_lie_apart(two, tmp_path):
-    folder = RunFolder(tmp_path)
-    first, last = two().stages()
-    assert folder.checkpoints_of(first) == tmp_path / "checkpoints" / "first_stage"
-    assert folder.checkpoints_of(last) == tmp_path / "checkpoints"

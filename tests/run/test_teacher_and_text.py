@@ -34,7 +34,7 @@ from limbeck.data import RowsAsked
 from limbeck.embedding import SENTENCE_EMBEDDERS
 from limbeck.recipe import Recipe
 from limbeck.records import Record
-from limbeck.run import teacher_labels, teacher_scores
+from limbeck.run import beside_teacher, teacher_labels
 from limbeck.run.rows import load_rows
 from limbeck.scoring import ScoredModel
 from limbeck.support.errors import LimbeckError
@@ -474,8 +474,8 @@ def test_a_first_line_that_is_a_text_is_no_row_of_names(place, tmp_path):
 def test_a_run_was_not_trained_on_the_rows_that_it_held_out_of_the_same_text(classes):
     out, record, _ = classes
     task, rows = load_rows(Recipe.recorded(record.recipe, str(out)))
-    assert not teacher_scores._learned_from(str(out / "student"), task, rows["test"])
-    assert teacher_scores._learned_from(str(out / "student"), task, rows["train"])
+    assert not beside_teacher._learned_from(str(out / "student"), task, rows["test"])
+    assert beside_teacher._learned_from(str(out / "student"), task, rows["train"])
 
 
 def test_labels_that_are_gone_are_named_and_made_again(place, tmp_path):
@@ -497,17 +497,6 @@ def test_an_empty_label_column_is_no_column_of_text(place, tmp_path):
     assert record.recipe["text_columns"] == ["body"]
 
 
-@pytest.mark.parametrize("odd", [range(120), [*texts()[:60], 7, *texts()[61:]]])
-def test_a_number_among_the_texts_is_named(place, tmp_path, odd):
-    data = tmp_path / "rows.jsonl"
-    data.write_text("\n".join(json.dumps({"text": value}) for value in odd), encoding="utf-8")
-    given = ("--teacher", place / "classes", "--data", data, "--out", tmp_path / "run", *QUICK)
-    number = next(value for value in odd if isinstance(value, int))
-    assert f"column 'text' holds {number} fix: write every text in quotation" in command(
-        *given, code=2
-    )
-
-
 def test_a_teacher_of_pairs_takes_no_single_texts(place, tmp_path):
     every = texts()
     pairs = write(tmp_path / "pairs.csv", {"text1": every[:60], "text2": every[60:]})
@@ -527,7 +516,7 @@ from pathlib import Path
 from limbeck.support.machine import is_first
 from limbeck.recipe import Recipe
 from limbeck.recipe import Recipe
-from limbeck.run import teacher_labels, teacher_scores
+from limbeck.run import beside_teacher, teacher_labels
 from limbeck.run.rows import load_rows
 from limbeck.run.distill import plan_run
 

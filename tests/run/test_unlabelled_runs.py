@@ -16,7 +16,7 @@ import tiny_runs as tiny
 from limbeck.data import Collator
 from limbeck.recipe import Recipe
 from limbeck.run import distill
-from limbeck.run.given_rows import read_rows
+from limbeck.run.objects import read_rows
 from limbeck.run.prepare import prepare
 from limbeck.support.errors import LimbeckError
 from limbeck.training import DistillationConfig, DistillationTrainer
@@ -219,10 +219,10 @@ def test_rows_as_objects_whose_label_says_none(named):
     if named:
         names = Features({"text": Value("string"), "label": ClassLabel(names=["bad", "good"])})
         data = Dataset(data.data.table.cast(names.arrow_schema))
-    read = read_rows(data, {"task": "reviews"})
+    read = read_rows(data, "reviews")
     known = [None if label == -100 else label for label in labels]
     assert read.splits["train"].with_format("arrow")[:]["label"].to_pylist() == known
-    assert read_rows({"train": data, "dev": data}, {}).splits["dev"]["label"][:] == labels
+    assert read_rows({"train": data, "dev": data}).splits["dev"]["label"][:] == labels
 
 
 @pytest.mark.parametrize("regression", [False, True])

@@ -11,7 +11,7 @@ from limbeck.data import load_task
 from limbeck.lab import pocket
 from limbeck.lab.pocket import source
 from limbeck.predicting.reader_kinds import _entities
-from limbeck.run.given_rows import read_rows
+from limbeck.run.objects import read_rows
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import MASKED, SPANS, TASKS, TOKENS
 from limbeck.tasks.positions import _scores, entity_tags, metrics_for_tags, said_of_tags
@@ -212,7 +212,7 @@ def test_tags_that_the_datasets_library_wrote_keep_names_order_and_unused_classe
     rows = tagged()
     rows.to_parquet(tmp_path / "ner.parquet")
     (tmp_path / "given").mkdir()
-    read_rows(rows, {"kind": "tokens", "task": "ner"}).write(tmp_path / "given")
+    read_rows(rows, "ner").write(tmp_path / "given")
     for path in (tmp_path / "ner.parquet", tmp_path / "given"):
         task, splits = load_task("own", path, kind="tokens")
         assert task.labels == ("O", "I-PER", "B-PER", "B-LOC", "B-MISC")

@@ -7,6 +7,7 @@ import pytest
 import torch
 from tiny_trainers import arguments, first_gradients, make, steps_logged, still
 from transformers import Trainer
+from transformers.integrations import integration_utils
 
 import tiny_runs as tiny
 from limbeck.data import Collator
@@ -159,6 +160,6 @@ def test_every_epoch_leaves_an_entry(tmp_path):
 
 
 def test_tensorboard_that_is_not_there_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr("limbeck.training.arguments.find_spec", lambda name: None)
+    monkeypatch.setattr(integration_utils, "get_available_reporting_integrations", list)
     with pytest.raises(LimbeckError, match=r"pip install 'limbeck\[tensorboard\]'"):
         tensorboard(tmp_path)

@@ -23,7 +23,7 @@ from limbeck.exporting.workshop import Phase, Workshop
 from limbeck.preflight import refuse_beyond
 from limbeck.records import versions
 from limbeck.records.machine import processor_name
-from limbeck.run.report import refresh
+from limbeck.run.finish import refresh
 from limbeck.runtimes.manifest import (
     Attempt,
     Conversion,

@@ -21,7 +21,7 @@ from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import ReadOnce
 from limbeck.teachers.team import LEARNED, LearnedProbabilities, draw
 from limbeck.training.feeding import examples_in
-from limbeck.training.running_trainer import RunningTrainer
+from limbeck.training.step import TakesSteps
 
 # Rewards that are remembered to scale the next one by, and the quantiles it is placed between.
 _REMEMBERED = 100
@@ -101,7 +101,7 @@ class Bandit(LearnedProbabilities):
             return float(np.sign(drop - low))
         return float(np.clip(2 * (drop - low) / (high - low) - 1, -1, 1))
 
-    def callback(self, trainer: RunningTrainer, rows: Any) -> LearnWhomToSample:
+    def callback(self, trainer: TakesSteps, rows: Any) -> LearnWhomToSample:
         """Judges a teacher at the end of each block."""
         return LearnWhomToSample(trainer, self, rows)
 
@@ -116,7 +116,7 @@ class LearnWhomToSample(TrainerCallback):
         LimbeckError: no rows.
     """
 
-    def __init__(self, trainer: RunningTrainer, bandit: Bandit, rows: Any) -> None:
+    def __init__(self, trainer: TakesSteps, bandit: Bandit, rows: Any) -> None:
         if rows is None:
             raise LimbeckError(
                 "a team that learns whom to sample needs rows to see its progress on",

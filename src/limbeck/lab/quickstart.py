@@ -25,8 +25,8 @@ from limbeck.records import RECORD_NAME, Record
 from limbeck.report import write_report
 from limbeck.run import distill
 from limbeck.run.earlier_run import EarlierRun
+from limbeck.run.finish import similarity
 from limbeck.run.prepare import prepare
-from limbeck.run.report import similarity
 from limbeck.run.run_folder import RunFolder
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import write_whole

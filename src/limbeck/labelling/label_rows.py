@@ -31,8 +31,7 @@ from limbeck.labelling.teachers import (
 from limbeck.outputs import OutputStore, StoreFiles, open_store
 from limbeck.outputs.scored_shard import ShardContent
 from limbeck.outputs.shards import RESERVED
-from limbeck.run.given_rows import read_rows_to_label
-from limbeck.run.objects import unlabelled_places
+from limbeck.run.objects import read_rows, unlabelled_places
 from limbeck.students.execution import warn_of_emulated_bf16
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.given import at_hand
@@ -73,7 +72,7 @@ def label(
     with ExitStack() as stack:
         writers: dict[str, Any] = {}
         if data is not None and not isinstance(data, str | Path):
-            held = read_rows_to_label(data)
+            held = read_rows(data, training=False)
             writers[held.reference], data = held.write, held.reference
         more = unlabelled_places(unlabelled, asked.task, writers)
         stack.enter_context(at_hand(writers))

@@ -20,7 +20,7 @@ from limbeck.latency.show import as_markdown, draw_plots
 from limbeck.latency.worker import BenchProcess
 from limbeck.records import hardware, versions
 from limbeck.records.facts import busy_note
-from limbeck.run.report import refresh
+from limbeck.run.finish import refresh
 from limbeck.support.cores import cores
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import at_home, write_whole

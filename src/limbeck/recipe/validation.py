@@ -24,6 +24,7 @@ from limbeck.recipe.checks import recipe_problems
 from limbeck.recipe.fields import RecipeFields
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.files import at_home
+from limbeck.support.given import is_reference
 from limbeck.support.settings import RefusedValueError, Settings
 from limbeck.tasks import TASK_TYPES
 from limbeck.teachers import USES
@@ -51,7 +52,7 @@ def check(raw: dict[str, Any], model: type[RecipeFields], *, known_tasks: tuple[
         source = str(place.get("data", "hub"))
         # Of what is not there, or holds no rows, the run says so, whatever the task.
         own = own_columns or may_be_own(at_home(source)) or has_own_tasks(source)
-        own = own or is_absent(source)
+        own = own or is_absent(source) or is_reference(source)
         if task is not None and not own and task not in known_tasks:
             problems.append(unknown(f"{prefix}task", task, known_tasks))
     if not raw["objectives"]:

@@ -1,31 +1,179 @@
-"""A finished student's predictions beside its teacher's and the floor's, on every split. Part of `limbeck.run`."""
+"""Scores of a run's teachers on its rows, and a finished student's predictions beside its teacher's and the floor's.
+
+Part of `limbeck.run`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from datasets import Dataset
+from transformers import PreTrainedModel
 
 from limbeck.activations import Request
 from limbeck.data import batches_of
 from limbeck.data.row_facts import facts_of
+from limbeck.data.row_ids import ids_of
 from limbeck.evaluation.classification import task_classification
 from limbeck.evaluation.linear_floor import MOST_ROWS, LinearFloor, fit_floor, has_floor
 from limbeck.evaluation.row_tests import is_ahead, kept_share, row_tests
-from limbeck.preflight import TeacherOutputs, ask_teacher
-from limbeck.records.facts import ClassificationScores, FloorFacts, KeptFacts, Numbers, RowTests
-from limbeck.run.known_rows import stored_results
-from limbeck.run.prepared import Prepared, SplitsToScore
+from limbeck.preflight import TeacherOutputs, ask_teacher, recorded_scores, teacher_record
+from limbeck.preflight.data_checks import REPEATED
+from limbeck.recipe import Recipe
+from limbeck.records import RECORD_NAME, Record
+from limbeck.records.facts import FloorFacts, Numbers, OutputsFacts
+from limbeck.run.bound_rows import stored_results
+from limbeck.run.models import Named, learns_from_its_teacher
+from limbeck.run.prepared import TEST, Prepared, SplitsToScore
+from limbeck.run.rows import add_unlabelled, load_rows
 from limbeck.run.run_folder import kept_by_its_run
-from limbeck.run.teachers import Named, learns_from_its_teacher
 from limbeck.support.errors import LimbeckError, Problem
-from limbeck.tasks import Task
+from limbeck.tasks import Processor, Task
 from limbeck.tasks.abstract_type import labelled_rows
 from limbeck.tasks.metrics import TEACHER_LABEL, is_agreement
+
+log = logging.getLogger(__name__)
+
+
+Kept = dict[str, Mapping[str, Sequence[Any]]]
+"""Split → predictions by row."""
+
+
+def teacher_scores(
+    prepared: Prepared,
+    place: int,
+    *,
+    scored: SplitsToScore | None = None,
+    splits: Sequence[str] | None = None,
+    keep: Kept | None = None,
+) -> dict[str, Numbers]:
+    """Scores by split, 0 to 100, of the teacher at a place of `prepared.named`; those it knows are not measured again.
+
+    Of stored outputs those of splits of which they know every row.
+
+    `scored`: the rows, the run's dev splits by default, and of them `splits` alone. `keep` gets the predictions of what
+    is measured.
+
+    Raises:
+        LimbeckError: the teacher cannot be scored on these rows.
+    """
+    scored = scored or prepared.dev
+    one, known = prepared.named[place], prepared.scored.get(place, {})
+    wanted = [split for split in scored if splits is None or split in splits]
+    missing = [split for split in wanted if split not in known]
+    if one.stored:
+        found, task = dict(known), prepared.task
+        for split in missing:
+            results = stored_results(one, task, scored[split].raw)
+            if results is not None:
+                task = replace(task, thresholds=results.thresholds or task.thresholds)
+                found[split] = dict(results.scores)
+                if keep is not None:
+                    keep[split] = results.predictions
+        return found
+    measured = scores_of(
+        prepared, scored, one.path, lambda: (one.teacher.model, one.tokenizer), missing, keep
+    )
+    known = {**known, **measured}
+    return {split: known[split] for split in wanted if split in known}
+
+
+def outputs_facts(prepared: Prepared) -> list[OutputsFacts]:
+    """What the record keeps of stored outputs in teachers' places."""
+    return [
+        OutputsFacts(
+            name=one.name,
+            path=one.path,
+            what=one.teacher.outputs.what,
+            about=one.teacher.outputs.about,
+            scores=teacher_scores(prepared, place),
+        )
+        for place, one in enumerate(prepared.named)
+        if one.stored
+    ]
+
+
+def reference_scores(
+    prepared: Prepared, scored: SplitsToScore, keep: Kept | None = None
+) -> dict[str, Numbers]:
+    """Scores of the teacher that the student is held against; none of a teacher without logits.
+
+    `keep` gets the predictions of what is measured for it.
+    """
+    if not prepared.named:
+        return {}
+    try:
+        return teacher_scores(prepared, prepared.reference, scored=scored, keep=keep)
+    except LimbeckError as error:
+        # The student is trained by now, and no term may ever have asked for the teacher's outputs.
+        log.warning("the teacher has no score on these rows: %s", error)
+        return {}
+
+
+def scores_of(
+    prepared: Prepared,
+    scored: SplitsToScore,
+    path: str,
+    load: Callable[[], tuple[PreTrainedModel, Processor]],
+    splits: Sequence[str],
+    keep: Kept | None = None,
+) -> dict[str, Numbers]:
+    """A model's scores on splits of `scored`: from the record at `path`, else measured on all rows.
+
+    Test rows come last, and by the thresholds of the dev rows; of a model that was trained on them there is no score.
+    `keep` gets the predictions of what is measured.
+
+    Raises:
+        LimbeckError: as `ask_teacher`.
+    """
+    task = prepared.task
+    rows = {split: scored[split].fingerprint for split in splits}
+    found = recorded_scores(path, task, rows)
+    scores = {} if found is None else found[0]
+    missing = [split for split in splits if split not in scores]
+    if TEST in missing and _learned_from(path, task, scored[TEST].raw):
+        missing.remove(TEST)
+    if missing:
+        model, tokenizer = load()
+        if TEST in splits and task.dev_splits[0] not in missing:
+            task = task.kind.decided_by(task, model.config)
+    for split in missing:
+        raw, length = scored[split].raw, prepared.recipe.max_length
+        answers = ask_teacher(task, model, tokenizer, raw, length, rows=len(raw))
+        task = replace(task, thresholds=answers.thresholds or task.thresholds)
+        scores[split] = dict(answers.scores)
+        if keep is not None:
+            keep[split] = answers.by_row
+    return scores
+
+
+def _learned_from(path: str, task: Task, rows: Dataset) -> bool:
+    """Whether a model was trained on some of these rows, which its run would not have called test; said if so."""
+    if teacher_record(path, task) is None:
+        return False
+    try:
+        place = Path(path) if (Path(path) / RECORD_NAME).is_file() else Path(path).parent
+        recipe = Recipe.recorded(Record.load(place).recipe, str(place))
+        # Rows that the teacher's own run scored are among its text, and were left out of training.
+        trained = add_unlabelled(recipe, *load_rows(recipe))[0]["train"]
+        known = np.isin(ids_of(task, rows), ids_of(task, trained))
+    except (LimbeckError, KeyError):  # its rows are not there any more
+        return False
+    if known.mean() <= REPEATED:  # as many repetitions as data have of their own
+        return False
+    log.warning(
+        "the teacher %s was trained on %d of the %d test rows, so that it has no score there: fine-tune it again with "
+        "the same data settings as the student",
+        path, known.sum(), len(rows),
+    )  # fmt: skip
+    return True
+
 
 ByRow = Mapping[str, Sequence[Any]]
 """Predictions of one split, as a task type keeps them."""
@@ -33,56 +181,42 @@ Predictions = Mapping[str, ByRow]
 """Split → predictions by row."""
 
 
-@dataclass(frozen=True)
-class BesideTeacher:
-    """What the predictions of student and teacher come to; by split, but for the share kept."""
-
-    kept: KeptFacts | None = None
-    classification: dict[str, ClassificationScores] = field(default_factory=dict)
-    row_tests: dict[str, RowTests] = field(default_factory=dict)
-    floor: FloorFacts | None = None
-
-
-def beside_teacher(
+def compare(
     prepared: Prepared,
     scored: SplitsToScore,
-    scores: Mapping[str, Numbers],
+    record: Record,
     predictions: Predictions,
     teacher_scores: Mapping[str, Numbers],
     measured: Predictions,
-) -> BesideTeacher:
-    """The share of the teacher's primary score on the split that selects; counts, tests and the floor on all splits.
+) -> None:
+    """Put into a record what the predictions of student and teacher come to, on every split.
 
-    `measured`: the teacher's own predictions on splits that it was run on for this; of others its
-    run may have kept them.
+    The share of the teacher's primary score on the split that selects; counts, tests and the floor on all splits.
+    `measured`: the teacher's own predictions on splits that it was run on for this; of others its run may have kept
+    them.
     """
-    task = prepared.task
+    task, split = prepared.task, prepared.task.dev_splits[0]
     taught = {
         split: _teachers(prepared, scored, split, student, measured)
         for split, student in predictions.items()
         if teacher_scores.get(split)
     }
-    rows = {split: scored.rows[split].raw for split in predictions}
-    found = BesideTeacher(floor=floor_facts(prepared, rows, predictions, taught))
-    for split, student in predictions.items():
-        teacher = taught.get(split)
-        raw = scored.rows[split].raw
-        texts = task.kind.shown_texts(task, raw) if prepared.recipe.keep_texts else None
+    rows = {split: scored[split].raw for split in predictions}
+    record.floor = floor_facts(prepared, rows, predictions, taught)
+    # Labels that are the teacher's own predictions leave nothing to test it on.
+    tested = not is_agreement(task.primary)
+    for name, student in predictions.items():
+        teacher = taught.get(name)
+        texts = task.kind.shown_texts(task, rows[name]) if prepared.recipe.keep_texts else None
         classes = task_classification(task, student, teacher, texts)
         if classes is not None:
-            found.classification[split] = classes
-        # Labels that are the teacher's own predictions leave nothing to test it on.
-        if teacher is not None and not is_agreement(task.primary):
-            found.row_tests[split] = row_tests(task, student, teacher)
-    if is_agreement(task.primary):
-        return found
-    split = task.dev_splits[0]
-    own = scores.get(split, {}).get("primary")
+            record.classification[name] = classes
+        if teacher is not None and tested:
+            record.row_tests[name] = row_tests(task, student, teacher)
+    own = record.scores.get(split, {}).get("primary")
     theirs = teacher_scores.get(split, {}).get("primary")
-    if own is None or theirs is None:
-        return found
-    kept = kept_share(task, predictions[split], taught.get(split), (own, theirs))
-    return replace(found, kept=kept)
+    if tested and own is not None and theirs is not None:
+        record.kept = kept_share(task, predictions[split], taught.get(split), (own, theirs))
 
 
 def _teachers(
@@ -90,7 +224,7 @@ def _teachers(
 ) -> ByRow | None:
     """The teacher's predictions on a split, measured or kept by its run; None unless of the very same rows."""
     found = measured.get(split) or kept_by_its_run(
-        prepared.named[prepared.reference].path, prepared.task, split, scored.fingerprints[split]
+        prepared.named[prepared.reference].path, prepared.task, split, scored[split].fingerprint
     )
     return found if found is not None and list(found["label"]) == list(student["label"]) else None
 
@@ -141,7 +275,7 @@ def _on_dev(
     if task.kind.of_teacher(one.teacher.model.config) is not task.kind:
         return None
     split = task.dev_splits[0]
-    kept = kept_by_its_run(one.path, task, split, prepared.fingerprints[split])
+    kept = kept_by_its_run(one.path, task, split, prepared.dev[split].fingerprint)
     if kept is not None:
         return dev, kept
     try:
@@ -163,21 +297,19 @@ def _behind(
     tests = row_tests(task, teacher, own.predictions)
     if is_ahead(task, tests) is not False or tests.difference is None:
         return []
-    gap = tests.difference
-    reached = own.scores["primary"]
+    gap, reached = tests.difference, own.scores["primary"]
     said = (
         f"{side}: its score of {reached + gap.difference:.1f} is not significantly above that of words alone, "
         f"{reached:.1f} (TF-IDF and a linear model on {floor.rows:,} of the same training rows; {task.primary} on "
         f"{tests.rows:,} dev {tests.unit}, difference {gap.difference:+.1f}, {100 * gap.level:.0f} % interval "
         f"{gap.low:+.1f} to {gap.high:+.1f})"
     )
+    more = "more dev rows would show a smaller difference; otherwise " if gap.difference > 0 else ""
     fix = (
         "long topical text is often won by words: raise max_length, fine-tune a better teacher, or ship the linear "
         "model; floor=false leaves this comparison out"
     )
-    if gap.difference > 0:
-        fix = "more dev rows would show a smaller difference; otherwise " + fix
-    return [Problem(said, fix, "warning")]
+    return [Problem(said, more + fix, "warning")]
 
 
 def floor_facts(
@@ -229,22 +361,15 @@ def _labels_of_teacher(prepared: Prepared) -> dict[int, Any]:
     places = np.flatnonzero(~labelled_rows(labels))
     if not inputs.members or not len(places) or task.kind.problem_of(task.regression) is None:
         return {}
-    stored = not any(one.live for one in inputs.members)
-    chosen = np.random.default_rng(prepared.recipe.seed).permutation(len(places))
-    places = np.sort(places[chosen[: MOST_ROWS if stored else _MOST_ASKED]])
+    most = _MOST_ASKED if any(one.live for one in inputs.members) else MOST_ROWS
+    chosen = np.random.default_rng(prepared.recipe.seed).permutation(len(places))[:most]
+    places = np.sort(places[chosen])
     numbers = facts_of(inputs.rows.encoded).numbers
     assert numbers is not None  # every encoded row has one
-    where = {int(number): place for place, number in enumerate(numbers)}
     indices = train.with_format("numpy")["index"][:][places]
-    known = [
-        (int(p), where[int(number)]) for p, number in zip(places, indices, strict=True)
-        if int(number) in where
-    ]  # fmt: skip
-    if not known:
-        return {}
-    places, order = np.array(known).T
-    said = []
-    collate = inputs.collator(prepared.tokenizer)
+    # Not all rows need be among those that are trained on.
+    _, there, order = np.intersect1d(indices, numbers, assume_unique=True, return_indices=True)
+    said, collate = [], inputs.collator(prepared.tokenizer)
     try:
         for batch in batches_of(
             inputs.rows.encoded, collate, _BATCH, inputs.members[0].device, order=order.tolist()
@@ -256,8 +381,10 @@ def _labels_of_teacher(prepared: Prepared) -> dict[int, Any]:
             said.append(np.mean([_plain(task, one) for one in outputs], axis=0))
     except LimbeckError:  # outputs that were not stored, as no term reads them
         return {}
+    if not said:
+        return {}
     taught = task.kind.labels_of_outputs(task, np.concatenate(said))
-    return dict(zip(places.tolist(), taught, strict=True))
+    return dict(zip(places[there].tolist(), taught, strict=True))
 
 
 def _plain(task: Task, logits: Any) -> np.ndarray:

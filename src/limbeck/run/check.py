@@ -8,24 +8,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import torch
-
-from limbeck import functional as F
 from limbeck import preflight
 from limbeck.data.row_facts import facts_of
-from limbeck.data.row_ids import keys_of
 from limbeck.data.samplers import together
 from limbeck.objectives.example_weights import COUNTED
 from limbeck.outputs.stored_teacher import AbsentModel
 from limbeck.recipe import Recipe, Stage
-from limbeck.recipe.checks import label_terms
 from limbeck.recipe.quick import USUAL, travelled
 from limbeck.run.beside_teacher import fit_before, floor_problems
-from limbeck.run.known_rows import left_out_problems, order_problems
+from limbeck.run.bound_rows import (
+    input_problems,
+    left_out_problems,
+    order_problems,
+)
+from limbeck.run.models import learns_from_its_teacher
 from limbeck.run.prepared import Prepared, StageInputs
 from limbeck.run.several_teachers import origin_problems
-from limbeck.run.teacher_tokens import input_problems, stage_input_problems
-from limbeck.run.teachers import learns_from_its_teacher
 from limbeck.run.trial_terms import chain_problems, trial_terms
 from limbeck.students import labels_of
 from limbeck.support.errors import LimbeckError, Problem, problem_list
@@ -46,28 +44,25 @@ def check_run(prepared: Prepared, *, show: bool) -> Prepared:
     for inputs in before:
         found = _inspect_stage(inputs, prepared)
         problems += [_in_stage(inputs.stage, problem) for problem in found]
-    problems += [prepared.task.said] if prepared.task.said is not None else []
-    problems += _conditions(prepared) + _inherited_labels(recipe, numbers=prepared.task.regression)
-    problems += _unlabelled(prepared) + query_problems(prepared) + _no_final_rows(prepared)
-    problems += _by_teacher(prepared)
+    problems += _of_rows(prepared) + query_problems(prepared)
     problems += preflight.check_workers(recipe.workers)
     problems += preflight.check_share(last.recipe.batch_size, last.recipe.accumulation)
     sides = {}
     if learns_from_its_teacher(recipe):
+        alone = _logits_only(recipe)
         sides = {
             one.setting: preflight.TeacherSide(
                 one.teacher.model,
                 one.tokenizer,
                 one.path,
-                own_tokens=one.teacher.own_tokens is not None and _logits_only(recipe),
+                own_tokens=one.teacher.own_tokens is not None and alone,
             )
             for one in prepared.named
             if not one.stored
         }
         problems += order_problems(prepared.task, prepared.splits["train"], prepared.named)
-        problems += confidence_problems(prepared)
         problems += left_out_problems(prepared.without_outputs, len(prepared.splits["train"]))
-        misread = input_problems(prepared.named, prepared.tokens, logits_only=_logits_only(recipe))
+        misread = input_problems(prepared.named, prepared.tokens, logits_only=alone)
         problems += misread
         if preflight.errors_of(misread):
             method = None  # a teacher that reads something else has nothing to compare
@@ -130,42 +125,30 @@ def _in_stage(stage: Stage, problem: Problem) -> Problem:
 def _inspect_stage(inputs: StageInputs, prepared: Prepared) -> list[Problem]:
     """What is wrong with a stage before the last: its terms, its teacher, its rows."""
     stage, rows = inputs.stage, inputs.rows
-    problems = _own_teacher(inputs, prepared) + _own_inputs(inputs, prepared)
+    problems = _own_teacher(inputs, prepared)
+    # Of rows that this stage alone has, or a teacher that it alone has the run's.
+    if inputs.recipe.needs_teacher and (inputs.own or not stage.same_rows):
+        problems += input_problems(inputs.readers, prepared.tokens, logits_only=False)
     problems += preflight.check_share(stage.recipe.batch_size, stage.recipe.accumulation)
     problems += left_out_problems(inputs.without_outputs, len(rows.raw))
     if not stage.same_rows and rows.truncated:
-        problems.append(
-            Problem(
-                f"{rows.truncated} of {len(rows.encoded)} examples are cut to max_length "
-                f"{stage.recipe.max_length}",
-                "raise max_length, or accept the loss",
-                "warning",
-            )
-        )
+        said = f"{rows.truncated} of {len(rows.encoded)} examples are cut to max_length {stage.recipe.max_length}"
+        problems.append(Problem(said, "raise max_length, or accept the loss", "warning"))
     if preflight.errors_of(problems):
         return problems
     found, method = trial_terms(inputs, prepared)
     problems += found
     if method is None or method.terms is None or method.batch is None:
         return problems
-    models = {"student": prepared.student} | inputs.models
-    for side, model in models.items():
-        if isinstance(model, AbsentModel):  # what of it is stored has been looked at
-            continue
-        problems += preflight.check_request(side, model, method.requests[side])
+    for side, model in ({"student": prepared.student} | inputs.models).items():
+        if not isinstance(model, AbsentModel):  # what of it is stored has been looked at
+            problems += preflight.check_request(side, model, method.requests[side])
     problems += preflight.check_weights(method.weights)
     if not preflight.errors_of(problems):
         problems += preflight.check_influence(
             method.terms, method.weights, prepared.student, method.batch, method.modules
         )
     return problems
-
-
-def _own_inputs(inputs: StageInputs, prepared: Prepared) -> list[Problem]:
-    """How teachers read rows that this stage alone has, or a teacher that it alone has the run's."""
-    if not inputs.recipe.needs_teacher or (inputs.stage.same_rows and not inputs.own):
-        return []
-    return stage_input_problems(inputs.readers, prepared.tokens)
 
 
 def _own_teacher(inputs: StageInputs, prepared: Prepared) -> list[Problem]:
@@ -206,78 +189,41 @@ def _own_teacher(inputs: StageInputs, prepared: Prepared) -> list[Problem]:
     return problems
 
 
-def _conditions(prepared: Prepared) -> list[Problem]:
-    """Teacher and student on other rows of one task."""
-    recipe = prepared.recipe
-    if not learns_from_its_teacher(recipe) or recipe.teacher_rows == "any":
-        return []
-    return [
-        problem
-        for one in prepared.named
-        for problem in preflight.check_conditions(
-            one.path, prepared.task, recipe.conditions, setting=one.setting
-        )
-    ]
-
-
 @problem_list
-def _unlabelled(prepared: Prepared) -> Iterator[Problem]:
-    """A note of how many rows have no label, and why others were left out."""
+def _of_rows(prepared: Prepared) -> Iterator[Problem]:
+    """What to know of a run's rows: their conditions, those without a label, what scores are of."""
+    recipe, task, final = prepared.recipe, prepared.task, prepared.final
+    if task.said is not None:
+        yield task.said
+    if learns_from_its_teacher(recipe) and recipe.teacher_rows != "any":
+        for one in prepared.named:
+            yield from preflight.check_conditions(
+                one.path, task, recipe.conditions, setting=one.setting
+            )
     rows, total = prepared.unlabelled, len(prepared.train.encoded)
-    if rows == type(rows)():
-        return
-    left = {"in dev or test": rows.scored, "repeated": rows.repeated, "blank": rows.blank}
-    said = ", ".join(f"{count} {why}" for why, count in left.items() if count)
-    yield Problem(
-        f"train: {rows.kept} of {total} rows have no label"
-        + (f"; left out: {said}" if said else ""),
-        "terms that read labels count the others alone; all other terms count every row",
-        "note",
-    )
-
-
-@problem_list
-def _by_teacher(prepared: Prepared) -> Iterator[Problem]:
-    """A note that scores are agreement with the teacher."""
-    if prepared.recipe.label_column != TEACHER_LABEL:
-        return
-    final = 0 if prepared.final is None else len(prepared.final)
-    yield Problem(
-        "labels: dev and test rows have the teacher's own predictions, so scores are agreement with the teacher on "
-        f"held-out texts ({len(prepared.dev_rows.rows[prepared.task.dev_splits[0]].raw):,} dev, {final:,} test)",
-        "to score against labels, name rows that have some: --dev FILE",
-        "note",
-    )
-
-
-@problem_list
-def _no_final_rows(prepared: Prepared) -> Iterator[Problem]:
-    """A note that every score of a user's own data will be one that has chosen something."""
-    if prepared.final is not None or prepared.task.name in TASKS:
-        return
-    yield Problem(
-        "test: there are no labeled test rows, so every score is of rows that choose something",
-        "name some with --test FILE, or cut some with --test-share 0.1",
-        "note",
-    )
-
-
-def _inherited_labels(recipe: Recipe, *, numbers: bool) -> list[Problem]:
-    """Terms that will read the labels of augmented examples."""
-    if recipe.augment is None:
-        return []
-    return [
-        Problem(
-            f"{stage.setting}objectives.{name}: an augmented example has the label of its row, "
-            "which its words may contradict",
-            f"learn from the teacher's outputs alone, {stage.setting}objectives.{name}=null; or "
-            "accept it",
-            "warning",
+    if rows != type(rows)():
+        left = {"in dev or test": rows.scored, "repeated": rows.repeated, "blank": rows.blank}
+        said = ", ".join(f"{count} {why}" for why, count in left.items() if count)
+        yield Problem(
+            f"train: {rows.kept} of {total} rows have no label"
+            + (f"; left out: {said}" if said else ""),
+            "terms that read labels count the others alone; all other terms count every row",
+            "note",
         )
-        for stage in recipe.stages()
-        if stage.same_rows
-        for name in label_terms(stage.recipe.objectives, numbers=numbers)
-    ]
+    if final is None and task.name not in TASKS:
+        yield Problem(
+            "test: there are no labeled test rows, so every score is of rows that choose something",
+            "name some with --test FILE, or cut some with --test-share 0.1",
+            "note",
+        )
+    if recipe.label_column == TEACHER_LABEL:
+        tested = 0 if final is None else len(final)
+        yield Problem(
+            "labels: dev and test rows have the teacher's own predictions, so scores are agreement with the teacher on "
+            f"held-out texts ({len(prepared.dev[task.dev_splits[0]].raw):,} dev, {tested:,} test)",
+            "to score against labels, name rows that have some: --dev FILE",
+            "note",
+        )
 
 
 # Whether batches can hold a query's candidates together, before the first step.
@@ -290,10 +236,10 @@ _FILES = (
 
 def query_problems(prepared: Prepared) -> list[Problem]:
     """What is wrong with `candidates` and `batch_size`, for every stage; nothing of rows that stand for themselves."""
-    return [problem for inputs in prepared.stages for problem in _of_stage(inputs)]
+    return [problem for inputs in prepared.stages for problem in _of_queries(inputs)]
 
 
-def _of_stage(inputs: StageInputs) -> list[Problem]:
+def _of_queries(inputs: StageInputs) -> list[Problem]:
     recipe, kind = inputs.stage.recipe, inputs.rows.kind
     setting, facts = inputs.stage.setting, facts_of(inputs.rows.encoded)
     if kind.group_column is None or facts.groups(kind.group_column) is None:
@@ -374,36 +320,7 @@ def _ungraded(inputs: StageInputs) -> list[Problem]:
     ]
 
 
-# Whether any row counts where examples are weighed: known beforehand of stored outputs, and of a
-# run when it is over.
-
-
 log = logging.getLogger(__name__)
-
-
-@problem_list
-def confidence_problems(prepared: Prepared) -> Iterator[Problem]:
-    """How many training rows `min_confidence` leaves, by one teacher's stored outputs; an error where it is none."""
-    bound, task = prepared.recipe.min_confidence, prepared.task
-    stored = [one.teacher.outputs for one in prepared.named if one.stored]
-    # Of several what counts is the confidence of their mean, or of the one whose step it is.
-    if bound is None or len(stored) != 1 or not task.one_class:
-        return
-    rows = prepared.splits["train"]
-    sure = F.top_probability(torch.from_numpy(stored[0].logits(keys_of(task, rows))))
-    counted = int((sure >= bound).sum())
-    if not counted:
-        yield Problem(
-            f"min_confidence: {bound:g} leaves none of {len(rows):,} training rows: the surest output of "
-            f"{stored[0].place} is {float(sure.max()):.3g}",
-            "lower it, or leave it out",
-        )
-        return
-    yield Problem(
-        f"min_confidence: {bound:g} lets {counted:,} of {len(rows):,} training rows count",
-        "lower it for more of them",
-        "note",
-    )
 
 
 def warn_of_none_counted(epochs: Sequence[Mapping[str, Any]]) -> None:

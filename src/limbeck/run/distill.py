@@ -5,7 +5,6 @@ Part of `limbeck.run`. Plan → prepare → check → make ready → train → f
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,35 +14,31 @@ from transformers import set_seed
 from limbeck.recipe import Recipe
 from limbeck.recipe.augment_spec import augmentation
 from limbeck.records import Record
-from limbeck.records.facts import Best, Epoch, Examples, Execution, Numbers
+from limbeck.records.facts import Execution, Numbers
 from limbeck.records.runs_meant import named_one_by_one
-from limbeck.run.beside_teacher import beside_teacher
-from limbeck.run.check import check_run, warn_of_none_counted
-from limbeck.run.earlier_run import EarlierRun, checksums_of_inputs, finished
+from limbeck.run.begin import begin, new_record, resolve, save, say_training
+from limbeck.run.check import check_run
+from limbeck.run.earlier_run import EarlierRun, finished
+from limbeck.run.finish import card_run, fail, finish, report_run, take_over
+from limbeck.run.inputs import checksums_of_inputs, refuse_inputs
 from limbeck.run.objects import settings_of
-from limbeck.run.own_columns import with_columns
 from limbeck.run.prepare import prepare, refuse_wrong
 from limbeck.run.prepared import Prepared
-from limbeck.run.protected_paths import refuse_inputs
-from limbeck.run.report import card_run, report_run
 from limbeck.run.required_settings import with_start
+from limbeck.run.rows import with_columns
 from limbeck.run.run_folder import RunFolder, default_folder
-from limbeck.run.several_teachers import Train, promote, with_team
-from limbeck.run.shipping import add_draws, cost, model_facts, predict, ship, stage_facts
+from limbeck.run.several_teachers import Train, with_team
 from limbeck.run.stored_outputs import seconds_stored_before, with_stored_outputs
 from limbeck.run.teacher_labels import with_teacher_labels
-from limbeck.run.teacher_scores import Kept, reference_scores
-from limbeck.run.train import Trained, begin, new_record, resolve, save, say_training, train_stages
-from limbeck.students import labels_of, load_model
+from limbeck.run.train import train_stages
+from limbeck.students import load_model
 from limbeck.students.execution import warn_of_emulated_bf16
 from limbeck.support.errors import LimbeckError
-from limbeck.support.files import full_disk, is_full, one_error_for_a_full_disk
+from limbeck.support.files import one_error_for_a_full_disk
 from limbeck.support.given import absent, at_hand
 from limbeck.support.lock import in_use
 from limbeck.support.machine import agreed, is_first, wait_for_all
 from limbeck.support.terminal import messages, print_line
-from limbeck.tasks import LOWER_IS_BETTER
-from limbeck.tasks.rules import thresholds_of
 from limbeck.teachers.teacher import Teacher
 from limbeck.training.progress import Parts
 
@@ -92,34 +87,22 @@ class Plan:
             self.folder.remove_checkpoints()
         return record
 
-    def goes_on(self) -> bool:
-        """Whether the run continues one that was stopped; every process has to ask."""
-        return agreed(EarlierRun(self.folder, self.recipe).continues(overwrite=self.overwrite))
-
 
 def plan_run(
-    recipe: Recipe,
-    out: str | Path | None,
-    live_teacher: Teacher | None = None,
-    *,
-    overwrite: bool = False,
-    show: bool = False,
-    report: bool = True,
-    for_another: bool = False,
+    recipe: Recipe, out: str | Path | None, live_teacher: Teacher | None = None, **options: bool
 ) -> Plan:
-    """Name every model of a recipe, and the folder.
+    """Name every model of a recipe, and the folder; `options` are those of a `Plan`.
 
     Raises:
         LimbeckError: objects that are not at hand, runs that are not finished, a folder that the run reads.
     """
-    problems = absent(recipe.model_dump(mode="json"))
-    if problems:
+    if problems := absent(recipe.model_dump(mode="json")):
         raise LimbeckError(problems)
     recipe = with_columns(with_start(named_one_by_one(recipe)))
     folder = RunFolder(Path(out) if out is not None else default_folder(recipe))
     refuse_inputs(recipe, folder.path)
     recipe = with_teacher_labels(recipe, folder.path.parent, live_teacher)
-    return Plan(recipe, folder, live_teacher, overwrite, show, report, for_another)
+    return Plan(recipe, folder, live_teacher, **options)
 
 
 # The run.
@@ -138,7 +121,10 @@ def make_ready(
     """
     if prepared.augmenter is not None:
         prepared = augmentation().extend(prepared, show=plan.show)
-    _count(prepared, record.examples)
+    # What there is more of rows than before has been made.
+    rows, examples = len(prepared.train.encoded), record.examples
+    examples.augmented = rows - (examples.train or 0)
+    examples.train, examples.truncated = rows, prepared.truncated
     with parts.part("teams"):
         prepared, record.team = with_team(plan.recipe, prepared, plan.folder, train)
     if record.team is not None and record.team.chosen is not None:
@@ -156,82 +142,6 @@ def make_ready(
     # The first checkpoint, if there is one, knows them too, and takes their place.
     parts.restore({"storing": seconds_stored_before(prepared, before)})
     return prepared
-
-
-def _count(prepared: Prepared, examples: Examples) -> None:
-    """How many rows there are now; what is more of them than before has been made."""
-    rows = len(prepared.train.encoded)
-    examples.augmented = rows - (examples.train or 0)
-    examples.train, examples.truncated = rows, prepared.truncated
-
-
-# The end of a run.
-
-
-def finish(trained: Trained, record: Record, folder: RunFolder, parts: Parts) -> None:
-    """Score what was trained, measure it, ship the student, and say so in the record."""
-    prepared, trainer, spent = trained.prepared, trained.trainer, trained.spent
-    recipe = prepared.recipe
-    record.epochs = [
-        Epoch(stage=part.inputs.stage.number, **entry) for part in spent for entry in part.epochs
-    ]
-    choose = min if recipe.select_by in LOWER_IS_BETTER else max
-    best = choose(trainer.progress.epochs, key=lambda entry: entry["dev"][recipe.select_by])
-    record.best = Best(epoch=best["epoch"], primary=best["dev"]["primary"])
-    last = trainer.progress.epochs[-1]
-    warn_of_none_counted(trainer.progress.epochs)
-    record.last = Best(epoch=last["epoch"], primary=last["dev"].get("primary"))
-    scored = trained.splits_to_score
-    record.scores, predictions = predict(prepared, trainer, scored, folder)
-    record.class_weights = trainer.objectives.weights_by_class()
-    thresholds = thresholds_of(trainer.student.config)
-    if thresholds is not None:
-        names = labels_of(trainer.student.config)
-        record.thresholds = dict(zip(names, thresholds, strict=True))
-    measured: Kept = {}
-    with parts.part("evaluation"):
-        scores = reference_scores(prepared, scored, measured)
-        found = beside_teacher(prepared, scored, record.scores, predictions, scores, measured)
-        record.kept, record.classification = found.kept, found.classification
-        record.row_tests, record.floor = found.row_tests, found.floor
-    with parts.part("measuring"):
-        record.student, record.teacher = model_facts(prepared, scores)
-        record.stages = [stage_facts(part, prepared) for part in spent]
-    add_draws(record)
-    wait_for_all()
-    if is_first():
-        with parts.part("saving"):
-            ship(trainer, folder, prepared)
-    record.cost = cost(spent, record.stages, parts.read())
-    record.status = "finished"
-    save(record, folder)
-    wait_for_all()
-
-
-def take_over(record: Record, folder: RunFolder) -> None:
-    """Finish a run whose student is that of the best of several runs made for it."""
-    if is_first():
-        promote(record, folder)
-    save(record, folder)
-    wait_for_all()
-
-
-# What a run leaves when it fails.
-
-
-def fail(record: Record, folder: RunFolder, error: Exception) -> None:
-    """Keep the reason in the record; on a full disk, first make room for it."""
-    full = is_full(error)
-    raw = full and not isinstance(error, LimbeckError)
-    record.fail(str(full_disk(folder.path, error)) if raw else error)
-    if not is_first():
-        return
-    if not full:
-        record.save(folder.path)
-        return
-    folder.remove_unfinished()
-    with suppress(LimbeckError):  # not even that: what is wrong is said by who calls
-        record.save(folder.path)
 
 
 # What a run gives back.
@@ -296,10 +206,10 @@ def distill(
             of rows or models that have changed since; a loss that stopped being a number; a full
             disk.
     """
-    given = settings_of(recipe, overrides, tokenizer)
-    with at_hand(given.writers):
+    settings, writers = settings_of(recipe, overrides, tokenizer)
+    with at_hand(writers):
         if not isinstance(recipe, Recipe):
-            recipe = Recipe.load(recipe, **given.settings)
+            recipe = Recipe.load(recipe, **settings)
         show = show and is_first()  # one process of several talks
         plan = plan_run(recipe, out, live_teacher, overwrite=overwrite, show=show, report=report)
         return _carry_out(plan)
@@ -316,12 +226,15 @@ def _carry_out(plan: Plan) -> Result:
 
 
 def _run(plan: Plan) -> Record:
-    recipe, folder, parts, goes_on = plan.recipe, plan.folder, Parts(), plan.goes_on()
+    recipe, folder, parts = plan.recipe, plan.folder, Parts()
+    goes_on = agreed(EarlierRun(folder, recipe).continues(overwrite=plan.overwrite))
     set_seed(recipe.seed)
     # Before they are read, so that one that changes meanwhile is seen to have changed.
     files = checksums_of_inputs(recipe)
     if plan.show and is_first():
-        print_line(messages(), f"reading {recipe.data}, loading {_models(recipe)}")
+        named = recipe.outputs or recipe.teachers or ([recipe.teacher] if recipe.teacher else [])
+        named = [*named, *([] if recipe.student.from_teacher else [recipe.student.init])]
+        print_line(messages(), f"reading {recipe.data}, loading {', '.join(named)}")
     warn_of_emulated_bf16(recipe.precision)
     prepared = prepare(recipe, plan.live_teacher, progress=plan.show)
     prepared = resolve(prepared, folder, files, fresh=not goes_on)
@@ -345,13 +258,6 @@ def _run(plan: Plan) -> Record:
         folder.remove_checkpoints()
     wait_for_all()
     return record
-
-
-def _models(recipe: Recipe) -> str:
-    """The models of a run, as they are named."""
-    teachers = recipe.outputs or recipe.teachers or ([recipe.teacher] if recipe.teacher else [])
-    student = [] if recipe.student.from_teacher else [recipe.student.init]
-    return ", ".join([*teachers, *student])
 
 
 def _before_run(show: bool) -> Train:

@@ -8,29 +8,23 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
 from pydantic import ValidationError
 
 from limbeck.data.row_facts import facts_of
-from limbeck.outputs import StoreFiles, add_model
-from limbeck.outputs.manifest import MANIFEST
-from limbeck.outputs.store import place_and_member
+from limbeck.outputs import add_model
 from limbeck.recipe import Recipe
 from limbeck.recipe.load import as_divided_then
 from limbeck.records import RECORD_NAME, Record
+from limbeck.run.inputs import checksums_of_inputs
 from limbeck.run.prepare import prepare
 from limbeck.run.prepared import Prepared
-from limbeck.run.protected_paths import places
 from limbeck.run.run_folder import RunFolder
 from limbeck.support.errors import LimbeckError
-from limbeck.support.files import checksum, checksum_of_text, is_temporary
+from limbeck.support.files import is_temporary
 from limbeck.support.lock import HOLDER, LOCK
 from limbeck.support.manifest import NAME, Manifest
 from limbeck.support.plain import read_text, read_yaml
@@ -46,12 +40,29 @@ _DEFAULTS = {
 }
 
 
-@dataclass(frozen=True)
 class EarlierRun:
-    """Whatever lies in a folder, next to the recipe that is to be run there."""
+    """Whatever lies in a folder, next to the recipe that is to be run there.
 
-    folder: RunFolder
-    recipe: Recipe
+    Attributes:
+        folder: where it lies.
+        record: of this very recipe; None where there is none, or it is `damaged`.
+        changed: the keys in which the recipe differs from the one that lies there.
+    """
+
+    def __init__(self, folder: RunFolder, recipe: Recipe) -> None:
+        self.folder = folder
+        self._manifest = Manifest.read(folder.path)
+        self._recorded = (folder.path / RECORD_NAME).is_file()
+        record = record_in(folder)
+        self.damaged = record is None and self._recorded
+        chosen = {} if record is None else record.execution.training
+        try:
+            there = read_yaml(read_text(folder.recipe), str(folder.recipe))
+        except (LimbeckError, OSError):
+            there = None
+        self.changed = _difference(there, recipe, chosen)
+        own = record is not None and not _difference(record.recipe, recipe, chosen)
+        self.record = record if own else None
 
     def finished(self, *, overwrite: bool = False) -> Record | None:
         """The record of this very recipe if it has run to its end here and is to stay.
@@ -61,29 +72,30 @@ class EarlierRun:
                 or the folder cannot be written.
         """
         self._refuse_unwritable()
-        manifest = Manifest.read(self.folder.path)
-        if manifest is None:
+        folder, record = self.folder, self.record
+        if self._manifest is None:
             self._refuse_others()
             return None
-        if overwrite or not self.folder.recipe.is_file():
+        if overwrite or not folder.recipe.is_file():
             return None
-        self._refuse_other()
-        record = self._record_of()
-        # Checkpoints go last, so with them still there a missing report was not yet written.
-        reported = self.folder.report.is_file() or not self.folder.checkpoints.is_dir()
-        if record is None and self._record_is_damaged():
-            logger.warning(
-                "%s is damaged: the run %s",
-                self.folder.path / RECORD_NAME,
-                "goes on" if self.folder.checkpoints.is_dir() else "is trained again",
+        if self.changed:
+            raise LimbeckError(
+                f"out: {folder.path} holds a run of another recipe (they differ in {', '.join(self.changed)})",
+                "choose another folder with --out, or pass --overwrite to replace that run",
             )
+        # Checkpoints go last, so with them still there a missing report was not yet written.
+        reported = folder.report.is_file() or not folder.checkpoints.is_dir()
+        if self.damaged:
+            goes_on = "goes on" if folder.checkpoints.is_dir() else "is trained again"
+            logger.warning("%s is damaged: the run %s", folder.path / RECORD_NAME, goes_on)
         if record is None or record.status != "finished" or not reported:
             return None
-        broken = manifest.damaged(self.folder.path) if manifest.checksums else ["student"]
+        known = self._manifest.checksums
+        broken = self._manifest.damaged(folder.path) if known else ["student"]
         if broken:
             logger.warning(
                 "%s has finished, but is damaged since (%s): it is trained again",
-                self.folder.path,
+                folder.path,
                 ", ".join(broken),
             )
         return None if broken else record
@@ -93,51 +105,30 @@ class EarlierRun:
 
         What is finished, and is to be overwritten, is not.
         """
-        if (
-            Manifest.read(self.folder.path) is None
-            or not self.folder.recipe.is_file()
-            or self._changed()
-        ):
+        if self._manifest is None or not self.folder.recipe.is_file() or self.changed:
             return False
-        if not (self.folder.path / RECORD_NAME).is_file():
-            return True
-        record = self._record_of()
-        if record is None:  # what was trained is not lost with what was said of it
-            return self.folder.checkpoints.is_dir() and self._record_is_damaged()
-        return not (overwrite and record.status == "finished")
+        if self.damaged:  # what was trained is not lost with what was said of it
+            return self.folder.checkpoints.is_dir()
+        if self.record is None:
+            return not self._recorded
+        return not (overwrite and self.record.status == "finished")
 
     def is_of_another(self) -> bool:
         """Whether a run of another recipe lies here."""
-        there = Manifest.read(self.folder.path) is not None and self.folder.recipe.is_file()
-        return there and bool(self._changed())
+        there = self._manifest is not None and self.folder.recipe.is_file()
+        return there and bool(self.changed)
 
     def _refuse_others(self) -> None:
         """Raise LimbeckError for a folder without a manifest that holds more than the recipe that is to be run."""
         paths = self.folder.path.iterdir() if self.folder.path.is_dir() else ()
         # A start that was killed before it began may leave some.
         others = {p.name for p in paths if not is_temporary(p) and p.name not in (LOCK, HOLDER)}
-        if others and (others != {self.folder.recipe.name} or self._changed()):
+        if others and (others != {self.folder.recipe.name} or self.changed):
             raise LimbeckError(
                 f"out: {self.folder.path} is not empty and holds no limbeck run (no {NAME} says which of its "
                 "files are one's)",
                 "choose another folder with --out, or remove what lies there yourself",
             )
-
-    def _record_of(self) -> Record | None:
-        """The record, if it is of this recipe."""
-        try:
-            record = Record.load(self.folder.path)
-        except LimbeckError:
-            return None
-        chosen = record.execution.training
-        return None if _difference(record.recipe, self.recipe, chosen) else record
-
-    def _record_is_damaged(self) -> bool:
-        try:
-            Record.load(self.folder.path)
-        except LimbeckError:
-            return (self.folder.path / RECORD_NAME).is_file()
-        return False
 
     def _refuse_unwritable(self) -> None:
         place = self.folder.path
@@ -149,25 +140,13 @@ class EarlierRun:
                 "choose another folder with --out",
             )
 
-    def _refuse_other(self) -> None:
-        if changed := self._changed():
-            raise LimbeckError(
-                f"out: {self.folder.path} holds a run of another recipe (they differ in "
-                f"{', '.join(changed)})",
-                "choose another folder with --out, or pass --overwrite to replace that run",
-            )
 
-    def _changed(self) -> list[str]:
-        """The keys in which the recipe differs from the one that lies here."""
-        try:
-            there = read_yaml(read_text(self.folder.recipe), str(self.folder.recipe))
-        except (LimbeckError, OSError):
-            there = None
-        try:
-            chosen = Record.load(self.folder.path).execution.training
-        except LimbeckError:
-            chosen = {}
-        return _difference(there, self.recipe, chosen)
+def record_in(folder: RunFolder) -> Record | None:
+    """The record in a run's folder; None where there is none, or it is damaged."""
+    try:
+        return Record.load(folder.path)
+    except LimbeckError:
+        return None
 
 
 def _difference(
@@ -201,11 +180,6 @@ def _as_of_now(there: dict[str, Any]) -> dict[str, Any]:
 # A run goes on, or counts as finished, with the rows and models that it began with.
 
 
-_ROWS = "training rows"
-_DEV = "dev rows"
-_FIRST_ROWS = "rows of the first stage"
-_START = "student start"
-_FIRST_TEACHER = "teacher of the first stage"
 # What makes augmented examples is read when they are made, and no preparation holds what it says.
 _UNSEEN = "augment."
 
@@ -213,23 +187,19 @@ _UNSEEN = "augment."
 def digests(prepared: Prepared) -> dict[str, str]:
     """What is read all through a run → what it was: rows as they are encoded, models' weights."""
     first = prepared.stages[0]
-    rows = {_ROWS: prepared.train.encoded, _DEV: prepared.selecting}
+    rows = {"training rows": prepared.train.encoded, "dev rows": prepared.selecting}
     if not first.stage.same_rows:
-        rows[_FIRST_ROWS] = first.rows.encoded
-    models = {_START: prepared.student}
+        rows["rows of the first stage"] = first.rows.encoded
+    models = {"student start": prepared.student}
     models |= {one.setting: one.teacher.model for one in prepared.named}
     if first.own:
-        models[_FIRST_TEACHER] = first.members[0].model
-    found = {}
+        models["teacher of the first stage"] = first.members[0].model
+    found = {name: hashlib.blake2b(digest_size=8) for name in (*rows, *models)}
     for name, dataset in rows.items():
-        digest = hashlib.blake2b(digest_size=8)
-        facts_of(dataset).add_to(digest)
-        found[name] = digest.hexdigest()
+        facts_of(dataset).add_to(found[name])
     for name, model in models.items():
-        digest = hashlib.blake2b(digest_size=8)
-        add_model(digest, model)
-        found[name] = digest.hexdigest()
-    return found
+        add_model(found[name], model)
+    return {name: digest.hexdigest() for name, digest in found.items()}
 
 
 def plugins_read(recipe: Recipe) -> dict[str, str]:
@@ -311,90 +281,3 @@ def _changed(
 
 def _differing(began: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     return [name for name in now if began.get(name, now[name]) != now[name]]
-
-
-# Which files a recipe names, and checksums of what they hold: a quick look at whether a run's
-# inputs are the same. It may see a change where a run would see none (quotes in a table, a file
-# that nothing reads), and never misses one; what comes from the Hub by name has no files here and
-# is taken to be the same.
-
-
-# Settings that name a model or a tokenizer; others name rows, text or vectors.
-_MODELS = frozenset({"teacher", "teachers", "init", "tokenizer", "model"})
-# What a model and its tokenizer are read from; a card or a log beside them says nothing of either.
-_OF_MODELS = frozenset({".safetensors", ".json", ".txt", ".model", ".jinja"})
-_UNREADABLE = "unreadable"
-
-
-def checksums_of_inputs(recipe: Recipe) -> dict[str, str]:
-    """Setting and place, as `teacher runs/t`, → checksum of the files there; none where nothing lies."""
-    found = {}
-    for setting, place in places(recipe.model_dump(mode="json")):
-        if place.exists():
-            model = setting.rpartition(".")[2] in _MODELS
-            files = _of_model(place) if model else _of_rows(place, set())
-            found[f"{setting} {place}"] = _of(place, files)
-    return found | _of_far_stores(recipe)
-
-
-def _of_far_stores(recipe: Recipe) -> dict[str, str]:
-    """Of stores that lie behind a URL what their manifests say, which has the checksum of every shard."""
-    found = {}
-    for named in recipe.outputs or ():
-        url, _ = place_and_member(named)
-        if "://" in url:
-            with suppress(FileNotFoundError):
-                found[f"outputs {url}"] = _of_manifest(StoreFiles(url))
-    return found
-
-
-def _of_manifest(files: StoreFiles) -> str:
-    """Raise FileNotFoundError where there is none."""
-    try:
-        return checksum_of_text(files.read(MANIFEST).decode(errors="replace"))
-    except LimbeckError:  # whoever reads it says why it cannot
-        return _UNREADABLE
-
-
-def _of(root: Path, files: Iterator[Path]) -> str:
-    try:
-        known = [f"{path.relative_to(root).as_posix()} {_of_file(path)}" for path in sorted(files)]
-    except OSError:  # whoever reads it says why it cannot
-        return _UNREADABLE
-    return checksum_of_text("\n".join(known))
-
-
-def _of_model(place: Path) -> Iterator[Path]:
-    """Of a run the student's files."""
-    if place.is_file():
-        return iter((place,))
-    student = place / "student"
-    run = not (place / "config.json").exists() and student.is_dir()
-    files = (student if run else place).iterdir()
-    return (path for path in files if path.suffix in _OF_MODELS and path.is_file())
-
-
-def _of_rows(place: Path, seen: set[Path]) -> Iterator[Path]:
-    """All below a folder, but for hidden ones and for runs, which may lie beside the rows; each folder once."""
-    if not place.is_dir():
-        if place.is_file():  # a pipe would be waited for
-            yield place
-        return
-    if place.resolve() in seen:  # a link leads back
-        return
-    seen.add(place.resolve())
-    for path in place.iterdir():
-        if path.name.startswith(".") or (path / NAME).is_file():
-            continue
-        yield from _of_rows(path, seen)
-
-
-def _of_file(path: Path) -> str:
-    about = path.stat()
-    return _once(path, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
-
-
-@lru_cache(maxsize=100_000)
-def _once(path: Path, size: int, modified: int, changed: int) -> str:
-    """A grid's cells share their teacher and their rows."""
-    return f"{size} {checksum(path)}"

@@ -10,7 +10,8 @@ import itertools
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,12 @@ from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME, Record
 from limbeck.run.distill import distill
 from limbeck.run.earlier_run import finished
-from limbeck.run.prepare import build_models
-from limbeck.run.required_settings import missing, with_start
-from limbeck.run.rows import load_rows
+from limbeck.run.prepare import Loaded, refuse_wrong
+from limbeck.run.required_settings import with_start
 from limbeck.run.run_folder import RunFolder
 from limbeck.students import RANDOM, TEAMS
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import file_name
-from limbeck.tasks import Task
 
 # A grid of runs: models and settings with several values each, every combination a cell. Part of
 # `limbeck.run`; `grid` trains the cells.
@@ -36,18 +35,10 @@ from limbeck.tasks import Task
 MODEL = "student.init"
 
 
-@dataclass(frozen=True)
-class GridCell:
-    """One run of a grid: the name of its folder, and the recipe settings that make it this one."""
-
-    name: str
-    settings: Mapping[str, Any]
-
-
 def cells_of(
     models: Sequence[str] = (), axes: Mapping[str, Sequence[Any]] | None = None
-) -> list[GridCell]:
-    """Every combination of a model and a value from each axis, the first axis slowest.
+) -> dict[str, dict[str, Any]]:
+    """Folder name → recipe settings of every combination of a model and a value from each axis, the first axis slowest.
 
     Args:
         models: what `student.init` may be, or a team's name (`TEAMS`), also as `paper:random`.
@@ -58,42 +49,33 @@ def cells_of(
         LimbeckError: nothing in it, an axis without values, or cells of the same name.
     """
     axes = dict(axes or {})
-    problems = [
-        Problem(f"grid: {key} has no values", f"write {key}=FIRST,SECOND")
-        for key, values in axes.items()
-        if not values
-    ]
     if models and MODEL in axes:
-        problems.append(
-            Problem(f"grid: models are named, and {MODEL} has values too", "give one of them")
+        raise LimbeckError(
+            f"grid: models are named, and {MODEL} has values too", "give one of them"
         )
-    elif models:
+    if models:
         axes = {MODEL: list(_models(models)), **axes}
-    if not axes:
-        problems.append(
-            Problem(
-                "grid: there is nothing in it",
-                f"name models, a team ({', '.join(TEAMS)}), or settings: student.layers=2,4,6",
-            )
+    empty = [key for key, values in axes.items() if not values]
+    if empty or not axes:
+        raise LimbeckError(
+            f"grid: {', '.join(empty) or 'it'} has no values",
+            f"name models, a team ({', '.join(TEAMS)}), or settings: student.layers=2,4,6",
         )
-    if problems:
-        raise LimbeckError(problems)
     # Models that are named show always, so that grids of one folder can be added to.
     named = [MODEL] if models else []
     varied = [key for key, values in axes.items() if len(values) > 1 or key in named]
     varied = varied or list(axes)[:1]
     labels = _labels(varied)
-    found = []
+    found: dict[str, dict[str, Any]] = {}
     for values in itertools.product(*axes.values()):
         settings = dict(zip(axes, values, strict=True))
-        parts = [labels[key] + _text(settings[key]) for key in varied]
-        found.append(GridCell("_".join(parts), settings))
-    twice = [name for name, count in Counter(cell.name for cell in found).items() if count > 1]
-    if twice:
-        raise LimbeckError(
-            f"grid: several cells would be the folder {', '.join(twice)}",
-            "leave out what is named twice; folders with one name need a grid each",
-        )
+        name = "_".join(labels[key] + _text(settings[key]) for key in varied)
+        if name in found:
+            raise LimbeckError(
+                f"grid: several cells would be the folder {name}",
+                "leave out what is named twice; folders with one name need a grid each",
+            )
+        found[name] = settings
     return found
 
 
@@ -134,15 +116,8 @@ log = logging.getLogger(__name__)
 
 # The settings that decide which rows a run reads.
 _ROWS = (
-    "task",
-    "data",
-    "text_columns",
-    "label_column",
-    "kind",
-    "classes",
-    "labels",
-    "teacher",
-    "teachers",
+    *("task", "data", "text_columns", "label_column", "kind", "classes", "labels"),
+    *("teacher", "teachers"),
 )
 
 
@@ -160,7 +135,7 @@ class Member:
     name: str
     path: Path
     record: Record | None
-    problems: tuple[Problem, ...] = field(default=())
+    problems: tuple[Problem, ...] = ()
 
 
 def train_grid(
@@ -192,7 +167,7 @@ def train_grid(
         LimbeckError: everything that is wrong with any cell, before the first one starts.
     """
     cells = cells_of(models, axes)
-    clash = [key for key in cells[0].settings if key in settings]
+    clash = [key for key in next(iter(cells.values())) if key in settings]
     if clash:
         raise LimbeckError(
             f"grid: {', '.join(clash)} is part of the grid and set outside it too", "give it once"
@@ -210,15 +185,15 @@ def train_grid(
 
 
 def _recipes(
-    cells: Sequence[GridCell], recipe: str | Path, settings: Mapping[str, Any]
+    cells: Mapping[str, Mapping[str, Any]], recipe: str | Path, settings: Mapping[str, Any]
 ) -> dict[str, Recipe]:
     recipes: dict[str, Recipe] = {}
     wrong: dict[str, list[Problem]] = {}
-    for cell in cells:
+    for name, own in cells.items():
         try:
-            recipes[cell.name] = with_start(Recipe.load(recipe, **settings, **cell.settings))
+            recipes[name] = with_start(Recipe.load(recipe, **settings, **own))
         except LimbeckError as error:
-            wrong[cell.name] = error.problems
+            wrong[name] = error.problems
     _raise(wrong, len(cells))
     return recipes
 
@@ -230,18 +205,13 @@ def _check(recipes: Mapping[str, Recipe], out: Path, *, overwrite: bool) -> None
     missing checkpoints and layers are known before hours have passed.
     """
     wrong: dict[str, list[Problem]] = {}
-    tasks: dict[str, Task] = {}
+    loaded: dict[str, Loaded] = {}
     for name, recipe in recipes.items():
         try:
             if finished(recipe, RunFolder(out / name), overwrite=overwrite) is not None:
                 continue
-            problems = missing(recipe)
-            if problems:
-                raise LimbeckError(problems)
             rows = repr([getattr(recipe, key) for key in _ROWS] + [recipe.conditions])
-            if rows not in tasks:
-                tasks[rows], _ = load_rows(recipe)
-            build_models(recipe, tasks[rows])
+            loaded[rows] = refuse_wrong(recipe, loaded=loaded.get(rows))
         except LimbeckError as error:
             wrong[name] = error.problems
     _raise(wrong, len(recipes))
@@ -255,22 +225,22 @@ def _raise(wrong: Mapping[str, Sequence[Problem]], count: int) -> None:
             cells.setdefault(problem, []).append(name)
     if cells:
         raise LimbeckError(
-            [
-                problem if len(names) == count else _of(", ".join(names), problem)
-                for problem, names in cells.items()
-            ]
+            problem if len(names) == count else _of(", ".join(names), problem)
+            for problem, names in cells.items()
         )
 
 
 def _of(name: str, problem: Problem) -> Problem:
-    return Problem(f"{name}: {problem.message}", problem.fix, problem.severity)
+    return replace(problem, message=f"{name}: {problem.message}")
 
 
 def _train(name: str, recipe: Recipe, path: Path, *, overwrite: bool, show: bool) -> Member:
     # A finished run of the same recipe stays, also where other recipes' runs are replaced.
     try:
-        fresh = overwrite and not _is_own(path, recipe)
-        done = distill(recipe, path, overwrite=fresh, show=show)
+        with suppress(LimbeckError):
+            finished(recipe, RunFolder(path))
+            overwrite = False
+        done = distill(recipe, path, overwrite=overwrite, show=show)
         return Member(name, path, done.record)
     except LimbeckError as error:
         problems = [problem for problem in error.problems if problem.severity == "error"]
@@ -281,11 +251,3 @@ def _train(name: str, recipe: Recipe, path: Path, *, overwrite: bool, show: bool
         problems = [Problem(f"{type(error).__name__}: {first}", fix)]
     record = Record.load(path) if (path / RECORD_NAME).is_file() else None
     return Member(name, path, record, tuple(_of(name, problem) for problem in problems))
-
-
-def _is_own(path: Path, recipe: Recipe) -> bool:
-    try:
-        finished(recipe, RunFolder(path))
-    except LimbeckError:
-        return False
-    return True

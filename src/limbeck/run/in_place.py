@@ -29,14 +29,8 @@ from limbeck.outputs.columns import LOGITS
 from limbeck.outputs.store import place_and_member
 from limbeck.outputs.stored_teacher import GivenOutputs, StoredParts, StoredTeacher
 from limbeck.recipe import Recipe
-from limbeck.run.in_place_checks import (
-    about_store,
-    of_targets,
-    task_problems,
-    term_problems,
-    token_problems,
-)
-from limbeck.run.teachers import ALONE, Named
+from limbeck.run.in_place_checks import about_store, of_targets, term_problems, token_problems
+from limbeck.run.models import ALONE, Named
 from limbeck.students import class_places, numbered_places, places_by_name
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import at_home, checksum
@@ -51,8 +45,26 @@ def stored_teachers(recipe: Recipe, task: Task, tokenizer: Processor) -> list[Na
         LimbeckError: outputs that cannot be read, or whose classes are not the data's; terms that need more
             of a teacher than outputs.
     """
-    places = recipe.outputs or []
-    problems, stored = [*task_problems(task), *_idle_order(recipe, task)], _as_stored(task)
+    places, kind = recipe.outputs or [], task.kind.stored_as
+    problems = []
+    if not (kind.labels_texts and task.kind.reads.in_columns):
+        problems.append(
+            Problem(
+                f"outputs: they are of whole texts, and {task.name} is of kind {task.kind.name}",
+                "give the teacher's model: --teacher",
+            )
+        )
+    if recipe.output_classes and not task.kind.class_names(task.labels):
+        problems.append(
+            Problem(
+                f"output_classes: outputs for {task.name} are of no classes",
+                "leave it out",
+            )
+        )
+    # The task as of which outputs are stored: its own, or of a query with a passage in each row.
+    stored = task
+    if kind is not task.kind:
+        stored = replace(task, kind=kind, text_columns=(QUERY, PASSAGE))
     teachers = []
     for place in places if not problems else ():
         try:
@@ -74,24 +86,6 @@ def stored_teachers(recipe: Recipe, task: Task, tokenizer: Processor) -> list[Na
         Named(name, place, teacher, tokenizer)
         for name, place, teacher in zip(names, places, teachers, strict=True)
     ]
-
-
-def _idle_order(recipe: Recipe, task: Task) -> list[Problem]:
-    """An order of classes for outputs that have none."""
-    if not recipe.output_classes or task.kind.class_names(task.labels):
-        return []
-    return [
-        Problem(
-            f"output_classes: {', '.join(recipe.output_classes)}, and outputs for {task.name} are of no classes",
-            "leave it out",
-        )
-    ]
-
-
-def _as_stored(task: Task) -> Task:
-    """The task as of which outputs are stored: its own, or of a query with a passage in each row."""
-    kind = task.kind.stored_as
-    return task if kind is task.kind else replace(task, kind=kind, text_columns=(QUERY, PASSAGE))
 
 
 def open_outputs(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
@@ -196,7 +190,11 @@ def outputs_of_store(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
     names, several = store.outputs_of(member), _several(task)
     what = next((name for name in quantities(several=several) if name in names), None)
     if what is None:
-        raise _nothing_to_read(place, store, [*names])
+        members = f"; or name its members: {where}#{store.members[0]}" if store.members else ""
+        raise LimbeckError(
+            f"outputs: {place} holds {', '.join(names) or 'nothing'}, and none of {', '.join(QUANTITIES)}",
+            f"label again with --outputs {LOGITS}{members}",
+        )
     check_votes(place, what, several=several)
     name = names[what]
     column = store.manifest.column(name)
@@ -232,16 +230,6 @@ def _answers(store: OutputStore, task: Task) -> bool:
     return numbers and get_task_type(store.kind).auto is task.kind.auto
 
 
-def _nothing_to_read(place: str, store: OutputStore, held: list[str]) -> LimbeckError:
-    fix = f"label again with --outputs {LOGITS}"
-    if store.members:
-        fix += f"; or name its members: {store.files.url}#{store.members[0]}"
-    return LimbeckError(
-        f"outputs: {place} holds {', '.join(held) or 'nothing'}, and none of {', '.join(QUANTITIES)}",
-        fix,
-    )
-
-
 # Which stored values are those of the data's classes. Names are held against the data's as a live
 # teacher's are (`limbeck.students.class_places`). What they leave open `output_classes` says: how
 # the data calls the outputs' classes, in the outputs' order.
@@ -272,71 +260,49 @@ def columns_of(
         )
     if task.regression:
         return np.array([0])
-    return np.array(_places(place, classes, width, task.labels, recipe), dtype=np.int64)
-
-
-def _places(
-    place: str, classes: Sequence[str], width: int, wanted: Sequence[str], recipe: Recipe
-) -> list[int]:
-    by_name, said = places_by_name(classes, wanted), recipe.output_classes
-    if by_name is not None:
+    wanted, said = task.labels, recipe.output_classes
+    theirs, ours = ", ".join(classes), ", ".join(wanted)
+    places = places_by_name(classes, wanted)
+    if places is not None:
         # Of a team's outputs the order may be meant for the others.
-        if said and recipe.team is None and places_by_name(said, wanted) != by_name:
+        if said and recipe.team is None and places_by_name(said, wanted) != places:
             raise LimbeckError(
-                f"output_classes: {', '.join(said)}; {place} itself says {', '.join(classes)}, which are the data's",
+                f"output_classes: {', '.join(said)}; {place} itself says {theirs}, which are the data's",
                 "leave it out",
             )
-        return by_name
-    if said:
-        return _as_said(place, said, classes, width, wanted)
-    found = class_places(classes, wanted)
-    if found is None:
-        raise LimbeckError(
-            f"outputs: {place} holds the classes {', '.join(classes) or 'of no name'}; the data's are "
-            f"{', '.join(wanted)}",
-            _other_names(classes, wanted),
-        )
-    log.warning(
-        "outputs: the classes of %s have no names (%s) and are taken in the data's order, %s; "
-        "output_classes='[CLASS, CLASS, …]' says another one",
-        place, ", ".join(classes[at] for at in found), ", ".join(wanted),
-    )  # fmt: skip
-    return found
-
-
-def _as_said(
-    place: str, said: Sequence[str], classes: Sequence[str], width: int, wanted: Sequence[str]
-) -> list[int]:
-    """The places of classes that `output_classes` names one after the other."""
-    places = places_by_name(said, wanted)
-    if places is None:
-        raise LimbeckError(
-            f"output_classes: {', '.join(said)}; the data's classes are {', '.join(wanted)}"
-            + (f", those of {place} {', '.join(classes)}" if classes else ""),
-            "name each of the data's classes once, in the order of the outputs",
-        )
-    if len(said) != width:
-        raise LimbeckError(
-            f"output_classes: {', '.join(said)} are {len(said)}, and {place} holds {width}"
-            + (f": {', '.join(classes)}" if classes else " without names"),
-            "name outputs of the data's classes",
-        )
-    order = numbered_places(classes) if classes else [*range(width)]
-    return [order[place] for place in places]
+    elif said:
+        named = places_by_name(said, wanted)
+        if named is None or len(said) != width:
+            raise LimbeckError(
+                f"output_classes: {', '.join(said)}; the data's classes are {ours}, those of {place} "
+                f"{theirs or f'{width} without names'}",
+                "name each of the data's classes once, in the order of the outputs",
+            )
+        order = numbered_places(classes) if classes else [*range(width)]
+        places = [order[one] for one in named]
+    else:
+        places = class_places(classes, wanted)
+        if places is None:
+            raise LimbeckError(
+                f"outputs: {place} holds the classes {theirs or 'of no name'}; the data's are {ours}",
+                _other_names(classes, wanted),
+            )
+        log.warning(
+            "outputs: the classes of %s have no names (%s) and are taken in the data's order, %s; "
+            "output_classes='[CLASS, CLASS, …]' says another one",
+            place, ", ".join(classes[at] for at in places), ours,
+        )  # fmt: skip
+    return np.array(places, dtype=np.int64)
 
 
 def _other_names(classes: Sequence[str], wanted: Sequence[str]) -> str:
     """What helps where outputs have other classes than the data."""
-    if not classes:
-        return f"say their order: output_classes='[{', '.join(wanted)}]', or whatever it is"
-    if len(classes) == len(wanted):
-        return (
-            "if they mean the same, say what the data calls them, in the order of the outputs: "
-            "output_classes='[CLASS, CLASS, …]'; else name outputs of this task"
-        )
     if set(wanted) < set(classes):
         return (
             "if the data's rows are of some of them alone, name all of them: "
             f"classes='[{', '.join(classes)}]'; else name outputs of this task"
         )
-    return "name outputs of this task"
+    return (
+        "if they mean the same, say what the data calls them, in the order of the outputs: "
+        "output_classes='[CLASS, CLASS, …]'; else name outputs of this task"
+    )

@@ -17,17 +17,13 @@ from limbeck.objectives import Objectives, TeamObjectives, TermSpec
 from limbeck.objectives.predictions import SoftSpec
 from limbeck.outputs import OutputStore, digest_of_tokenizer
 from limbeck.outputs.columns import LOGITS, name_of_key, word_of
-from limbeck.outputs.stored_teacher import (
-    GivenOutputs,
-    StoredParts,
-    by_layer,
-)
+from limbeck.outputs.stored_teacher import GivenOutputs, StoredParts, by_layer
 from limbeck.recipe import Recipe
 from limbeck.run.prepared import StageInputs
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import at_home, checksum_of_text
 from limbeck.support.given import is_reference
-from limbeck.tasks import TASKS, Processor, Task
+from limbeck.tasks import Processor, Task
 
 
 def layer_problems(
@@ -52,7 +48,7 @@ def _layer_problems(
         Request(terms.ever("teacher").items),
         Request(terms.differences("teacher").items),
     )
-    url, again = layers.store.files.url, label_line(recipe, layers, wanted.items, exact.items)
+    url, again = layers.store.files.url, _label_line(recipe, layers, wanted.items, exact.items)
     names = [name for name in terms.terms if terms[name].ever("teacher").items]
     who = f"objectives.{' and objectives.'.join(names)}"
     if absent := layers.absent(wanted):
@@ -89,53 +85,31 @@ def _named(seen: Iterable[ActivationKey]) -> str:
     return ", ".join(map(name_of_key, seen))
 
 
-def label_line(
+def _label_line(
     recipe: Recipe,
     layers: StoredParts,
     wanted: Iterable[ActivationKey],
     exact: frozenset[ActivationKey],
 ) -> str:
     """The `limbeck label` command that writes what is wanted, as a fix."""
-    seen = by_layer({*layers.columns} | {*wanted})
-    words = [word_of(one, exact=one in exact) for one in seen]
-    if None in words:
-        what = ", ".join(str(one) for one, word in zip(seen, words, strict=True) if word is None)
+    words = {
+        one: word_of(one, exact=one in exact) for one in by_layer({*layers.columns} | {*wanted})
+    }
+    if None in words.values():
+        what = ", ".join(str(one) for one, word in words.items() if word is None)
         return f"give the teacher's model (--teacher): {what} cannot be stored"
     # A store knows the end of its teacher's path.
     name = layers.store.manifest.teacher.name
     teacher = name if at_home(name).exists() else f"PATH/{name}"
-    command = ["limbeck", "label", "--teacher", teacher]
-    command += [*_rows(recipe), "--max-length", str(recipe.max_length)]
-    command += ["--outputs", LOGITS, *(word for word in words if word is not None)]
+    data = "DATA" if is_reference(recipe.data) else str(recipe.data)
+    command = ["limbeck", "label", "--teacher", teacher, "--data", data]
+    command += ["--max-length", str(recipe.max_length)]
+    command += ["--outputs", LOGITS, *(word for word in words.values() if word is not None)]
     out = layers.store.files.url.rstrip("/") + "-layers"
     return f"label again: {shlex.join([*command, '--out', out])}"
 
 
-def _rows(recipe: Recipe) -> list[str]:
-    """The options that name a recipe's rows."""
-    data = str(recipe.data)
-    found = ["--data", "DATA" if is_reference(data) else data]
-    if recipe.task in TASKS:
-        found += ["--task", str(recipe.task)]
-    if recipe.text_columns:
-        found += ["--text-columns", *recipe.text_columns]
-    more = [name for name in recipe.unlabelled if not is_reference(name)]
-    return found + (["--unlabelled", *more] if more else [])
-
-
 # Whether stored outputs can teach a recipe's terms, before any is read.
-
-
-def task_problems(task: Task) -> list[Problem]:
-    """Rows of which nobody can store outputs."""
-    if task.kind.stored_as.labels_texts and task.kind.reads.in_columns:
-        return []
-    return [
-        Problem(
-            f"outputs: they are of whole texts, and {task.name} is of kind {task.kind.name}",
-            "give the teacher's model: --teacher",
-        )
-    ]
 
 
 def term_problems(recipe: Recipe, task: Task, outputs: GivenOutputs) -> list[Problem]:
@@ -272,23 +246,18 @@ def token_problems(
             "save the student with the teacher's tokenizer, or label with a teacher of the student's",
         )
     for stage in recipe.stages():
-        if stage.recipe.outputs is None:
-            continue
-        for name, term in stage.recipe.objectives.items():
-            asked = term.kept if isinstance(term, SoftSpec) else None
+        for name, term in stage.recipe.objectives.items() if stage.recipe.outputs else ():
+            setting, asked = f"{stage.setting}objectives.{name}", getattr(term, "kept", None)
             if not (term.needs_teacher and term.reads_logits) or asked == kept:
                 continue
-            setting = f"{stage.setting}objectives.{name}"
-            if not isinstance(term, SoftSpec):
+            if isinstance(term, SoftSpec):
+                said = f"it looks at {asked or 'all logits'} of the vocabulary, and {place} keeps {kept}"
+                yield Problem(f"{setting}: {said}", _as_kept(setting, kept, term.temperature))
+            else:
                 yield Problem(
                     f"{setting}: {term.compare} reads all logits, and {place} keeps {kept} of them",
                     "use soft_kl or soft_cross_entropy, or give the teacher's model: --teacher",
                 )
-                continue
-            yield Problem(
-                f"{setting}: it looks at {asked or 'all logits'} of the vocabulary, and {place} keeps {kept}",
-                _as_kept(setting, kept, term.temperature),
-            )
 
 
 def _as_kept(setting: str, kept: KeptTokens, temperature: float) -> str:

@@ -10,75 +10,73 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+from datasets import ClassLabel, Dataset, Image, Value
+from datasets.table import InMemoryTable
+from pyarrow import parquet
 from transformers import BaseImageProcessor, PreTrainedModel, PreTrainedTokenizerBase
 
+from limbeck.data.table import USUAL_LABELS
+from limbeck.functional.labels import NO_LABEL
 from limbeck.outputs import OutputStore
 from limbeck.outputs.key import add_weights
 from limbeck.recipe import Recipe
 from limbeck.recipe.load import read_raw
-from limbeck.run.given_rows import read_rows, read_unlabelled_rows
 from limbeck.students import read_processor
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError
 from limbeck.support.given import PREFIX, Write
-from limbeck.tasks import IMAGE, TEXT_READING, Processor
+from limbeck.tasks import IMAGE, TASKS, TEXT_READING, Processor
 
 # Of a configuration what says where a model came from or how it is run, not what its outputs depend on.
 _NO_ANSWER = ("_name_or_path", "architectures", "dtype", "torch_dtype", "transformers_version")
 
 
-@dataclass(frozen=True)
-class GivenSettings:
-    """Recipe settings, a reference in the place of each object, and what writes the object behind each."""
-
-    settings: dict[str, Any]
-    writers: dict[str, Write]
-
-
 def settings_of(
     recipe: Recipe | str | Path | None, given: Mapping[str, Any], tokenizer: Any
-) -> GivenSettings:
-    """Put a reference in the place of every object among the settings.
+) -> tuple[dict[str, Any], dict[str, Write]]:
+    """Recipe settings with a reference in the place of every object, and what writes the object behind each.
 
     Models are given as `teacher`, `teachers` (a list as `teacher` is the same) and `student`, each alone or in a pair
     with its tokenizer; rows as `data` and `unlabelled`; stores that `label` returned as `outputs`.
 
     Raises:
-        LimbeckError: objects that are none of these, a model without a tokenizer, rows whose columns are not found.
+        LimbeckError: objects that are none of these, a model without a tokenizer, settings beside a Recipe.
     """
     if isinstance(recipe, Recipe):
-        _refuse_beside_recipe(given, tokenizer)
-        return GivenSettings({}, {})
+        keys = [*given, *(["tokenizer"] if tokenizer is not None else [])]
+        if keys:
+            raise LimbeckError(
+                f"{', '.join(keys)}: beside a Recipe, which is checked already, settings have no effect",
+                "give them to Recipe.load; objects to distill, with the method's name or a file in place of the Recipe",
+            )
+        return {}, {}
     settings = _spelt_out(given)
-    found = _Models(tokenizer)
+    writers: dict[str, Write] = {}
     for key in ("teacher", "teachers", "student.init"):
         if key in settings:
-            settings[key] = found.reference(key, settings[key])
-    if tokenizer is not None and not found.writers:
-        found.problems.append(
-            Problem(
-                "tokenizer: it belongs to model objects, and none is given",
-                "leave it out; student.tokenizer=FOLDER names another one for the student",
-            )
+            settings[key] = _reference(key, settings[key], tokenizer, writers)
+    if tokenizer is not None and not writers:
+        raise LimbeckError(
+            "tokenizer: it belongs to model objects, and none is given",
+            "leave it out; student.tokenizer=FOLDER names another one for the student",
         )
-    if found.problems:
-        raise LimbeckError(found.problems)
-    writers = dict(found.writers)
     if settings.get("unlabelled") is not None:
-        settings["unlabelled"] = unlabelled_places(
-            settings["unlabelled"], settings.get("task"), writers
-        )
+        task = settings.get("task")
+        settings["unlabelled"] = unlabelled_places(settings["unlabelled"], task, writers)
     if settings.get("outputs") is not None:
         settings["outputs"] = _places_of_outputs(settings["outputs"])
     data = settings.get("data")
-    if data is None or isinstance(data, str | Path):
-        return GivenSettings(settings, writers)
-    raw = read_raw(recipe, {key: value for key, value in settings.items() if key != "data"})
-    rows = read_rows(data, raw)
-    settings |= {"data": rows.reference, **rows.settings}
-    return GivenSettings(settings, {**writers, rows.reference: rows.write})
+    if data is not None and not isinstance(data, str | Path):
+        raw = read_raw(recipe, {key: value for key, value in settings.items() if key != "data"})
+        rows = read_rows(data, raw.get("task"))
+        settings |= {"data": rows.reference} | ({} if raw.get("task") else {"task": rows.name})
+        writers[rows.reference] = rows.write
+    return settings, writers
 
 
 def unlabelled_places(given: Any, task: str | None, writers: dict[str, Write]) -> list[str]:
@@ -99,7 +97,7 @@ def unlabelled_places(given: Any, task: str | None, writers: dict[str, Write]) -
         if isinstance(one, str | Path):
             found.append(str(one))
             continue
-        read = read_unlabelled_rows(one, task)
+        read = GivenRows({"rows": _dataset("unlabelled", one)}, f"{task or 'rows'}-unlabelled")
         writers[read.reference] = read.write
         found.append(read.reference)
     return found
@@ -110,15 +108,6 @@ def _places_of_outputs(given: Any) -> Any:
     if isinstance(given, list | tuple):
         return [_places_of_outputs(one) for one in given]
     return str(given.files.url) if isinstance(given, OutputStore) else given
-
-
-def _refuse_beside_recipe(given: Mapping[str, Any], tokenizer: Any) -> None:
-    keys = [*given, *(["tokenizer"] if tokenizer is not None else [])]
-    if keys:
-        raise LimbeckError(
-            f"{', '.join(keys)}: beside a Recipe, which is checked already, settings have no effect",
-            "give them to Recipe.load; objects to distill, with the method's name or a file in place of the Recipe",
-        )
 
 
 def _spelt_out(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,43 +124,23 @@ def _spelt_out(given: Mapping[str, Any]) -> dict[str, Any]:
     return settings
 
 
-class _Models:
-    """References of the models of one run, the same for the same object."""
-
-    def __init__(self, tokenizer: Any) -> None:
-        self.tokenizer = tokenizer
-        self.writers: dict[str, Write] = {}
-        self.problems: list[Problem] = []
-        self._known: dict[tuple[int, int], str] = {}
-
-    def reference(self, key: str, value: Any) -> Any:
-        """What stands in the recipe for a path, a model, or several of them."""
-        if isinstance(value, list | tuple) and not _is_pair(value):
-            return [self.reference(key, one) for one in value]
-        if value is None or isinstance(value, str | Path):
-            return value
-        model, processor = value if isinstance(value, tuple) else (value, self.tokenizer)
-        setting = "student" if key == "student.init" else key
-        if not isinstance(model, PreTrainedModel):
-            self.problems.append(
-                Problem(
-                    f"{setting}: a {type(model).__name__} is not a transformers model",
-                    "give a PreTrainedModel (of an adapter the merged one, merge_and_unload()), a folder or a Hub name",
-                )
-            )
-            return PREFIX
-        try:
-            processor = _processor_of(model, processor, setting)
-        except LimbeckError as error:
-            self.problems += error.problems
-            return PREFIX
-        known = (id(model), id(processor))
-        if known not in self._known:
-            digest = model_fingerprint(model, processor)
-            reference = f"{PREFIX}{_name_of(model)}@{digest}"
-            self._known[known] = reference
-            self.writers[reference] = lambda folder: _write(model, processor, folder)
-        return self._known[known]
+def _reference(key: str, value: Any, tokenizer: Any, writers: dict[str, Write]) -> Any:
+    """What stands in the recipe for a path, a model, or several of them; `writers` gets what writes each model."""
+    if isinstance(value, list | tuple) and not _is_pair(value):
+        return [_reference(key, one, tokenizer, writers) for one in value]
+    if value is None or isinstance(value, str | Path):
+        return value
+    model, given = value if isinstance(value, tuple) else (value, tokenizer)
+    setting = "student" if key == "student.init" else key
+    if not isinstance(model, PreTrainedModel):
+        raise LimbeckError(
+            f"{setting}: a {type(model).__name__} is not a transformers model",
+            "give a PreTrainedModel (of an adapter the merged one, merge_and_unload()), a folder or a Hub name",
+        )
+    processor = _processor_of(model, given, setting)
+    reference = f"{PREFIX}{_name_of(model)}@{model_fingerprint(model, processor)}"
+    writers[reference] = partial(_write, model, processor)
+    return reference
 
 
 def _is_pair(value: Any) -> bool:
@@ -249,3 +218,145 @@ _OF_LAST_CALL = ("truncation", "padding")
 def _write(model: PreTrainedModel, processor: Processor, folder: Path) -> None:
     model.save_pretrained(folder)
     processor.save_pretrained(folder)
+
+
+# Rows given as objects: which splits they have, what they are called, and the files that they become.
+
+_SPLITS = {"train": "train", "test": "test"}
+_SPLITS |= dict.fromkeys(("dev", "validation", "valid", "val"), "dev")
+# Names that the datasets library gives what it read from a file.
+_NO_NAMES = frozenset({"csv", "json", "parquet", "arrow", "text", "pandas", "generator", "sql"})
+_ROWS = 1000
+
+
+@dataclass(frozen=True)
+class GivenRows:
+    """Rows by split, and what they are called."""
+
+    splits: dict[str, Dataset]
+    name: str
+
+    @property
+    def reference(self) -> str:
+        """What stands in a recipe for them: their name, and a fingerprint of all that they hold."""
+        name = re.sub(r"[^\w.-]", "-", self.name)
+        return f"{PREFIX}{name}@{_fingerprint(self.splits)}"
+
+    def write(self, folder: Path) -> None:
+        """Write a file for each split, as a user would have them."""
+        for split, rows in self.splits.items():
+            table: pa.Table = rows.with_format("arrow")[:]
+            parquet.write_table(table.cast(rows.features.arrow_schema), folder / f"{split}.parquet")
+
+
+def read_rows(data: Any, task: str | None = None, *, training: bool = True) -> GivenRows:
+    """Rows that were given as `data`, called as the task or as they call themselves; `training` needs a train split.
+
+    Raises:
+        LimbeckError: no rows, splits of other names.
+    """
+    splits = _splits(data, training=training)
+    splits = {split: _as_files_hold(rows, split) for split, rows in splits.items()}
+    return GivenRows(splits, str(task or _name_of_rows(next(iter(splits.values())))))
+
+
+def _splits(data: Any, *, training: bool = True) -> dict[str, Dataset]:
+    """Train, which `training` needs, and dev and test where there are some."""
+    if not isinstance(data, Mapping):
+        return {"train": _dataset("data", data)}
+    strange = [str(name) for name in data if name not in _SPLITS]
+    if strange or not data:
+        raise LimbeckError(
+            f"data: {', '.join(strange) or 'nothing'} is none of the splits train, dev (validation) and test",
+            "give the splits that are meant by these names: data={'train': …, 'dev': …}",
+        )
+    found: dict[str, Dataset] = {}
+    for name, rows in data.items():
+        if _SPLITS[name] in found:
+            raise LimbeckError(f"data: {', '.join(data)} name one split twice", "keep one of them")
+        found[_SPLITS[name]] = _dataset(f"data[{name!r}]", rows)
+    if training and "train" not in found:
+        raise LimbeckError(f"data: there is no train split (there: {', '.join(data)})", "give one")
+    return found
+
+
+def _dataset(where: str, rows: Any) -> Dataset:
+    if not isinstance(rows, Dataset):
+        try:
+            if isinstance(rows, list):
+                rows = Dataset.from_list(
+                    [{"text": row} if isinstance(row, str) else row for row in rows]
+                )
+            elif isinstance(rows, Mapping):
+                rows = Dataset.from_dict(dict(rows))
+            elif type(rows).__name__ == "DataFrame":
+                rows = Dataset.from_pandas(rows, preserve_index=False)
+        except (pa.ArrowException, AttributeError, TypeError, ValueError) as error:
+            raise LimbeckError(f"{where}: these are no rows: {error}", _ROWS_FIX) from error
+    if not isinstance(rows, Dataset):
+        raise LimbeckError(f"{where}: a {type(rows).__name__} holds no rows to read", _ROWS_FIX)
+    if not len(rows):
+        raise LimbeckError(f"{where} holds no rows", "give some")
+    images = [name for name, feature in rows.features.items() if isinstance(feature, Image)]
+    if images:
+        raise LimbeckError(
+            f"{where}: column {images[0]!r} holds images, which are read from a folder alone",
+            "write them to a folder for each class, data=FOLDER and kind=image; or remove_columns",
+        )
+    return rows
+
+
+_ROWS_FIX = (
+    "give a datasets.Dataset, a DatasetDict, a dict of them by split, a pandas DataFrame, a list of "
+    "rows {'text': …, 'label': …}, or a list of texts"
+)
+
+
+def _as_files_hold(rows: Dataset, split: str) -> Dataset:
+    """Rows without what the datasets library alone understands."""
+    for name, feature in dict(rows.features).items():
+        if split == "test" and isinstance(feature, ClassLabel) and set(rows[name]) == {-1}:
+            rows = rows.remove_columns(name)  # as the Hub marks a test split without labels
+        # −100 in a column of labels can only say that a row has none, as in transformers' losses.
+        whole = isinstance(feature, Value) and feature.dtype.startswith("int")
+        label = isinstance(feature, ClassLabel) or (name in USUAL_LABELS and whole)
+        if split == "train" and label:
+            rows = _with_gaps(rows, name)
+    return rows
+
+
+def _with_gaps(rows: Dataset, name: str) -> Dataset:
+    """The rows with nothing where a label is −100, as a file has it."""
+    table: pa.Table = rows.with_format("arrow")[:]
+    labels = table.column(name)
+    none = pc.equal(labels, pa.scalar(NO_LABEL, labels.type))
+    if not pc.any(none).as_py():
+        return rows
+    known = pc.if_else(none, pa.scalar(None, labels.type), labels)
+    table = table.set_column(table.schema.get_field_index(name), name, known)
+    features = rows.features
+    return Dataset(InMemoryTable(table.cast(features.arrow_schema)), info=rows.info)
+
+
+def _name_of_rows(rows: Dataset) -> str:
+    info = rows.info
+    name = info.dataset_name or ""
+    if not name or name in _NO_NAMES:
+        return "rows"
+    config = info.config_name if info.config_name not in (None, "default", name) else None
+    name = name if config is None else f"{name}-{config}"
+    return f"own-{name}" if name in TASKS else name
+
+
+def _fingerprint(splits: Mapping[str, Dataset]) -> str:
+    """12 hexadecimal digits of all that the rows hold, names of splits, columns and classes included."""
+    digest = hashlib.blake2b(digest_size=6)
+    for split, rows in sorted(splits.items()):
+        each = {name: getattr(kind, "feature", kind) for name, kind in rows.features.items()}
+        classes = {name: kind.names for name, kind in each.items() if isinstance(kind, ClassLabel)}
+        digest.update(json.dumps([split, len(rows), classes], sort_keys=True).encode())
+        read = rows.with_format("arrow")
+        for start in range(0, len(rows), _ROWS):
+            for row in read[start : start + _ROWS].to_pylist():
+                digest.update(json.dumps(row, sort_keys=True, default=str).encode())
+    return digest.hexdigest()

@@ -4,29 +4,30 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from datasets import Dataset
+from datasets import Dataset, DatasetDict
 from transformers import PreTrainedModel
 
-from limbeck.data import encoding, rows_fingerprint
+from limbeck.data import encoding
 from limbeck.recipe import Recipe, Stage
 from limbeck.recipe.augment_spec import augmentation
+from limbeck.run.bound_rows import StudentTokens, bound, with_outputs
 from limbeck.run.in_place import stored_teachers
-from limbeck.run.known_rows import with_outputs
-from limbeck.run.prepared import FinalRows, Prepared, StageInputs
-from limbeck.run.required_settings import missing
-from limbeck.run.rows import EncodedRows, add_unlabelled, check_left, load_rows, stage_rows
-from limbeck.run.student_source import Start, processor_of, start_of
-from limbeck.run.teacher_tokens import StudentTokens, bound
-from limbeck.run.teachers import (
+from limbeck.run.models import (
     ALONE,
     Named,
+    Start,
     form_team,
     lead_model,
     learns_from_its_teacher,
     named_teachers,
     names_at,
     names_for_students,
+    processor_of,
+    start_of,
 )
+from limbeck.run.prepared import FinalRows, Prepared, StageInputs
+from limbeck.run.required_settings import missing
+from limbeck.run.rows import EncodedRows, add_unlabelled, check_left, load_rows, stage_rows
 from limbeck.static import StaticStudent
 from limbeck.students import build_student, load_model, read_tokenizer
 from limbeck.students.pretrained import load_checkpoint
@@ -59,24 +60,19 @@ def prepare(
     before = len(splits["train"])
     splits["train"] = with_outputs(recipe, task, splits["train"], named)
     if len(splits["train"]) < before and unlabelled.kept:
-        labels = splits["train"].with_format("numpy")[task.label_column][:]
-        labelled = labelled_rows(labels)
+        labelled = labelled_rows(splits["train"].with_format("numpy")[task.label_column][:])
         check_left(recipe, task, labelled)
         unlabelled = replace(unlabelled, kept=int((~labelled).sum()))
     scored = task.kind.scored_length(recipe.max_length)
     final = FinalRows.taken_from(splits, task, tokenizer, scored, progress=progress)
     encoded = {
-        split: EncodedRows.of(rows, task, tokenizer, scored, progress=progress)
-        for split, rows in splits.items()
-        if split != "train" and split in task.dev_splits
+        split: EncodedRows.of(splits[split], task, tokenizer, scored, progress=progress)
+        for split in task.dev_splits
+        if split in splits
     }
+    in_turn = _in_turn(recipe, task, len(splits["train"]), tokenizer, named)
     train = EncodedRows.of(
-        splits["train"],
-        task,
-        tokenizer,
-        recipe.max_length,
-        progress=progress,
-        in_turn=_in_turn(recipe, task, len(splits["train"]), tokenizer, named),
+        splits["train"], task, tokenizer, recipe.max_length, progress=progress, in_turn=in_turn
     )
     stages = _stages(recipe, named, train, tokenizer, progress=progress)
     prepared = Prepared(
@@ -87,27 +83,33 @@ def prepare(
         student=student,
         named=tuple(named),
         dev=encoded,
-        fingerprints={
-            split: rows_fingerprint(task, splits[split])
-            for split in task.dev_splits
-            if split in splits
-        },
         stages=stages,
         final=final,
         unlabelled=unlabelled,
         augmenter=augmenter,
         without_outputs=before - len(splits["train"]),
     )
-    return _holding_out(prepared.on(train, progress=progress))
+    prepared = prepared.on(train, progress=progress)
+    # Rows taken out of training for a team that learns whom to sample.
+    if isinstance(recipe.team, SampledSpec) and recipe.team.by == "adaptive":
+        held, trained = hold_out(prepared.train.encoded, recipe.team.holdout, recipe.seed)
+        return prepared.holding_out(held, trained)
+    return prepared
 
 
-def refuse_wrong(recipe: Recipe, live_teacher: Teacher | None = None) -> None:
-    """Raise LimbeckError for what `prepare` would refuse in settings, rows or models."""
+Loaded = tuple[Task, DatasetDict]
+
+
+def refuse_wrong(
+    recipe: Recipe, live_teacher: Teacher | None = None, loaded: Loaded | None = None
+) -> Loaded:
+    """Raise LimbeckError for what `prepare` would refuse in settings, rows (which may be loaded) or models."""
     problems = missing(recipe)
     if problems:
         raise LimbeckError(problems)
-    task, splits = load_rows(recipe)
+    task, splits = loaded or load_rows(recipe)
     build_models(recipe, task, live_teacher, splits["train"])
+    return task, splits
 
 
 def _in_turn(
@@ -168,15 +170,6 @@ def _own_teacher(recipe: Recipe, stage: Stage, task: Task, named: list[Named]) -
     return known or teacher_of_stage(recipe, stage, task)
 
 
-def _holding_out(prepared: Prepared) -> Prepared:
-    """The run with rows taken out of training for a team that learns whom to sample."""
-    recipe = prepared.recipe
-    if not isinstance(recipe.team, SampledSpec) or recipe.team.by != "adaptive":
-        return prepared
-    held, trained = hold_out(prepared.train.encoded, recipe.team.holdout, recipe.seed)
-    return prepared.holding_out(held, trained)
-
-
 # The models of a run: its teachers, the student, and what makes its input.
 
 
@@ -194,7 +187,9 @@ def build_models(
     Raises:
         LimbeckError: a model that cannot be read or built, or an unknown `select_by`.
     """
-    _check_selection(recipe, task)
+    choices = ("primary", *task.metrics)
+    if recipe.select_by not in choices:
+        raise LimbeckError(unknown("select_by", recipe.select_by, choices))
     stored = bool(recipe.outputs) and learns_from_its_teacher(recipe)
     named = [] if stored else named_teachers(recipe, task, live_teacher)
     start = start_of(recipe, task)
@@ -219,12 +214,6 @@ def teacher_of_stage(recipe: Recipe, stage: Stage, task: Task) -> Named:
     model = load_model(path, head="required" if compared else "optional", auto=task.kind.auto)
     teacher = Teacher(model, dropout=recipe.teacher_dropout)
     return Named(ALONE, path, teacher, processor_of(recipe, task, path))
-
-
-def _check_selection(recipe: Recipe, task: Task) -> None:
-    choices = ("primary", *task.metrics)
-    if recipe.select_by not in choices:
-        raise LimbeckError(unknown("select_by", recipe.select_by, choices))
 
 
 def _student(

@@ -13,7 +13,7 @@ import numpy as np
 from datasets import Dataset, DatasetDict
 from transformers import EvalPrediction, PreTrainedModel
 
-from limbeck.data import Collator, rows_fingerprint
+from limbeck.data import Collator
 from limbeck.data.encoding import LazyRows
 from limbeck.data.row_facts import facts_of
 from limbeck.data.text_rows import UnlabelledRows
@@ -21,9 +21,9 @@ from limbeck.evaluation.linear_floor import LinearFloor
 from limbeck.evaluation.measuring import Size, example_size
 from limbeck.recipe import Recipe, Stage
 from limbeck.records.facts import Execution, Numbers
+from limbeck.run.bound_rows import StudentTokens, bound
+from limbeck.run.models import Named
 from limbeck.run.rows import EncodedRows
-from limbeck.run.teacher_tokens import StudentTokens, bound
-from limbeck.run.teachers import Named
 from limbeck.tasks import Processor, Results, Task
 from limbeck.teachers import Team, members_of
 from limbeck.teachers.teacher import Teacher
@@ -40,7 +40,6 @@ class FinalRows:
     """
 
     _rows: EncodedRows
-    fingerprint: str
 
     @classmethod
     def taken_from(
@@ -56,12 +55,16 @@ class FinalRows:
         rows = splits.pop(TEST, None)
         if rows is None or task.label_column not in rows.column_names:
             return None
-        encoded = EncodedRows.of(rows, task, tokenizer, max_length, progress=progress)
-        return cls(encoded, rows_fingerprint(task, rows))
+        return cls(EncodedRows.of(rows, task, tokenizer, max_length, progress=progress))
 
     def __len__(self) -> int:
         """How many there are."""
         return len(self._rows.raw)
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the rows' content."""
+        return self._rows.fingerprint
 
     @property
     def truncated(self) -> int:
@@ -77,15 +80,8 @@ class FinalRows:
         return self._rows
 
 
-@dataclass(frozen=True)
-class SplitsToScore:
-    """Splits to score by name, with the fingerprint of each one's rows."""
-
-    rows: Mapping[str, EncodedRows]
-    fingerprints: Mapping[str, str]
-
-
-# Test rows, which choose nothing, and the splits that a trained run is scored on.
+SplitsToScore = Mapping[str, EncodedRows]
+"""Splits to score by name."""
 
 # What one stage of a run trains on and whom it learns from. A stage owns its rows and its teacher:
 # the teacher is bound to the rows, and finds what it reads in their batches. What comes later in a
@@ -169,7 +165,6 @@ class Prepared:
         student: the model that is trained.
         named: the teachers that the recipe names, the one or all of them, in its order; bound to the run's rows.
         dev: the dev splits, encoded; the task's first one selects the best epoch.
-        fingerprints: which rows each dev split holds.
         final: the test rows, which choose nothing; None where there are none with labels.
         stages: what each stage trains on and whom it learns from.
         unlabelled: what became of the rows without a label.
@@ -189,7 +184,6 @@ class Prepared:
     student: PreTrainedModel
     named: tuple[Named, ...]
     dev: Mapping[str, EncodedRows]
-    fingerprints: Mapping[str, str]
     stages: tuple[StageInputs, ...]
     final: FinalRows | None = None
     unlabelled: UnlabelledRows = field(default_factory=UnlabelledRows)
@@ -237,11 +231,6 @@ class Prepared:
     def selecting(self) -> Dataset:
         """The encoded split that selects the best epoch."""
         return self.dev[self.task.dev_splits[0]].encoded
-
-    @property
-    def dev_rows(self) -> SplitsToScore:
-        """The dev splits, with which rows they hold."""
-        return SplitsToScore(self.dev, self.fingerprints)
 
     @property
     def collator(self) -> Collator:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pydantic import ValidationError
-
 from limbeck.data.load import is_absent, no_source
 from limbeck.data.own import folder_without_task
 from limbeck.data.text_rows import row_files
 from limbeck.recipe import Recipe, StudentSpec
 from limbeck.recipe.paper_settings import stated_of
-from limbeck.records import RECORD_NAME, Record
-from limbeck.run.teachers import learns_from_its_teacher
+from limbeck.run.models import learns_from_its_teacher
 from limbeck.students import names_cnn, resolve_checkpoint, starts_random
 from limbeck.support.errors import LimbeckError, Problem, problem_list
 from limbeck.support.files import at_home, no_such_file
 from limbeck.support.given import place_of
 from limbeck.training import tracker_problems
+from limbeck.training.assistant_start import recorded_start
 
 
 @problem_list
@@ -122,14 +120,13 @@ def _origin(teacher: str | None) -> StudentSpec | Problem:
             "add --model FOLDER or a Hub name, a pretrained encoder (student.init in a recipe); for random weights "
             "a shape, such as bert-4-256-4:random",
         )
-    folder = at_home(teacher)
-    places = [place for place in (folder, folder.parent) if (place / RECORD_NAME).is_file()]
-    if not folder.is_dir() or not places:
-        return unknown_because(f"{teacher} has no record of a run")
     try:
-        spec = StudentSpec.model_validate(Record.load(places[0]).recipe.get("student"))
-    except (LimbeckError, ValidationError):
+        found = recorded_start(teacher)
+    except LimbeckError:
         return unknown_because(f"the record of {teacher} does not say it")
+    if found is None:
+        return unknown_because(f"{teacher} has no record of a run")
+    spec, _ = found
     if spec.from_teacher:
         return unknown_because(f"{teacher} started from a teacher of its own")
     if starts_random(spec.init) or names_cnn(spec.init):

@@ -6,26 +6,33 @@ Part of `limbeck.run`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from datasets import Dataset, DatasetDict
+from transformers import PretrainedConfig
 
-from limbeck.data import CORPUS, Collator, encode, load_corpus, load_task
+from limbeck.data import CORPUS, Collator, encode, load_corpus, load_task, rows_fingerprint
 from limbeck.data.encoding import LazyRows
+from limbeck.data.own import FirstRows
 from limbeck.data.row_facts import facts_of
 from limbeck.data.samplers import labelled_in_batch
 from limbeck.data.splits import divided
+from limbeck.data.table import usual_label, usual_texts
 from limbeck.data.text_rows import UnlabelledRows, read_unlabelled, with_unlabelled
+from limbeck.embedding import folder, modules_of
 from limbeck.objectives import TermSpec
 from limbeck.recipe import ImageSpec, Recipe, Stage
 from limbeck.recipe.checks import label_terms
-from limbeck.run.embedding_settings import embedding_kind
-from limbeck.run.teachers import labelling_of
+from limbeck.recipe.groups import EmbeddingModelSpec
+from limbeck.run.models import labelling_of
+from limbeck.students import named_model, read_config
 from limbeck.support.errors import LimbeckError, Problem
-from limbeck.tasks import Processor, Reading, Task, TaskType
+from limbeck.tasks import SENTENCE, SPANS, TASKS, TOKENS, Processor, Reading, Task, TaskType
 from limbeck.tasks.abstract_type import labelled_rows, no_unlabelled
+from limbeck.tasks.metrics import TEACHER_LABEL
 
 
 @dataclass(frozen=True)
@@ -72,6 +79,11 @@ class EncodedRows:
         """Makes batches of these rows, of a fixed width if one is given."""
         return Collator(tokenizer, pad_to=pad_to, kind=self.kind)
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """Of the rows' content."""
+        return rows_fingerprint(self.task, self.raw)
+
     @property
     def mean_tokens(self) -> float | None:
         """Mean length of an example; None of images."""
@@ -105,45 +117,33 @@ def load_rows(recipe: Recipe, *, labels_read: bool = True) -> tuple[Task, Datase
             "training needs both",
         )
     rows["train"] = recipe.conditions.apply(rows["train"], task, labels_read=labels_read)
-    return _with_thresholds(_viewed(task, recipe), recipe), rows
+    return _with_settings(task, recipe), rows
 
 
-def _with_thresholds(task: Task, recipe: Recipe) -> Task:
-    """A task of several labels a row with how their thresholds are found."""
-    tuned = task.kind.tuned(task, recipe.thresholds)
-    if tuned is not None:
-        found: Task = tuned
-        return found
-    given = [key for key in ("thresholds", "label_separator") if getattr(recipe, key) is not None]
-    if given:
+def _with_settings(task: Task, recipe: Recipe) -> Task:
+    """A task with what the recipe says of its images, its embeddings, or the thresholds of several labels a row."""
+    kind = task.kind
+    if not kind.reads.in_columns:
+        given = recipe.images or ImageSpec.model_validate({})
+        flip = task.image_traits.flip if given.flip is None else given.flip
+        task = replace(task, kind=kind.viewed(given.crop, flip))
+    elif recipe.images is not None:
+        raise LimbeckError(f"images: the task {task.name!r} has none", "leave images out")
+    elif kind.embeds:
+        task = replace(task, kind=embedding_kind(kind, recipe))
+    elif recipe.embedding is not None:
         raise LimbeckError(
-            f"{' and '.join(given)}: for rows of several labels, and {task.name} is of kind {task.kind.name}",
+            f"embedding: the task {task.name!r} is of kind {kind.name}",
+            "leave embedding out, or set kind=embedding",
+        )
+    tuned: Task | None = task.kind.tuned(task, recipe.thresholds)
+    unread = [key for key in ("thresholds", "label_separator") if getattr(recipe, key) is not None]
+    if tuned is None and unread:
+        raise LimbeckError(
+            f"{' and '.join(unread)}: for rows of several labels, and {task.name} is of kind {kind.name}",
             "leave out, or set kind=multi-label",
         )
-    return task
-
-
-def _viewed(task: Task, recipe: Recipe) -> Task:
-    """A task of images with the views that training has of them."""
-    if task.kind.reads.in_columns:
-        if recipe.images is not None:
-            raise LimbeckError(f"images: the task {task.name!r} has none", "leave images out")
-        return _embedding(task, recipe)
-    given = recipe.images or ImageSpec.model_validate({})
-    flip = task.image_traits.flip if given.flip is None else given.flip
-    return replace(task, kind=task.kind.viewed(given.crop, flip))
-
-
-def _embedding(task: Task, recipe: Recipe) -> Task:
-    """A task of embeddings with the run's settings of what stands around an encoder."""
-    if task.kind.embeds:
-        return replace(task, kind=embedding_kind(task.kind, recipe))
-    if recipe.embedding is None:
-        return task
-    raise LimbeckError(
-        f"embedding: the task {task.name!r} is of kind {task.kind.name}",
-        "leave embedding out, or set kind=embedding",
-    )
+    return tuned or task
 
 
 def stage_rows(
@@ -208,8 +208,7 @@ def add_unlabelled(
         task.kind.need_labels(task, splits["train"])
         return splits, UnlabelledRows()
     labelled = labelled_rows(splits["train"].with_format("numpy")[task.label_column][:])
-    if recipe.labelled_share is not None:
-        _check_share(recipe, labelled)
+    _check_share(recipe, labelled, more=bool(recipe.unlabelled))
     if labelled.all() and not recipe.unlabelled:
         if recipe.unlabelled_weight != 1:
             raise LimbeckError(
@@ -218,8 +217,7 @@ def add_unlabelled(
             )
         return splits, UnlabelledRows()
     terms = list(_terms(recipe, numbers=task.regression))
-    problems = _problems(recipe, task, terms, some=bool(labelled.any()))
-    if problems:
+    if problems := _problems(recipe, task, terms, some=bool(labelled.any())):
         raise LimbeckError(problems)
     if all(reads for _, _, reads in terms):
         logger.warning(
@@ -241,34 +239,25 @@ def check_left(recipe: Recipe, task: Task, labelled: np.ndarray) -> None:
     Args:
         labelled: of the training rows that are left, boolean (n,), which have a label.
     """
-    reading = [
-        key
-        for key, term, reads in _terms(recipe, numbers=task.regression)
-        if reads and term.weight != 0
-    ]
-    mixed = ["labelled_share"] if recipe.labelled_share is not None else []
-    if not labelled.any() and reading + mixed:
-        raise LimbeckError(
-            f"missing_outputs: drop leaves no row with a label, which {', '.join(reading + mixed)} needs",
-            "label those rows with the teacher too, or take a method that reads no labels: --method kd-soft",
-        )
-    if labelled.all() and mixed:
-        raise LimbeckError(
-            "missing_outputs: drop leaves no row without a label, which labelled_share needs",
-            "label those rows with the teacher too, or leave labelled_share out",
-        )
+    _check_share(recipe, labelled, more=False)
+    terms = list(_terms(recipe, numbers=task.regression))
+    if not labelled.any() and (problems := _problems(recipe, task, terms, some=False)):
+        raise LimbeckError(problems)
 
 
-def _check_share(recipe: Recipe, labelled: np.ndarray) -> None:
-    """Raise LimbeckError for a share of batches that cannot be had."""
+def _check_share(recipe: Recipe, labelled: np.ndarray, *, more: bool) -> None:
+    """Raise LimbeckError for a share of batches that cannot be had; `more` rows without a label are to come."""
+    if recipe.labelled_share is None:
+        return
     for stage in recipe.stages():
         if stage.same_rows:
-            labelled_in_batch(recipe.labelled_share or 0.0, stage.recipe.batch_size)
-    some = labelled.any(), bool(recipe.unlabelled) or not labelled.all()
-    if not all(some):
+            labelled_in_batch(recipe.labelled_share, stage.recipe.batch_size)
+    if not labelled.any() or (labelled.all() and not more):
         raise LimbeckError(
-            f"labelled_share: {recipe.labelled_share:g}, and {'all' if some[0] else 'no'} training rows have a label",
-            "leave it out, or add rows" + (": --unlabelled FILE" if some[0] else " with labels"),
+            f"labelled_share: {recipe.labelled_share:g}, and {'all' if labelled.any() else 'no'} training rows have a "
+            "label",
+            "leave it out, or add rows"
+            + (": --unlabelled FILE" if labelled.any() else " with labels"),
         )
 
 
@@ -323,3 +312,120 @@ def _problems(
         for key, term in reading
         if not term.counts_labelled
     ]
+
+
+# Columns of a user's own data that nobody named.
+
+# Their columns have names of their own.
+_OWN_NAMES = (TOKENS.name, SPANS.name)
+
+
+def with_columns(recipe: Recipe) -> Recipe:
+    """Name the columns of a user's own texts, and of their classes or numbers, where the recipe names none.
+
+    The recipe then says what was read, as does every command that repeats it. What is not clear stays open, for the
+    reader of the rows to say.
+    """
+    by_teacher = recipe.label_column == TEACHER_LABEL
+    if recipe.task in TASKS or recipe.text_columns or (recipe.label_column and not by_teacher):
+        return recipe
+    if recipe.kind not in (None, SENTENCE.name) and (not by_teacher or recipe.kind in _OWN_NAMES):
+        return recipe
+    first = FirstRows.of(recipe.data)
+    if first is None:
+        return recipe
+    label = TEACHER_LABEL if by_teacher else usual_label([*first.columns], first.class_columns)
+    if label is None:
+        return recipe
+    words = [name for name in first.words if name != label]
+    texts = usual_texts(words)
+    if by_teacher:
+        unread = [name for name in first.like_labels if name not in texts]
+        texts = texts or usual_texts([name for name in words if name not in unread])
+        if len(texts) == 1 and unread:
+            logger.warning(
+                "column %r of %s is not read; if it holds labels: --label-column %s",
+                unread[0], recipe.data, unread[0],
+            )  # fmt: skip
+    return (
+        recipe.model_copy(update={"text_columns": texts, "label_column": label})
+        if texts
+        else recipe
+    )
+
+
+_PROMPTS = {
+    "prompt": folder.SENTENCE,
+    "query_prompt": folder.QUERY,
+    "passage_prompt": folder.PASSAGE,
+}
+"""By setting, what the texts are that its prompt stands before."""
+
+
+def embedding_kind(kind: TaskType, recipe: Recipe) -> TaskType:
+    """The type with what the models and the recipe say of prompts, pooling, width, tokens of a text and similarity.
+
+    Prompts, tokens and similarity are the teacher's, or the student's own where the teacher is no embedding model.
+
+    Raises:
+        LimbeckError: a single word as a prompt, which would stick to each text's first one, and no prompt's name; more
+            tokens than a model has positions, or than batches have.
+    """
+    known: dict[str, str] = {}
+    init = recipe.student.init
+    sources = [] if recipe.lead is None else [recipe.lead]
+    if not recipe.student.from_teacher and init != "pocket" and named_model(init) is None:
+        sources.append(init)
+    configs = [*map(read_config, sources)]  # the teacher's first
+    config = next((one for one in configs if modules_of(one) is not None), None)
+    modules = None if config is None else modules_of(config)
+    if config is not None and modules is not None:
+        kind, known = kind.of_model(config), {k: v for k, v in modules.prompts.items() if v}
+    own = recipe.embedding or EmbeddingModelSpec.model_validate({})
+    tokens = _max_tokens(recipe, own, modules, configs)
+    given = {key: getattr(own, key) for key in _PROMPTS if getattr(own, key) is not None}
+    problems = [
+        Problem(
+            f"embedding.{key}: the model has no prompt {text!r} (it has {', '.join(known) or 'none'})",
+            f"name one that it has, or give the whole text, as it stands before others: '{text}: '",
+        )
+        for key, text in given.items()
+        if text.isidentifier() and text not in known  # meant as a name
+    ]
+    if problems:
+        raise LimbeckError(problems)
+    prompts = {_PROMPTS[key]: known.get(text, text) for key, text in given.items()}
+    usual = folder.DOT if own.normalize is False else folder.COSINE
+    similarity = own.similarity or (usual if modules is None else modules.similarity)
+    return kind.embedding_as(own.pooling, own.normalize, own.width, prompts, tokens, similarity)
+
+
+def _max_tokens(
+    recipe: Recipe,
+    own: EmbeddingModelSpec,
+    modules: folder.EmbeddingModules | None,
+    configs: Sequence[PretrainedConfig],
+) -> int:
+    """Tokens of a text that the student is scored with and shipped to read.
+
+    Raises:
+        LimbeckError: more than a model has positions, or than `pad_to` gives a batch.
+    """
+    found = [getattr(config, "max_position_embeddings", None) for config in configs]
+    positions = min([one for one in found if isinstance(one, int) and one > 0], default=None)
+    if own.max_tokens is not None and positions is not None and own.max_tokens > positions:
+        raise LimbeckError(
+            f"embedding.max_tokens {own.max_tokens} is beyond the {positions} positions of a model",
+            f"set it to {positions} or less",
+        )
+    known = None if modules is None else modules.max_tokens
+    if known is not None and positions is not None:
+        known = min(known, positions)
+    tokens = own.max_tokens or known or recipe.max_length
+    width = recipe.padded_width
+    if width is not None and width < tokens:
+        raise LimbeckError(
+            f"pad_to {width}: the student is scored with texts of up to {tokens} tokens, and shipped to read as many",
+            f"set embedding.max_tokens={width}, raise pad_to, or leave it out",
+        )
+    return tokens

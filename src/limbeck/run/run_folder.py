@@ -10,14 +10,13 @@ import logging
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from limbeck.cards import CARD_NAME, is_ours
 from limbeck.cards.card_settings import SETTINGS_NAME
 from limbeck.preflight import recorded_scores
-from limbeck.recipe import Recipe, Stage
+from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME
 from limbeck.report.sections import page_parts
 from limbeck.runtimes.manifest import EXPORTS, exports_of, remove_export
@@ -38,7 +37,6 @@ from limbeck.tasks import TASKS, Task
 from limbeck.training.checkpoints import (
     SEAL,
     TRACKER_RUNS,
-    last_whole,
     remove_all,
     remove_unfinished,
 )
@@ -91,84 +89,42 @@ def _names() -> tuple[str, ...]:
     )
 
 
-@dataclass(frozen=True)
 class RunFolder:
-    """The files of one run."""
+    """The files of one run.
 
-    path: Path
+    Attributes:
+        path: the folder.
+        recipe: the recipe, every default written out.
+        student: the shipped model and its tokenizer.
+        first_stage: the student as it was after its first stage, where the recipe keeps it, and its tokenizer.
+        predictions: the student's predictions on the evaluation splits.
+        checkpoints: the trainer's checkpoints; gone once the run has finished.
+        students: runs that distil a student from each of several teachers alone.
+        tries: runs with each distribution over several teachers.
+        assistants: runs of a chain from the largest teacher to the student.
+        report: the page to open.
+        events: TensorBoard's files, if they are asked for.
+        unshipped: the student while it is written.
+    """
 
-    @property
-    def recipe(self) -> Path:
-        """The recipe, every default written out."""
-        return self.path / "recipe.yaml"
-
-    @property
-    def student(self) -> Path:
-        """The shipped model and its tokenizer."""
-        return self.path / "student"
-
-    @property
-    def first_stage(self) -> Path:
-        """The student as it was after its first stage, where the recipe keeps it, and its tokenizer."""
-        return self.path / "first_stage"
-
-    @property
-    def predictions(self) -> Path:
-        """The student's predictions on the evaluation splits."""
-        return self.path / PREDICTIONS_NAME
-
-    @property
-    def checkpoints(self) -> Path:
-        """The trainer's checkpoints; gone once the run has finished."""
-        return self.path / "checkpoints"
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.recipe = path / "recipe.yaml"
+        self.student = path / "student"
+        self.first_stage = path / "first_stage"
+        self.predictions = path / PREDICTIONS_NAME
+        self.checkpoints = path / "checkpoints"
+        self.students = path / "students"
+        self.tries = path / "tries"
+        self.assistants = path / "assistants"
+        self.report = path / "report.html"
+        self.events = path / "tensorboard"
+        self.unshipped = path / "student.part"
 
     @property
     def begun(self) -> bool:
         """Whether there is a checkpoint to go on from."""
         return any(self.checkpoints.rglob(SEAL))
-
-    @property
-    def students(self) -> Path:
-        """Runs that distil a student from each of several teachers alone."""
-        return self.path / "students"
-
-    @property
-    def tries(self) -> Path:
-        """Runs with each distribution over several teachers."""
-        return self.path / "tries"
-
-    @property
-    def assistants(self) -> Path:
-        """Runs of a chain from the largest teacher to the student."""
-        return self.path / "assistants"
-
-    def checkpoints_of(self, stage: Stage) -> Path:
-        """One stage's checkpoints; a first stage's stay until the run has finished."""
-        return self.checkpoints if stage.last else self.checkpoints / "first_stage"
-
-    def events_of(self, stage: Stage) -> Path:
-        """One stage's files for TensorBoard: every stage counts its steps from 0."""
-        return self.events if stage.last else self.events / "first_stage"
-
-    def name_of(self, stage: Stage) -> str:
-        """What experiment trackers call one stage of the run."""
-        name = self.path.resolve().name
-        return name if stage.last else f"{name}/first_stage"
-
-    @property
-    def report(self) -> Path:
-        """The page to open."""
-        return self.path / "report.html"
-
-    @property
-    def events(self) -> Path:
-        """TensorBoard's files, if they are asked for."""
-        return self.path / "tensorboard"
-
-    @property
-    def unshipped(self) -> Path:
-        """The student while it is written."""
-        return self.path / "student.part"
 
     def begin(self, recipe: Recipe, training: Mapping[str, float]) -> None:
         """Make the folder, say which files in it are the run's, and write the recipe.
@@ -176,10 +132,9 @@ class RunFolder:
         `training`: what the recipe leaves to the rows, which a comment in it says.
         """
         self.path.mkdir(parents=True, exist_ok=True)
+        own = tuple(f".{name}." for name in (*_names(), NAME))
         for path in self.path.iterdir():  # of a start that was killed while it wrote one
-            if is_temporary(path) and path.name.startswith(
-                tuple(f".{n}." for n in (*_names(), NAME))
-            ):
+            if is_temporary(path) and path.name.startswith(own):
                 path.unlink(missing_ok=True)
         if Manifest.read(self.path) is None:
             Manifest(_names()).write(self.path)
@@ -191,31 +146,26 @@ class RunFolder:
             )
         write_whole(self.recipe, told + recipe.to_yaml())
 
-    def last_checkpoint(self, stage: Stage) -> Path | None:
-        """The checkpoint to continue a stage from, if there is one."""
-        return last_whole(self.checkpoints_of(stage))
+    def ship(self, target: Path, *beside: Path) -> None:
+        """Give the student that was written its place, whole or not at all, and say what it is.
 
-    def ship(self) -> None:
-        """Give the student that was written its place, whole or not at all, and say what it is."""
-        beside = [self.predictions] if self.predictions.is_file() else []
-        self._put(self.student, {path.name: checksum(path) for path in beside})
-
-    def ship_first_stage(self) -> None:
-        """The same of a student that was written after its first stage."""
-        self._put(self.first_stage, {})
-
-    def _put(self, target: Path, beside: Mapping[str, str]) -> None:
-        """What was written in a place of its own, and the manifest with it and with the files `beside`."""
+        The manifest holds it, and the files `beside` it.
+        """
         part = self.unshipped
         written = sorted(path.relative_to(part) for path in part.rglob("*") if path.is_file())
         manifest = Manifest.read(self.path) or Manifest(_names())
-        shipped = {name: known for name, known in manifest.checksums.items() if "/" in name}
-        shipped = {n: known for n, known in shipped.items() if not n.startswith(f"{target.name}/")}
-        shipped |= {f"{target.name}/{name.as_posix()}": checksum(part / name) for name in written}
-        manifest.holding({**shipped, **beside}).write(self.path)
+        own = f"{target.name}/"
+        shipped = {
+            name: known
+            for name, known in manifest.checksums.items()
+            if "/" in name and not name.startswith(own)
+        }
+        shipped |= {f"{own}{name.as_posix()}": checksum(part / name) for name in written}
+        shipped |= {path.name: checksum(path) for path in beside if path.is_file()}
+        manifest.holding(shipped).write(self.path)
         for path in target.rglob("*"):  # what someone else put there stays
             name = path.relative_to(target)
-            known = f"{target.name}/{name.as_posix()}" in manifest.checksums
+            known = f"{own}{name.as_posix()}" in manifest.checksums
             if path.is_file() and not known and name not in written:
                 (part / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(path, part / name)

@@ -21,22 +21,16 @@ from limbeck.recipe import Recipe, StudentSpec
 from limbeck.recipe.augment_spec import FROM_TEACHER
 from limbeck.records import Record
 from limbeck.records.facts import Cost, TeamFacts, TeamMember
+from limbeck.run.beside_teacher import scores_of, teacher_scores
+from limbeck.run.models import Named, form_team, load_teacher, processor_of
 from limbeck.run.prepared import Prepared
 from limbeck.run.run_folder import RunFolder
-from limbeck.run.student_source import processor_of
-from limbeck.run.teacher_scores import scores_of, teacher_scores
-from limbeck.run.teachers import Named, form_team, load_teacher
 from limbeck.students import named_model, names_cnn, resolve_checkpoint
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.manifest import DamagedRecordError
 from limbeck.tables.profiles import profile_score
 from limbeck.tasks import Processor
-from limbeck.teachers import (
-    ChainSpec,
-    EnsembleSpec,
-    SampledSpec,
-    by_capacity,
-)
+from limbeck.teachers import ChainSpec, EnsembleSpec, SampledSpec, by_capacity
 from limbeck.teachers.teacher import Teacher
 from limbeck.training.assistant_start import recorded_start
 from limbeck.training.parts import Maker, Part, best_of, chained, ranked
@@ -86,8 +80,13 @@ def with_team(
         )
     formed, runs = form_team(recipe, prepared.named), []
     assert formed is not None  # teachers are named
-    if team.by == "teacher-rank":
-        _need_scores(members)
+    without = [member.path for member in members if member.score is None]
+    if team.by == "teacher-rank" and without:
+        raise LimbeckError(
+            f"team.by: teacher-rank ranks teachers by their dev scores, and {', '.join(without)} knows "
+            "not all dev rows",
+            "label the dev rows too, or take team.by=uniform, student-rank or one number a teacher",
+        )
     if team.by != "adaptive":
         found = ranked(recipe, team.by, parts)
         formed, runs = formed.weighed(found.shares), found.made
@@ -129,7 +128,9 @@ class RunParts(Maker[str]):
             teacher = named[part.teacher].path if isinstance(part.teacher, int) else part.teacher
             if part.assistant is not None:
                 one = named[part.assistant]
-                changes = {"method": f"assistant {one.name}"} | pretrained_form(one.path)
+                as_it_is = StudentSpec.model_validate({"init": one.path})
+                changes = pretrained_form(one.path) or {"student": as_it_is, "teacher": None}
+                changes["method"] = f"assistant {one.name}"
             else:
                 assert isinstance(part.teacher, int)  # a student of one of the teachers
                 changes = {"method": f"student of {named[part.teacher].name}"}
@@ -159,7 +160,7 @@ class RunParts(Maker[str]):
         def load() -> tuple[PreTrainedModel, Processor]:
             return load_teacher(made, task), processor_of(recipe, task, made)
 
-        found = scores_of(prepared, prepared.dev_rows, made, load, task.dev_splits[:1])
+        found = scores_of(prepared, prepared.dev, made, load, task.dev_splits[:1])
         return _score(task.name, found)
 
     def score_of_teacher(self, place: int) -> float | None:
@@ -167,44 +168,24 @@ class RunParts(Maker[str]):
         return self._scores[place]
 
 
-def _facts(one: Named) -> TeamMember:
-    if one.stored:
-        return TeamMember(name=one.name, path=one.path)
-    shape = ModelShape.of(one.teacher.model)
-    return TeamMember(
-        name=one.name,
-        path=one.path,
-        parameters=count_parameters(one.teacher.model).total,
-        layers=shape.layers,
-        hidden_size=shape.width,
-        heads=shape.heads,
-    )
-
-
 # ---- scores ----
 
 
 def _scored(prepared: Prepared) -> tuple[Prepared, list[TeamMember]]:
     """Each teacher's dev score, from its record or measured; the best is whom students are held to."""
-    members = [_facts(one) for one in prepared.named]
-    first = prepared.task.dev_splits[:1]
-    for place, member in enumerate(members):
-        scores = teacher_scores(prepared, place, splits=first)
+    members = []
+    for place, one in enumerate(prepared.named):
+        scores = teacher_scores(prepared, place, splits=prepared.task.dev_splits[:1])
         prepared = prepared.scoring(place, scores)
-        member.score = _score(prepared.task.name, scores)
+        shape = ModelShape.of(one.teacher.model)
+        facts: dict[str, Any] = {}
+        if not one.stored:
+            facts = {"layers": shape.layers, "hidden_size": shape.width, "heads": shape.heads}
+            facts["parameters"] = count_parameters(one.teacher.model).total
+        score = _score(prepared.task.name, scores)
+        members.append(TeamMember(name=one.name, path=one.path, score=score, **facts))
     found = [member.score if member.score is not None else float("-inf") for member in members]
     return replace(prepared, reference=found.index(max(found))), members
-
-
-def _need_scores(members: Sequence[TeamMember]) -> None:
-    """Raise LimbeckError for stored outputs that do not know the dev rows."""
-    without = [member.path for member in members if member.score is None]
-    if without:
-        raise LimbeckError(
-            f"team.by: teacher-rank ranks teachers by their dev scores, and {', '.join(without)} knows "
-            "not all dev rows",
-            "label the dev rows too, or take team.by=uniform, student-rank or one number a teacher",
-        )
 
 
 def _score(task: str, scores: Mapping[str, Mapping[str, float | None]]) -> float | None:
@@ -229,11 +210,9 @@ def _alone(recipe: Recipe, teacher: str, changes: dict[str, Any]) -> Recipe:
         for stage in recipe.stages()
         for term in stage.recipe.objectives.values()
     )
-    team: EnsembleSpec | SampledSpec = (
-        SampledSpec.model_validate({"use": "sample"})
-        if layers
-        else EnsembleSpec.model_validate({"use": "ensemble"})
-    )
+    team: EnsembleSpec | SampledSpec = EnsembleSpec.model_validate({"use": "ensemble"})
+    if layers:
+        team = SampledSpec.model_validate({"use": "sample"})
     key = "outputs" if recipe.outputs else "teachers"
     own: dict[str, Any] = {key: [teacher], "team": team, "formula": "", "keep_first_stage": False}
     # A named CNN reads images of the lead's size.
@@ -247,18 +226,6 @@ def _alone(recipe: Recipe, teacher: str, changes: dict[str, Any]) -> Recipe:
         # Rows are augmented alike for all, and not by whom each learns from.
         own["augment"] = recipe.augment.model_copy(update={"model": recipe.lead})
     return recipe.model_copy(update=about | own | changes)
-
-
-def pretrained_form(path: str) -> dict[str, Any]:
-    """The recipe keys that make a teacher as it was before it was fine-tuned, from its run's record.
-
-    A teacher without a record, or whose origin is gone, starts as it is: fine-tuned. `origin_problems` warns of it.
-
-    Raises:
-        DamagedRecordError: what it says of the teacher is not what a run wrote.
-    """
-    as_it_is = {"student": StudentSpec.model_validate({"init": path}), "teacher": None}
-    return _recorded_form(path) or as_it_is
 
 
 def origin_problems(recipe: Recipe, named: Sequence[Named]) -> list[Problem]:
@@ -275,16 +242,22 @@ def origin_problems(recipe: Recipe, named: Sequence[Named]) -> list[Problem]:
             "warning",
         )
         for place, one in enumerate(named)
-        if place != large and _recorded_form(one.path) is None
+        if place != large and pretrained_form(one.path) is None
     ]
 
 
-def _recorded_form(path: str) -> dict[str, Any] | None:
-    """What a teacher's run started from; None where no record tells, or it is gone."""
+def pretrained_form(path: str) -> dict[str, Any] | None:
+    """The recipe keys that make a teacher as it was before it was fine-tuned, from its run's record.
+
+    None where no record tells, or it is gone: such a teacher starts as it is, and `origin_problems` warns of it.
+
+    Raises:
+        DamagedRecordError: what it says of the teacher is not what a run wrote.
+    """
     try:
-        spec, lead = recorded_start(path) or (None, None)
-        if spec is None:
+        if (found := recorded_start(path)) is None:
             return None
+        spec, lead = found
         init = str(lead if spec.from_teacher else spec.init)
         named = None if names_cnn(init) else named_model(init)
         if named is not None and not named.random:
@@ -316,15 +289,15 @@ def promote(record: Record, folder: RunFolder) -> None:
     record.execution = theirs.execution.model_copy(update=mine)
     record.cost = _sum([Record.load(run).cost for run in record.team.runs])
     shutil.copyfile(chosen.predictions, folder.predictions)
-    for source, ship in (
-        (chosen.first_stage, folder.ship_first_stage),
-        (chosen.student, folder.ship),
+    for source, target in (
+        (chosen.first_stage, folder.first_stage),
+        (chosen.student, folder.student),
     ):
         if source.is_dir():
             shutil.rmtree(folder.unshipped, ignore_errors=True)
             # This run has a card of its own, which no manifest holds.
             shutil.copytree(source, folder.unshipped, ignore=shutil.ignore_patterns(CARD_NAME))
-            ship()
+            folder.ship(target, folder.predictions)
     record.status = "finished"
 
 

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, NamedTuple
 
 import numpy as np
 from datasets import Dataset, LargeList, List
@@ -35,7 +35,7 @@ from limbeck.outputs import (
 from limbeck.outputs.key import digest_of_ids
 from limbeck.recipe import Recipe, Stage
 from limbeck.records.facts import Execution
-from limbeck.run.prepared import Prepared, StageInputs
+from limbeck.run.prepared import Prepared
 from limbeck.run.rows import EncodedRows
 from limbeck.run.trial_terms import objectives_of
 from limbeck.support.errors import LimbeckError
@@ -46,55 +46,45 @@ from limbeck.tasks.abstract_type import labelled_rows
 from limbeck.teachers.teacher import Teacher
 from limbeck.training.teacher_cache import wanted_of, why_live
 
-# Which teachers are asked about the same rows, in which stages, and for what.
-
-
 # Without gradients there is room for more rows than in training.
 _ROWS = 64
 
 
-@dataclass(frozen=True)
-class StagePlace:
-    """A teacher's place in a stage: its stage, and its number in the stage's team."""
+_GIB = 2**30
+
+
+class _Place(NamedTuple):
+    """A teacher's place in a stage: its stage, its number and name in the stage's team, its share of the steps."""
 
     stage: Stage
     number: int
     name: str
     share: float
-    """The part of the stage's steps for which it is asked."""
 
     @property
     def key(self) -> str:
         """What the record calls it: the stage, and the teacher where there are several."""
         return f"{self.stage.number}{self.name and f' {self.name}'}"
 
-    def passes(self, rows: int) -> float:
-        """How often training goes through the rows with this teacher."""
-        return self.share * self.stage.recipe.passes_over(rows)
 
+@dataclass
+class _Storable:
+    """One teacher that is asked about the same rows in every epoch, in one stage or in several.
 
-@dataclass(frozen=True)
-class OutputGroup:
-    """Places in which one teacher is asked about the same rows."""
+    Attributes:
+        teacher: the live one.
+        rows: as it reads them, and `collator`: what makes batches of them.
+        loaded: the rows as they were loaded.
+        wanted: all that training may ask of it.
+        places: where it is asked.
+    """
 
-    places: tuple[StagePlace, ...]
     teacher: Teacher
     rows: Dataset
     collator: Collator
-    wanted: Ask
     loaded: EncodedRows
-    """The rows as they were loaded."""
-
-    @property
-    def title(self) -> str:
-        """What messages call it."""
-        name = self.places[-1].name
-        return f"teacher cache, {name}" if name else "teacher cache"
-
-    @property
-    def passes(self) -> float:
-        """How often training goes through the rows."""
-        return sum(place.passes(len(self.rows)) for place in self.places)
+    wanted: Ask
+    places: list[_Place]
 
     @property
     def lengths(self) -> Lengths:
@@ -113,78 +103,31 @@ class OutputGroup:
         """Batches of the rows at these places, on the teacher's device."""
         return batches_of(self.rows, self.collator, _ROWS, self.teacher.device, order=order)
 
-
-def output_groups(
-    prepared: Prepared, live: Callable[[StagePlace, str], None] = lambda place, reason: None
-) -> list[OutputGroup]:
-    """Whose outputs may be stored: of every teacher in every stage, those about the same rows together.
-
-    Args:
-        live: told of a teacher that is asked in every step, and why its outputs cannot be stored.
-
-    Raises:
-        LimbeckError: `cache: always` where they cannot be.
-    """
-    groups: dict[tuple[int, bool], OutputGroup] = {}
-    for inputs in prepared.stages:
-        stage, rows, built = inputs.stage, inputs.rows, None
-        for place, teacher in _places(inputs):
-            if not teacher.live:
-                continue
-            built = built or objectives_of(inputs, prepared.student)
-            objectives = built.of(place.number)
-            assert inputs.teacher is not None  # one of its members is asked
-            wanted = wanted_of(inputs.teacher, objectives)
-            reason = why_live(teacher, objectives, stage.recipe.transform, rows.kind)
-            reason = reason or _too_many(rows)
-            if reason is not None and prepared.recipe.cache == "always":
-                raise LimbeckError(f"cache: always, but {reason}", "set cache to auto or never")
-            if teacher.remembers and rows.kind.resampled and rows.kind.constant:
-                raise LimbeckError(
-                    f"live_teacher: it remembers its outputs, but {rows.kind.resampled} are sampled "
-                    "again in every epoch",
-                    "pass Teacher.load(…), or set images.crop=0 and images.flip=false",
-                )
-            if reason is not None and wanted.request != Request():
-                live(place, reason)
-            if reason is not None or teacher.remembers:
-                continue
-            key = (id(teacher.model), stage.same_rows)
-            known = groups.get(key)
-            encoded, collator = rows.encoded, rows.collator(prepared.tokenizer)
-            if teacher.own_tokens is not None:
-                encoded, collator = teacher.own_tokens.rows, teacher.own_tokens.collate
-            groups[key] = OutputGroup(
-                (*(known.places if known else ()), place),
-                teacher,
-                encoded,
-                collator,
-                wanted if known is None else wanted | known.wanted,
-                rows,
-            )
-    return list(groups.values())
-
-
-def _places(inputs: StageInputs) -> Iterator[tuple[StagePlace, Teacher]]:
-    stage, teacher = inputs.stage, inputs.teacher
-    if teacher is None:
-        return
-    for number, (name, share) in enumerate(zip(teacher.names, teacher.shares, strict=True)):
-        yield StagePlace(stage, number, name, float(share)), teacher.members[number]
-
-
-def _too_many(rows: EncodedRows) -> str | None:
-    """A pass over very many rows, only to store the teacher's outputs, would come before the first step."""
-    if facts_of(rows.encoded).encoded:
-        return None
-    return (
-        f"of {len(rows.encoded):,} training rows each batch is encoded, and asked about, in its turn; "
-        "cache=always encodes and stores all of them first"
-    )
-
-
-Answers = Literal["stored", "live"]
-_GIB = 2**30
+    def question(self, recipe: Recipe, setting: str | None) -> StoringQuestion:
+        """Whether its outputs are to be stored; `setting` demands it."""
+        self.teacher.to(device())
+        inputs, place = self.teacher.inputs, self.places[-1]
+        # As this teacher reads them: whose other columns lie beside is none of its business.
+        read = self.rows if inputs is None else inputs.of_rows(self.rows)
+        epochs = (one.share * one.stage.recipe.passes_over(len(self.rows)) for one in self.places)
+        own = place.stage.recipe
+        return StoringQuestion(
+            teacher=self.teacher,
+            wanted=self.wanted,
+            precision=recipe.precision,
+            key=fingerprint(self.teacher.model, read, self.wanted, recipe.precision),
+            lengths=self.lengths,
+            batches=self.batches,
+            passes=sum(epochs),
+            limit=recipe.cache_limit * _GIB,
+            setting=setting,
+            about=EntryAbout(
+                place.name or str(own.teacher),
+                own.task,
+                partial(_rows, self) if _are_rows(self.loaded) else None,
+            ),
+            title=f"teacher cache, {place.name}" if place.name else "teacher cache",
+        )
 
 
 def with_stored_outputs(
@@ -202,104 +145,109 @@ def with_stored_outputs(
         LimbeckError: `cache: always` where outputs cannot be stored.
     """
     console = Console(stderr=True, quiet=not show, markup=False, emoji=False)
-    execution = prepared.execution
+    recipe, execution = prepared.recipe, prepared.execution
     answers, stored = dict(execution.teacher_outputs), list(execution.stored)
+    asked, reasons = _storable(prepared)
+    for place, reason in reasons if recipe.cache == "auto" else ():
+        whose = f" of {place.name}" if place.name else ""
+        print_line(console, f"teacher outputs{whose} are not stored: {reason}")
 
     def starting(key: str) -> None:
         stored.append(key)
         keep(execution.model_copy(update={"teacher_outputs": answers, "stored": stored}))
 
-    recipe, found = prepared.recipe, defaultdict[int, dict[int, Teacher]](dict)
-    reasons: dict[str, str] = {}
-
-    def live(place: StagePlace, reason: str) -> None:
-        if recipe.cache != "auto":  # then nobody expects them to be
-            return
-        reasons[place.key] = reason
-        whose = f" of {place.name}" if place.name else ""
-        print_line(console, f"teacher outputs{whose} are not stored: {reason}")
-
-    for group in output_groups(prepared, live):
-        keys = [place.key for place in group.places]
+    found = defaultdict[int, dict[int, Teacher]](dict)
+    for one in asked:
+        keys = [place.key for place in one.places]
         before = {answers.get(key) for key in keys}
-        decided: Answers | None = next(
-            (known for known in ("stored", "live") if before == {known}), None
-        )
-        teacher = _answering(recipe, group, decided, stored, starting, console)
+        teacher = None
+        if recipe.cache != "never" and before != {"live"}:
+            demanded = recipe.cache == "always" or before == {"stored"}
+            teacher = stored_if_it_pays(
+                one.question(recipe, "cache: always" if demanded else None),
+                default_store(),
+                ours=stored,
+                starting=starting,
+                say=partial(console.print, highlight=False),
+                watching=partial(bars, console),
+            )
         answers |= dict.fromkeys(keys, "live" if teacher is None else "stored")
         if teacher is not None:
-            for place in group.places:
+            for place in one.places:
                 found[place.stage.number][place.number] = teacher
     stages = (inputs.answered_from(found[inputs.stage.number]) for inputs in prepared.stages)
-    done = execution.model_copy(
-        update={"teacher_outputs": answers, "stored": stored, "live_because": reasons}
-    )
+    # Unless it is left to the run, nobody expects them to be stored.
+    because = {place.key: reason for place, reason in reasons if recipe.cache == "auto"}
+    update = {"teacher_outputs": answers, "stored": stored, "live_because": because}
+    done = execution.model_copy(update=update)
     return replace(prepared, stages=tuple(stages), execution=done)
+
+
+def _storable(prepared: Prepared) -> tuple[list[_Storable], list[tuple[_Place, str]]]:
+    """Whose outputs may be stored, those about the same rows together; and whose cannot be, with the reason.
+
+    Raises:
+        LimbeckError: `cache: always` where they cannot be.
+    """
+    groups: dict[tuple[int, bool], _Storable] = {}
+    reasons: list[tuple[_Place, str]] = []
+    for inputs in prepared.stages:
+        stage, rows, team = inputs.stage, inputs.rows, inputs.teacher
+        if team is None or not any(member.live for member in team.members):
+            continue
+        built = objectives_of(inputs, prepared.student)
+        for number, teacher in enumerate(team.members):
+            if not teacher.live:
+                continue
+            place = _Place(stage, number, team.names[number], float(team.shares[number]))
+            objectives = built.of(number)
+            wanted = wanted_of(team, objectives)
+            reason = why_live(teacher, objectives, stage.recipe.transform, rows.kind)
+            reason = reason or _too_many(rows)
+            if reason is not None and prepared.recipe.cache == "always":
+                raise LimbeckError(f"cache: always, but {reason}", "set cache to auto or never")
+            if teacher.remembers and rows.kind.resampled and rows.kind.constant:
+                raise LimbeckError(
+                    f"live_teacher: it remembers its outputs, but {rows.kind.resampled} are sampled "
+                    "again in every epoch",
+                    "pass Teacher.load(…), or set images.crop=0 and images.flip=false",
+                )
+            if reason is not None and wanted.request != Request():
+                reasons.append((place, reason))
+            if reason is not None or teacher.remembers:
+                continue
+            encoded, collator = rows.encoded, rows.collator(prepared.tokenizer)
+            if teacher.own_tokens is not None:
+                encoded, collator = teacher.own_tokens.rows, teacher.own_tokens.collate
+            one = _Storable(teacher, encoded, collator, rows, wanted, [place])
+            known = groups.get((id(teacher.model), stage.same_rows))
+            if known is not None:
+                one.wanted, one.places = known.wanted | wanted, [*known.places, place]
+            groups[id(teacher.model), stage.same_rows] = one
+    return list(groups.values()), reasons
+
+
+def _too_many(rows: EncodedRows) -> str | None:
+    """A pass over very many rows, only to store the teacher's outputs, would come before the first step."""
+    if facts_of(rows.encoded).encoded:
+        return None
+    return (
+        f"of {len(rows.encoded):,} training rows each batch is encoded, and asked about, in its turn; "
+        "cache=always encodes and stores all of them first"
+    )
 
 
 def seconds_stored_before(prepared: Prepared, before: Execution) -> float:
     """What an earlier start of the run spent on storing outputs that this one has found."""
-    now = prepared.execution
-    made_now = now.stored[len(before.stored) :]
+    made_now = prepared.execution.stored[len(before.stored) :]
     members = [member for inputs in prepared.stages for member in inputs.members]
     found = {one.entry.key: one.built_seconds for one in members if one.entry is not None}
     earlier = set(before.stored) - set(made_now)
     return sum(seconds for key, seconds in found.items() if key in earlier)
 
 
-def _answering(
-    recipe: Recipe,
-    group: OutputGroup,
-    decided: Answers | None,
-    ours: Sequence[str],
-    starting: Callable[[str], None],
-    console: Console,
-) -> Teacher | None:
-    """The teacher that reads its stored outputs, or None for the live one."""
-    if recipe.cache == "never" or decided == "live":
-        return None
-    store, precision = default_store(), recipe.precision
-    group.teacher.to(device())
-    inputs, rows = group.teacher.inputs, group.rows
-    # As this teacher reads them: whose other columns lie beside is none of its business.
-    rows = rows if inputs is None else inputs.of_rows(rows)
-    place = group.places[-1]
-    question = StoringQuestion(
-        teacher=group.teacher,
-        wanted=group.wanted,
-        precision=precision,
-        key=fingerprint(group.teacher.model, rows, group.wanted, precision),
-        lengths=group.lengths,
-        batches=group.batches,
-        passes=group.passes,
-        limit=recipe.cache_limit * _GIB,
-        setting=None if decided is None and recipe.cache == "auto" else "cache: always",
-        about=EntryAbout(
-            place.name or str(place.stage.recipe.teacher),
-            place.stage.recipe.task,
-            entry_rows(group),
-        ),
-        title=group.title,
-    )
-    return stored_if_it_pays(
-        question,
-        store,
-        ours=ours,
-        starting=starting,
-        say=partial(console.print, highlight=False),
-        watching=partial(bars, console),
-    )
-
-
 # Which rows a training's stored outputs are of, by what they say: so that they serve elsewhere
 # too.
-
-
-def entry_rows(group: OutputGroup) -> Callable[[], EntryRows] | None:
-    """What gives the rows of a pass; None where its examples are not rows that `limbeck label` could name."""
-    if not _are_rows(group.loaded):
-        return None
-    return lambda: _rows(group)
 
 
 def _are_rows(rows: EncodedRows) -> bool:
@@ -315,7 +263,7 @@ def _are_rows(rows: EncodedRows) -> bool:
     return bool(labelled_rows(rows.raw.with_format("numpy")[name][:]).all())
 
 
-def _rows(group: OutputGroup) -> EntryRows:
+def _rows(group: _Storable) -> EntryRows:
     rows, recipe = group.loaded, group.places[-1].stage.recipe
     keys, written = output_keys(rows.task, rows.raw), rows.kind.key_columns
     ids = np.full(int(keys.examples.max()) + 1, -1, dtype=np.int64)

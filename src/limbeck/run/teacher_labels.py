@@ -28,9 +28,9 @@ from limbeck.evaluation.model_outputs import compact_outputs_of
 from limbeck.preflight import positions_of, refuse_unfit
 from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME, Record
-from limbeck.run.earlier_run import checksums_of_inputs
-from limbeck.run.embedding_settings import embedding_kind
-from limbeck.run.student_source import processor_of
+from limbeck.run.inputs import checksums_of_inputs
+from limbeck.run.models import processor_of
+from limbeck.run.rows import embedding_kind
 from limbeck.students import labels_of, load_model
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import TEACHER_LABELS, at_home, checksum_of_text, written_whole
@@ -84,8 +84,7 @@ def with_teacher_labels(recipe: Recipe, runs: Path, live_teacher: Teacher | None
     first = FirstRows.of(recipe.data)
     if first is None or TEACHER_LABEL in first.columns:
         return recipe
-    problems = [*_problems(recipe, first)]
-    if problems:
+    if problems := [*_problems(recipe, first)]:
         raise LimbeckError(problems)
     folder = runs / TEACHER_LABELS / _digest(recipe)
     problems = []
@@ -94,12 +93,11 @@ def with_teacher_labels(recipe: Recipe, runs: Path, live_teacher: Teacher | None
             _write(recipe, folder, live_teacher)
         except LimbeckError as error:
             problems = error.problems
-    problems = agreed(problems)
-    if problems:
+    if problems := agreed(problems):
         raise LimbeckError(problems)
     kind = get_task_type(recipe.kind or SENTENCE.name)
-    settings: dict[str, Any] = {"dev": str(folder / "dev.parquet"), "dev_share": None}
-    settings["test_share"] = None
+    settings: dict[str, Any] = {"dev_share": None, "test_share": None}
+    settings["dev"] = str(folder / "dev.parquet")
     if (folder / "test.parquet").is_file():
         settings["test"] = str(folder / "test.parquet")
     if no_unlabelled(kind) is None:
@@ -117,11 +115,6 @@ def _problems(recipe: Recipe, first: FirstRows) -> Iterator[Problem]:
             f"test: {recipe.test}, and there is no dev file: dev rows would have a teacher's labels and these not",
             "name a dev file with labels too: --dev FILE",
         )
-    if recipe.group_column is not None:
-        yield Problem(
-            "group_column: no effect on rows that the teacher labels",
-            "leave it out, or name dev and test files",
-        )
     wanted, there = _texts_of_teacher(recipe), recipe.text_columns or ()
     if wanted is not None and there and len(there) != wanted:
         yield Problem(
@@ -131,16 +124,9 @@ def _problems(recipe: Recipe, first: FirstRows) -> Iterator[Problem]:
             else f"give a file with {wanted} columns of text, or a teacher of {len(there)}",
         )
     usual = _USUAL.get(recipe.kind or "", ())
-    names, numbers = there or usual, first.other_values
+    names = there or usual
     missing = [name for name in names if name not in first.columns]
     if names and not missing and not (usual and len(names) != len(usual)):
-        return
-    if not names and not first.words and numbers:
-        column, value = next(iter(numbers.items()))
-        yield Problem(
-            f"data: {recipe.data}: no column holds text: column {column!r} holds {value!r}",
-            f'write every text in quotation marks: "{value}"',
-        )
         return
     what = "which column holds the text is not clear"
     if usual:
@@ -160,15 +146,14 @@ def _texts_of_teacher(recipe: Recipe) -> int | None:
         return None
     known = Record.load(run).recipe
     task = TASKS.get(str(known.get("task")))
-    texts = known.get("text_columns") or () if task is None else task.text_columns
-    return len(texts) or None
+    return len(task.text_columns if task is not None else known.get("text_columns") or ()) or None
 
 
 def _digest(recipe: Recipe) -> str:
     known = recipe.model_dump(mode="json")
-    files = checksums_of_inputs(recipe.model_copy(update={"student": recipe.student}))
-    read = {name: value for name, value in files.items() if name.split()[0] in ("teacher", "data")}
-    found = [_VERSION, {key: known[key] for key in _KEYS}, sorted(read.items())]
+    files = sorted(checksums_of_inputs(recipe).items())
+    read = [[name, value] for name, value in files if name.split()[0] in ("teacher", "data")]
+    found = [_VERSION, {key: known[key] for key in _KEYS}, read]
     return checksum_of_text(json.dumps(found, sort_keys=True))[:12]
 
 

@@ -3,39 +3,49 @@
 from __future__ import annotations
 
 import gc
-import logging
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+import shutil
+from dataclasses import dataclass
+from typing import Any
 
-from transformers import PrinterCallback
+from transformers import PreTrainedTokenizerBase, PrinterCallback
 
-from limbeck.activations import stack_names
-from limbeck.objectives import ModelShape
-from limbeck.recipe import Recipe, departures
-from limbeck.recipe.quick import USUAL, training_for
-from limbeck.records import Record, hardware, versions
-from limbeck.records.facts import Examples, Execution
-from limbeck.run.earlier_run import digests, plugins_read, refuse_changed
 from limbeck.run.prepared import TEST, Prepared, SplitsToScore, StageInputs
 from limbeck.run.run_folder import RunFolder
-from limbeck.run.shipping import Spent, ship_first_stage
-from limbeck.run.teacher_scores import outputs_facts
-from limbeck.students import read_config
-from limbeck.students.execution import resolve_attention, resolve_precision
-from limbeck.support.errors import LimbeckError
-from limbeck.support.machine import agreed, is_first, processes, wait_for_all
-from limbeck.support.terminal import messages, print_line
-from limbeck.support.words import count_of
-from limbeck.tasks.metrics import TEACHER_LABEL
-from limbeck.training import (
-    DistillationTrainer,
-    Patience,
-    reporting,
-    training_arguments,
-)
+from limbeck.support.machine import is_first, wait_for_all
+from limbeck.tasks import MASKED
+from limbeck.training import DistillationTrainer, Patience, reporting, training_arguments
 from limbeck.training.callbacks import CheckpointEvery, Display
-from limbeck.training.progress import Parts
+from limbeck.training.checkpoints import last_whole
+from limbeck.training.progress import Parts, PassesState
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What one stage has measured, kept when its trainer is gone."""
+
+    inputs: StageInputs
+    epochs: list[dict[str, Any]]
+    seconds: dict[str, float]
+    steps: int
+    examples: float
+    """That the student was trained on, every pass counted."""
+    passes: PassesState
+    """What student and teachers were run on."""
+    embeddings: int | None = None
+    """Word embeddings that were trained, where those of words in no row were left out."""
+
+    @classmethod
+    def by(cls, trainer: DistillationTrainer, inputs: StageInputs) -> Spent:
+        """Read off a trainer that is done."""
+        return cls(
+            inputs,
+            list(trainer.progress.epochs),
+            trainer.progress.stopwatch.read(),
+            trainer.state.global_step,
+            trainer.progress.examples(trainer.training_rows),
+            trainer.passes(),
+            trainer.embeddings_trained,
+        )
 
 
 @dataclass(frozen=True)
@@ -55,13 +65,8 @@ class Trained:
     @property
     def splits_to_score(self) -> SplitsToScore:
         """All that the run is scored on: the dev splits, then test rows where there are some."""
-        dev, final = self.prepared.dev_rows, self.prepared.final
-        if final is None:
-            return dev
-        return SplitsToScore(
-            {**dev.rows, TEST: final.when_trained(self)},
-            {**dev.fingerprints, TEST: final.fingerprint},
-        )
+        dev, final = self.prepared.dev, self.prepared.final
+        return dev if final is None else {**dev, TEST: final.when_trained(self)}
 
 
 def train_stages(prepared: Prepared, folder: RunFolder, parts: Parts, *, show: bool) -> Trained:
@@ -73,7 +78,10 @@ def train_stages(prepared: Prepared, folder: RunFolder, parts: Parts, *, show: b
         spent.append(Spent.by(trainer, inputs))
         if prepared.recipe.keep_first_stage:
             with parts.part("saving"):
-                ship_first_stage(trainer, folder, prepared)
+                if is_first():
+                    write_student(trainer, folder, prepared)
+                    folder.ship(folder.first_stage)
+                wait_for_all()
         del trainer
         # A trainer and its callbacks hold each other; its optimiser need not wait for the next.
         gc.collect()
@@ -94,15 +102,15 @@ def train_stage(
     A stage has its own optimiser, and the learned parts of its terms end with it.
     """
     stage, recipe = inputs.stage, inputs.recipe
+    # A first stage's checkpoints stay until the run has finished; every stage counts its steps from 0.
+    part = "" if stage.last else "first_stage"
+    checkpoints, name = folder.checkpoints / part, folder.path.resolve().name
     display = Display(prepared.recipe, shown=show, stage=stage)
     trainer = DistillationTrainer(
         prepared.student,
         inputs.teacher,
         training_arguments(
-            recipe,
-            folder.checkpoints_of(stage),
-            select=stage.last,
-            name=folder.name_of(stage),
+            recipe, checkpoints, select=stage.last, name=f"{name}/{part}".rstrip("/")
         ),
         holdout=inputs.holdout,
         train_dataset=inputs.rows.encoded,
@@ -119,210 +127,20 @@ def train_stage(
     if recipe.checkpoint_steps is not None:
         trainer.add_callback(CheckpointEvery(recipe.checkpoint_steps))
     try:
-        with reporting(
-            trainer,
-            recipe.trackers,
-            folder.events_of(stage),
-            prepared.recipe.model_dump(mode="json"),
-        ):
-            trainer.start_or_continue(folder.last_checkpoint(stage))
+        told = prepared.recipe.model_dump(mode="json")
+        with reporting(trainer, recipe.trackers, folder.events / part, told):
+            trainer.start_or_continue(last_whole(checkpoints))
     finally:
         display.close()
     return trainer
 
 
-# A run begins: its record before the first step, and the folder that is its own from now on.
-
-
-def new_record(recipe: Recipe, prepared: Prepared) -> Record:
-    """The record of a run that has everything it needs and has not begun."""
-    rows, without = len(prepared.train.encoded), prepared.unlabelled
-    labels: Literal["teacher"] | None = "teacher" if recipe.label_column == TEACHER_LABEL else None
-    return Record(
-        kind="distill" if recipe.needs_teacher else "finetune",
-        method=recipe.method,
-        task=prepared.task.name,
-        data=recipe.data,
-        seed=recipe.seed,
-        settings=recipe.settings,
-        departures=departures(recipe),
-        recipe=recipe.model_dump(mode="json") | prepared.execution.training,
-        versions=versions(),
-        hardware=hardware(),
-        execution=prepared.execution,
-        outputs=outputs_facts(prepared),
-        examples=Examples(
-            train=rows,
-            dev=len(prepared.selecting) if labels is None else len(prepared.splits["dev"]),
-            test=None if prepared.final is None else len(prepared.final),
-            truncated=prepared.truncated,
-            labels=labels,
-            in_train=dict(prepared.in_train),
-            labelled=rows - without.kept,
-            unlabelled=without.kept,
-            unlabelled_in_scored_splits=without.scored,
-            unlabelled_repeated=without.repeated,
-            unlabelled_blank=without.blank,
-            relabelled=recipe.conditions.relabelled(rows - without.kept),
-            without_outputs=prepared.without_outputs,
-            fingerprints={
-                **prepared.fingerprints,
-                **({} if prepared.final is None else {TEST: prepared.final.fingerprint}),
-            },
-        ),
-    )
-
-
-def begin(recipe: Recipe, folder: RunFolder, record: Record, *, fresh: bool) -> None:
-    """The folder is this run's from now on."""
-    if fresh and is_first():
-        folder.clear()
-    wait_for_all()
-    if is_first():
-        folder.begin(recipe, record.execution.training)
-    save(record, folder)
-
-
-def save(record: Record, folder: RunFolder) -> None:
-    """One process of several writes the record."""
-    if is_first():
-        record.save(folder.path)
-
-
-# What a recipe leaves open about training and execution, resolved once a run.
-
-
-logger = logging.getLogger(__name__)
-
-
-def resolve(
-    prepared: Prepared, folder: RunFolder, files: dict[str, str], *, fresh: bool
-) -> Prepared:
-    """The run with nothing left open in its recipe, and what that came to; its models compute by it.
-
-    What an earlier start of the run came to stays, so that a continued run computes alike; `fresh`
-    asks again. `files`: checksums of what the run reads.
-
-    Raises:
-        LimbeckError: an attention implementation that a model or the machine does not have, or
-            other rows or teachers than the run began with.
-    """
-    # The first process may have written its record before another one reads it.
-    before = agreed(Execution() if fresh else _before(folder))
-    recipe = prepared.recipe
-    read = digests(prepared) | plugins_read(recipe)
-    refuse_changed(folder, before.read, read)
-    precision = before.precision or resolve_precision(recipe.precision)
-    training = before.training or _training(prepared)
-    train = prepared.train.encoded
-    batch = prepared.collator(list(train.select(range(min(recipe.batch_size, len(train))))))
-    models = {"student": prepared.student}
-    models |= {one.setting: one.teacher.model for one in prepared.named if not one.stored}
-    batches = {one.setting: one.teacher.as_read(batch) for one in prepared.named}
-    attention = {
-        side: resolve_attention(
-            model,
-            before.attention.get(side, recipe.attention),
-            batches.get(side, batch),
-            precision=precision,
-            setting=side,
-        )
-        for side, model in models.items()
-        # A convolutional network has no attention to choose.
-        if stack_names(model) or recipe.attention != "auto"
-    }
-    resolved = prepared.following(recipe.model_copy(update={"precision": precision, **training}))
-    update: dict[str, Any] = {"precision": precision, "training": training, "attention": attention}
-    update |= {"read": read, "files": files}
-    update["processes"] = _processes(prepared, folder, before.processes)
-    return replace(resolved, execution=before.model_copy(update=update))
-
-
-def say_training(prepared: Prepared, *, show: bool) -> None:
-    """Print which epochs and which rate were chosen, if any were left out."""
-    recipe = prepared.recipe
-    if (
-        not show
-        or not is_first()
-        or not prepared.execution.training
-        or recipe.max_steps is not None
-    ):
-        return
-    rows = count_of(len(prepared.train.encoded), "row")
-    own, whole = _depths(prepared)
-    layers = "" if own is None or own == whole else f", {own} of {whole} layers"
-    chosen = (
-        f"{count_of(recipe.passes, 'epoch')} at {recipe.lr:g} (set --epochs and --lr for others)"
-    )
-    print_line(messages(), f"training: {rows}{layers}: {chosen}")
-
-
-def _training(prepared: Prepared) -> dict[str, float]:
-    """Epochs and rate, as far as the recipe leaves them out."""
-    recipe = prepared.recipe
-    found = USUAL
-    if prepared.task.kind.whole_text or recipe.student.static:
-        own, whole = _depths(prepared)
-        step = recipe.batch_size * recipe.accumulation
-        depth = 1.0 if own is None or not whole else own / whole
-        found = training_for(_examples(prepared), step, depth)
-    return {key: value for key, value in found._asdict().items() if getattr(recipe, key) is None}
-
-
-def _examples(prepared: Prepared) -> int:
-    """Examples of an epoch, augmented ones among them."""
-    recipe, rows = prepared.recipe, len(prepared.train.encoded)
-    if recipe.augment is not None:
-        return rows * (1 + recipe.augment.examples)
-    if recipe.labelled_share is not None:
-        return round(prepared.unlabelled.kept / (1 - recipe.labelled_share))
-    return rows
-
-
-def _depths(prepared: Prepared) -> tuple[int | None, int | None]:
-    """Layers of the student, and of the deepest model among its teachers and what it was cut from."""
-    recipe, spec = prepared.recipe, prepared.recipe.student
-    configs = [prepared.student.config]
-    source = recipe.lead if spec.from_teacher else spec.init
-    if spec.layers is not None and source is not None:
-        with suppress(LimbeckError):  # a shape's name, or a model that is known by its outputs
-            configs.append(read_config(source))
-    own, *others = (getattr(config, "num_hidden_layers", None) for config in configs)
-    # Stored outputs with layers tell how many their teacher had.
-    others += [ModelShape.of(one.teacher.model).layers or None for one in prepared.named]
-    return own, max((depth for depth in (own, *others) if depth is not None), default=None)
-
-
-def _processes(prepared: Prepared, folder: RunFolder, before: tuple[int, ...]) -> tuple[int, ...]:
-    """The numbers of processes that have made the run, this start's the last.
-
-    Raises:
-        LimbeckError: another number goes on with a run whose batches depend on it.
-    """
-    now = processes()
-    if not before or before[-1] == now:
-        return before or (now,)
-    if not folder.begun:  # nothing is trained yet
-        return (*before[:-1], now)
-    said = f"out: {folder.path} was begun by {count_of(before[-1], 'process')}"
-    recipes = [inputs.recipe for inputs in prepared.stages]
-    if prepared.task.kind.group_column is not None or any(one.labelled_share for one in recipes):
-        raise LimbeckError(
-            f"{said}, and its batches would hold other examples in {now}",
-            f"start it with {before[-1]} again; or pass --overwrite to begin again with {now}",
-        )
-    if is_first():
-        logger.warning(
-            "%s and goes on with %d: its steps hold the same examples, but random numbers (dropout) differ, "
-            "so that the student is not the same to the last digit",
-            said,
-            now,
-        )
-    return (*before, now)
-
-
-def _before(folder: RunFolder) -> Execution:
-    try:
-        return Record.load(folder.path).execution
-    except LimbeckError:
-        return Execution()
+def write_student(trainer: DistillationTrainer, folder: RunFolder, prepared: Prepared) -> None:
+    """Write the student, and what makes its input, to where it waits to be shipped."""
+    shutil.rmtree(folder.unshipped, ignore_errors=True)
+    processor, kind = prepared.tokenizer, prepared.task.kind
+    # Whoever loads the student cuts texts where its scores were measured; a language model is trained further.
+    if isinstance(processor, PreTrainedTokenizerBase) and kind is not MASKED:
+        processor.model_max_length = kind.scored_length(prepared.recipe.max_length)
+    kind.ship_with(trainer.student.config, prepared.task)
+    trainer.save_model(str(folder.unshipped))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial, reduce
 from operator import or_
 
@@ -20,8 +20,8 @@ from limbeck.objectives import Objectives, TeamObjectives
 from limbeck.objectives.example_weights import ExampleWeights
 from limbeck.recipe import Recipe
 from limbeck.run.in_place_checks import layer_problems
+from limbeck.run.models import Named
 from limbeck.run.prepared import Prepared, StageInputs
-from limbeck.run.teachers import Named
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.settings import Ramp
 from limbeck.support.step_state import StepState
@@ -67,7 +67,7 @@ def trial_terms(
     """The terms as pre-flight sees them and what is to be said of them, or why they cannot be built."""
     recipe, student = inputs.recipe, prepared.student
     try:
-        trial = _Trial.of(inputs, student)
+        trial = _Trial(inputs, student)
     except LimbeckError as error:
         return error.problems, None
     stored = layer_problems(inputs, trial.objectives, prepared.tokenizer)
@@ -94,8 +94,13 @@ def trial_terms(
         shown = recipe.transform.problems(method.batch, models)
         if preflight.errors_of(shown):
             return shown, None
-    notes = trial.objectives.remarks() + too_wide + shown
-    return notes + _too_short(recipe, trial.objectives, len(train)), method
+    problems = [*trial.objectives.remarks(), *too_wide, *shown]
+    if (curriculum := trial.objectives.curriculum) is not None and len(train):
+        note = curriculum.note(
+            recipe.passes_over(len(train))
+        )  # layers in turn without whole epochs
+        problems += [] if note is None else [note]
+    return problems, method
 
 
 def _few(inputs: StageInputs) -> list[int]:
@@ -109,35 +114,34 @@ def _few(inputs: StageInputs) -> list[int]:
     return places[: 2 * _EXAMPLES] or [0]
 
 
-@dataclass(frozen=True)
 class _Trial:
-    """Built terms, the step_states they are looked at, and who may be asked alone."""
+    """Built terms, the states of steps at which they are looked at, and who may be asked alone.
 
-    inputs: StageInputs
-    student: PreTrainedModel
-    objectives: Objectives | TeamObjectives
-    turns: tuple[tuple[int, str], ...]
-    step_states: tuple[StepState, ...]
+    Raises:
+        LimbeckError: for each term that cannot be built.
+    """
 
-    @classmethod
-    def of(cls, inputs: StageInputs, student: PreTrainedModel) -> _Trial:
-        """Build a stage's terms. Raises LimbeckError for each that cannot be built."""
-        turns = tuple(_turns(inputs.teacher))
-        step_states = (
-            replace(at, teacher=turn) for turn, _ in turns for at in _step_states(inputs.recipe)
-        )
-        objectives = objectives_of(inputs, student)
-        for part in objectives.modules():
+    def __init__(self, inputs: StageInputs, student: PreTrainedModel) -> None:
+        recipe, self.inputs, self.student = inputs.recipe, inputs, student
+        teacher, self.turns = inputs.teacher, {0: ""}
+        """Who may be asked alone, and what stands behind a term's name then."""
+        if teacher is not None and teacher.separate:
+            self.turns = {turn: f" (teacher {name})" for turn, name in enumerate(teacher.names)}
+        at = [StepState(seed=recipe.seed)]
+        if recipe.curriculum is not None:  # whose last terms work only at the end
+            at.append(StepState(seed=recipe.seed, progress=1.0, passes=math.inf))
+        self.step_states = [replace(one, teacher=turn) for turn in self.turns for one in at]
+        self.objectives = objectives_of(inputs, student)
+        for part in self.objectives.modules():
             if isinstance(part, ExampleWeights):
                 part.eval()  # a few examples may all be those that do not count
-        return cls(inputs, student, objectives, turns, tuple(step_states))
 
     @property
     def weights(self) -> dict[str, float]:
         """By term the largest weight it ever has."""
         return {
-            f"{name}{label}": _largest(weight)
-            for turn, label in self.turns
+            f"{name}{label}": max(weight.start, weight.end) if isinstance(weight, Ramp) else weight
+            for turn, label in self.turns.items()
             for name, weight in self.objectives.of(turn).weights.items()
         }
 
@@ -165,38 +169,10 @@ class _Trial:
         own = inputs.of_student(student, request, self.wanted("clean"), run, Passes())
         inputs = inputs.after(own)
         found: dict[str, Tensor] = {}
-        for turn, label in self.turns:
+        for turn, label in self.turns.items():
             asked, request = replace(first, teacher=turn), self.wanted("teacher", turn)
             seen = Trace() if live is None else live.at(asked)(inputs, request)
             for step_state in (at for at in self.step_states if at.teacher == turn):
                 now = self.objectives(own, seen, batch, step_state)
                 found = {f"{name}{label}": term for name, term in now.items()} | found
         return found
-
-
-def _too_short(recipe: Recipe, objectives: Objectives | TeamObjectives, rows: int) -> list[Problem]:
-    """A warning where layers that learn in turn cannot have whole epochs."""
-    if objectives.curriculum is None or not rows:
-        return []
-    note = objectives.curriculum.note(recipe.passes_over(rows))
-    return [] if note is None else [note]
-
-
-def _step_states(recipe: Recipe) -> tuple[StepState, ...]:
-    """The start; and the end, if there is a curriculum, whose last terms work only then."""
-    start = StepState(seed=recipe.seed)
-    if recipe.curriculum is None:
-        return (start,)
-    return (start, StepState(seed=recipe.seed, progress=1.0, passes=math.inf))
-
-
-def _largest(weight: float | Ramp) -> float:
-    return max(weight.start, weight.end) if isinstance(weight, Ramp) else weight
-
-
-def _turns(teacher: Teacher | Team | None) -> Iterator[tuple[int, str]]:
-    """Who may be asked alone, and what stands behind a term's name then."""
-    if teacher is not None and teacher.separate:
-        yield from ((turn, f" (teacher {name})") for turn, name in enumerate(teacher.names))
-    else:
-        yield 0, ""

@@ -19,7 +19,7 @@ from limbeck.evaluation.row_tests import row_tests
 from limbeck.recipe import Recipe
 from limbeck.records import Record
 from limbeck.records.facts import ClassificationScores, Numbers, RowTests, finite
-from limbeck.run.report import refresh
+from limbeck.run.finish import refresh
 from limbeck.run.run_folder import kept_predictions
 from limbeck.scoring.scored_model import LoadedSplit, Scored, ScoredModel
 from limbeck.support.files import at_home

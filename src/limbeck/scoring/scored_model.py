@@ -34,7 +34,7 @@ from limbeck.embedding import modules_of
 from limbeck.evaluation.model_outputs import compact_outputs_of, outputs_by_batch
 from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME, Record
-from limbeck.run.teachers import labelling_of, names_at, names_of
+from limbeck.run.models import labelling_of, names_at, names_of
 from limbeck.runtimes.cascade import CascadeManifest, centred, is_cascade, read_cascade
 from limbeck.runtimes.manifest import ExportManifest, exports_of, is_export, read_export
 from limbeck.runtimes.sessions import RUNTIMES, GraphSession, check_reader, open_export

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from transformers import (
-    EarlyStoppingCallback,
-    Seq2SeqTrainingArguments,
-    Trainer,
-    TrainingArguments,
-)
-from transformers.integrations import TensorBoardCallback
+from pydantic import ConfigDict, Field, ValidationError, create_model
+from transformers import EarlyStoppingCallback, Seq2SeqTrainingArguments, Trainer, TrainingArguments
 
 from limbeck.recipe import Recipe
-from limbeck.recipe.recipe import LOSS_KEYS, TRAINING, TRANSFORMS
-from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.recipe.recipe import TRAINING, TRANSFORMS
+from limbeck.support.errors import Problem, problem_list, unknown
 from limbeck.support.machine import accelerator, share_of_step
 from limbeck.tasks import LOWER_IS_BETTER
 from limbeck.training.config import OWN_SETTINGS, DistillationConfig
 from limbeck.training.method import OBJECTS
-from limbeck.training.optimizer import Optimisation
 
 
 def training_arguments(
@@ -37,34 +29,23 @@ def training_arguments(
     """
     share = share_of_step(recipe.batch_size, recipe.accumulation)
     assert share is not None  # pre-flight has refused it
-    # Specs are taken in Python; the fields' types are what a command line can give.
-    method: dict[str, Any] = {key: getattr(recipe, key) for key in LOSS_KEYS}
-    method["optimisation"] = Optimisation.of(recipe)
+    # A command line gives a method by its name; who teaches is formed already.
+    method: Any = recipe.model_copy(update={"team": None, "teachers": None})
     return DistillationConfig(
         output_dir=str(checkpoints),
-        **method,
+        method=method,
         group_by_length=recipe.groups_by_length,
         labelled_share=recipe.labelled_share,
         candidates=recipe.candidates,
         compile=recipe.compile,
         compact_metrics=True,
         skip_unused_embeddings=recipe.skip_unused_embeddings,
-        num_train_epochs=recipe.epochs,
-        max_steps=recipe.max_steps or -1,
         per_device_train_batch_size=share.batch_size,
         per_device_eval_batch_size=max(recipe.batch_size, 64),
         gradient_accumulation_steps=share.accumulation,
-        learning_rate=recipe.lr,
-        weight_decay=recipe.weight_decay,
-        adam_epsilon=recipe.epsilon,
-        warmup_steps=recipe.warmup,
-        # A rate in steps is `Optimisation`'s.
-        lr_scheduler_type="constant" if recipe.lr_schedule == "step" else recipe.lr_schedule,
-        max_grad_norm=recipe.max_grad_norm,
         bf16=recipe.precision == "bf16",
         # bf16 on CPU has to be asked for by this name.
         use_cpu=accelerator() is None,
-        seed=recipe.seed,
         eval_strategy="epoch" if select else "no",
         save_strategy="epoch",
         logging_strategy="steps",
@@ -82,44 +63,20 @@ def training_arguments(
     )
 
 
-def tensorboard(events: Path) -> TensorBoardCallback:
-    """Logs everything the Trainer logs, for TensorBoard, in a folder.
-
-    Raises:
-        LimbeckError: TensorBoard is not installed.
-    """
-    if find_spec("tensorboard") is None:
-        raise LimbeckError(
-            "tensorboard: true, and TensorBoard is not installed",
-            "pip install 'limbeck[tensorboard]', or leave the key out",
-        )
-    callback = TensorBoardCallback()
-    # It would take the place from the environment, for every run of this process.
-    callback.logging_dir = str(events)
-    return callback
-
-
 # Settings of `TrainingArguments` do what they say, because the Trainer's own code reads them or because what
 # replaces it does. The few that would not are refused here. A test searches the installed transformers for
 # settings that are read only by code that limbeck replaces.
 
 
-class Refusal(NamedTuple):
-    """`why`: after the setting's name. `fix`: what to do."""
-
-    why: str
-    fix: str
-
-
-_COMPILE = Refusal(
+_COMPILE = (
     "it would compile the terms with the models",
     "leave it out and set compile=True of DistillationConfig, which compiles the passes of student and teacher",
 )
-_WHOLE = Refusal(
+_WHOLE = (
     "student and teacher are looked into layer by layer, which needs whole weights in each process",
     "leave it out; torchrun runs copies (DDP)",
 )
-_GENERATES = Refusal(
+_GENERATES = (
     "it belongs to Seq2SeqTrainer, and DistillationTrainer does not read it",
     "leave it out; generate from the student after training",
 )
@@ -128,28 +85,29 @@ _OF_SEQ2SEQ = {one.name for one in fields(Seq2SeqTrainingArguments)} - {
 }
 
 REFUSED = {
-    "label_smoothing_factor": Refusal(
+    "label_smoothing_factor": (
         "the labels' loss is a term of the method, which says what it compares with",
         "leave it out; a soft label smooths as the teacher does: method kd",
     ),
     **dict.fromkeys(("torch_compile", "torch_compile_backend", "torch_compile_mode"), _COMPILE),
-    "use_liger_kernel": Refusal(
+    "use_liger_kernel": (
         "its kernels give a loss without the hidden states and logits that the terms compare",
         "leave it out; attn_implementation of the models makes attention fast",
     ),
-    "liger_kernel_config": Refusal("use_liger_kernel is refused", "leave it out"),
+    "label_names": ("the student's head says which labels it has", "leave it out"),
+    "liger_kernel_config": ("use_liger_kernel is refused", "leave it out"),
     **dict.fromkeys(("fsdp", "deepspeed", "parallelism_config"), _WHOLE),
     **dict.fromkeys(sorted(_OF_SEQ2SEQ), _GENERATES),
-    "sortish_sampler": _GENERATES._replace(fix='set train_sampling_strategy="group_by_length"'),
+    "sortish_sampler": (_GENERATES[0], 'set train_sampling_strategy="group_by_length"'),
 }
-"""Refused where they ask for something: values that are not None, False, 0 or empty."""
+"""Refused where they ask for something (values that are not None, False, 0 or empty): why, and what to do."""
 
 
 def setting_problems(args: TrainingArguments) -> list[Problem]:
     """The settings that would not do what they say."""
     problems = [
-        Problem(f"args.{name}={value!r}: {refusal.why}", refusal.fix)
-        for name, refusal in REFUSED.items()
+        Problem(f"args.{name}={value!r}: {why}", fix)
+        for name, (why, fix) in REFUSED.items()
         if (value := getattr(args, name, None))
     ]
     if args.n_gpu > 1:
@@ -168,34 +126,18 @@ def said_elsewhere(
     given: Mapping[str, Any], first_stage: Mapping[str, Any] | None
 ) -> list[Problem]:
     """Settings of the configuration among the trainer's keyword arguments, and the reverse."""
-    moved = [name for name in given if name in OWN_SETTINGS]
-    problems = [
-        Problem(f"{name}=: a setting of the configuration", f"args=DistillationConfig({name}=…)")
-        for name in moved
-    ]
-    for key in first_stage or ():
-        if key in TRAINING or key in ("objectives", "curriculum", *TRANSFORMS):
-            problems.append(
-                Problem(
-                    f"first_stage.{key}: a setting of the configuration",
-                    f'args=DistillationConfig(first_stage={{"{key}": …}})',
-                )
-            )
-        elif key not in OBJECTS:
-            problems.append(unknown("key in first_stage", key, OBJECTS))
-    return problems
-
-
-def label_problems(args: TrainingArguments, names: tuple[str, ...]) -> list[Problem]:
-    """Label columns that are not those of the student's head, `names`."""
-    if args.label_names is None or sorted(args.label_names) == sorted(names):
-        return []
+    moved = {f"{name}=": f"{name}=…" for name in given if name in OWN_SETTINGS}
+    settings = (*TRAINING, "objectives", "curriculum", *TRANSFORMS)
+    first = [key for key in first_stage or () if key not in OBJECTS]
+    moved |= {
+        f"first_stage.{key}": f'first_stage={{"{key}": …}}' for key in first if key in settings
+    }
     return [
-        Problem(
-            f"args.label_names={args.label_names}: the student's head has the labels "
-            f"{', '.join(names)}",
-            "leave label_names out",
-        )
+        *(unknown("key in first_stage", key, OBJECTS) for key in first if key not in settings),
+        *(
+            Problem(f"{name}: a setting of the configuration", f"args=DistillationConfig({how})")
+            for name, how in moved.items()
+        ),
     ]
 
 
@@ -203,115 +145,74 @@ def sharded(trainer: Trainer) -> list[Problem]:
     """What splits weights over processes by the launcher's configuration, not by the arguments."""
     named = {"fsdp": trainer.is_fsdp_enabled, "deepspeed": trainer.is_deepspeed_enabled}
     return [
-        Problem(
-            f"{name}, from the launcher's configuration: {REFUSED[name].why}", REFUSED[name].fix
-        )
+        Problem(f"{name}, from the launcher's configuration: {REFUSED[name][0]}", REFUSED[name][1])
         for name, enabled in named.items()
         if enabled
     ]
 
 
-def keyword_problems(given: Mapping[str, Any], *, staged: bool) -> list[Problem]:
+@problem_list
+def keyword_problems(given: Mapping[str, Any], *, staged: bool) -> Iterator[Problem]:
     """Arguments of `Trainer` that would not do what they say.
 
     Args:
         given: the keyword arguments that go on to the Trainer.
         staged: more is trained than this one student in one stage.
     """
-    problems = []
     if given.get("compute_loss_func") is not None:
-        problems.append(
-            Problem(
-                "compute_loss_func: the loss is the weighted sum of the method's terms",
-                "leave it out and say the terms: objectives={...}; or override compute_loss",
-            )
+        yield Problem(
+            "compute_loss_func: the loss is the weighted sum of the method's terms",
+            "leave it out and say the terms: objectives={...}; or override compute_loss",
         )
-    optimizer, scheduler = given.get("optimizers") or (None, None)
-    if staged and (optimizer is not None or scheduler is not None):
-        problems.append(
-            Problem(
-                "optimizers: the method trains in several parts, each with an optimiser of its own",
-                "pass optimizer_cls_and_kwargs=(class, settings), or choose by args.optim",
-            )
+    if staged and any(one is not None for one in given.get("optimizers") or ()):
+        yield Problem(
+            "optimizers: the method trains in several parts, each with an optimiser of its own",
+            "pass optimizer_cls_and_kwargs=(class, settings), or choose by args.optim",
         )
-    return problems
 
 
 # Numbers among `TrainingArguments` that no training can mean. transformers takes most of them as
 # they are: a batch of no rows ends deep in a loader, a rate that is no number in weights that are
 # none.
 
-
-class Range(NamedTuple):
-    """From `least` (`above`: not itself) to `most` (`below`: not itself); None may stand for unset."""
-
-    least: float
-    most: float = math.inf
-    above: bool = False
-    below: bool = False
-
-    def holds(self, value: float) -> bool:
-        """Whether a number lies in it; none that is not finite does."""
-        low = value > self.least if self.above else value >= self.least
-        high = value < self.most if self.below else value <= self.most
-        return math.isfinite(value) and low and high
-
-    def __str__(self) -> str:
-        low = f"{'above' if self.above else 'from'} {self.least:g}"
-        if math.isinf(self.most):
-            return f"a finite number {low}" if self.above else f"a finite number {low} on"
-        return f"a number {low} {'to below' if self.below else 'to'} {self.most:g}"
-
-
-_COUNT = Range(1)
-_SHARE = Range(0, 1, below=True)
-_SEED = Range(0, 2**32 - 1)
-RANGES = {
+_RANGES: tuple[tuple[dict[str, Any], tuple[str, ...]], ...] = (
     # As a recipe's `lr`, `weight_decay` and `adam_epsilon`.
-    "learning_rate": Range(1e-12, 10),
-    "weight_decay": Range(0, 10),
-    "adam_epsilon": Range(0, 1, above=True),
-    "adam_beta1": _SHARE,
-    "adam_beta2": _SHARE,
-    "max_grad_norm": Range(0),
-    "warmup_steps": Range(0),
-    "num_train_epochs": Range(0, above=True),
-    "max_steps": Range(-1),
-    "per_device_train_batch_size": _COUNT,
-    "per_device_eval_batch_size": _COUNT,
-    "gradient_accumulation_steps": _COUNT,
-    "eval_accumulation_steps": _COUNT,
-    "eval_delay": Range(0),
-    "logging_steps": Range(0, above=True),
-    "save_steps": Range(0, above=True),
-    "eval_steps": Range(0, above=True),
-    "save_total_limit": _COUNT,
-    "torch_empty_cache_steps": _COUNT,
-    "dataloader_num_workers": Range(0),
-    "dataloader_prefetch_factor": _COUNT,
-    "neftune_noise_alpha": Range(0),
-    "seed": _SEED,
-    "data_seed": _SEED,
+    ({"ge": 1e-12, "le": 10}, ("learning_rate",)),
+    ({"ge": 0, "le": 10}, ("weight_decay",)),
+    ({"gt": 0, "le": 1}, ("adam_epsilon",)),
+    ({"ge": 0, "lt": 1}, ("adam_beta1", "adam_beta2")),
+    ({"ge": 0, "le": 2**32 - 1}, ("seed", "data_seed")),
+    ({"ge": -1}, ("max_steps",)),
+    ({"gt": 0}, ("num_train_epochs", "logging_steps", "save_steps", "eval_steps")),
+    ({"ge": 0}, ("max_grad_norm", "warmup_steps", "eval_delay", "neftune_noise_alpha")),
+    ({"ge": 0}, ("dataloader_num_workers",)),
+    ({"ge": 1}, ("per_device_train_batch_size", "per_device_eval_batch_size")),
+    ({"ge": 1}, ("gradient_accumulation_steps", "eval_accumulation_steps", "save_total_limit")),
+    ({"ge": 1}, ("torch_empty_cache_steps", "dataloader_prefetch_factor")),
+)
+_FIELDS: Any = {
+    name: (float | None, Field(None, **bounds)) for bounds, names in _RANGES for name in names
 }
-"""What a number may be, where it is given."""
+_Numbers = create_model("_Numbers", __config__=ConfigDict(allow_inf_nan=False), **_FIELDS)
 
 
-def value_problems(args: TrainingArguments, callbacks: Iterable[Any]) -> list[Problem]:
+@problem_list
+def value_problems(args: TrainingArguments, callbacks: Iterable[Any]) -> Iterator[Problem]:
     """Numbers beyond their ranges, and a patience of no time."""
-    problems = []
-    for name, range_ in RANGES.items():
-        value = getattr(args, name, None)
-        if name == "num_train_epochs" and args.max_steps > 0:  # which decides
-            continue
-        if isinstance(value, int | float) and not range_.holds(value):
-            problems.append(Problem(f"args.{name}={value!r} means nothing", f"give {range_}"))
+    given = {name: getattr(args, name, None) for name in _FIELDS}
+    given = {name: value for name, value in given.items() if isinstance(value, int | float)}
+    if args.max_steps > 0:  # which decides
+        given.pop("num_train_epochs", None)
+    try:
+        _Numbers.model_validate(given)
+    except ValidationError as error:
+        for one in error.errors():
+            name, fix = one["loc"][0], one["msg"].replace("Input should be", "a number")
+            yield Problem(f"args.{name}={one['input']!r} means nothing", f"give {fix}")
     for callback in callbacks:
         if isinstance(callback, EarlyStoppingCallback) and callback.early_stopping_patience < 1:
-            problems.append(
-                Problem(
-                    f"callbacks: early_stopping_patience={callback.early_stopping_patience} stops at "
-                    "the first score",
-                    "give 1 or more, or leave the callback out",
-                )
+            yield Problem(
+                f"callbacks: early_stopping_patience={callback.early_stopping_patience} stops at "
+                "the first score",
+                "give 1 or more, or leave the callback out",
             )
-    return problems

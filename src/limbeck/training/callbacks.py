@@ -10,62 +10,55 @@ import copy
 import time
 from typing import Any
 
-import torch
 from rich.console import Console
 from rich.progress import Progress as Bar
 from rich.progress import TaskID
-from torch import nn
 from transformers import (
     EarlyStoppingCallback,
     TrainerCallback,
-    TrainerControl,
     TrainerState,
     TrainingArguments,
 )
 
 from limbeck.recipe import Recipe, Stage
-from limbeck.support.errors import LimbeckError
 from limbeck.support.terminal import print_line, step_bar
 from limbeck.tasks import LOWER_IS_BETTER
-from limbeck.training.progress import Progress
-from limbeck.training.running_trainer import RunningTrainer
+from limbeck.training.progress import stop_if_not_finite
+from limbeck.training.step import TakesSteps
 
 
 class EpochEntries(TrainerCallback):
     """Writes one entry an epoch into the progress: train means, active layers, dev scores."""
 
-    def __init__(self, trainer: RunningTrainer) -> None:
+    def __init__(self, trainer: TakesSteps) -> None:
         self.trainer = trainer
 
-    def on_epoch_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        """Put what the student's earlier stages logged first; a continued training has it from its checkpoint."""
+        if state.global_step == 0:
+            earlier = [part for part in self.trainer.parts if part.of_student]
+            state.log_history[:0] = [entry for part in earlier for entry in part.log_history]
+
+    def on_epoch_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         """Start the epoch's clock and order."""
         # A checkpoint of an epoch's last step may have been written before the epoch was closed.
         if state.global_step > 0:
             last = self.trainer.step_state_at(state.global_step - 1).epoch
             now = self.trainer.step_state_at(state.global_step).epoch
             if len(self.trainer.progress.epochs) == last < now:
-                self._close(state)
+                self.on_epoch_end(args, state, control)
         self.trainer.progress.epoch_clock.start()
         self.trainer.start_epoch(self.trainer.step_state_at(state.global_step).epoch)
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         """Let the terms learn what they learn without gradients."""
         step_state = self.trainer.step_state_at(state.global_step - 1)
         self.trainer.objectives.of(step_state.teacher).after_step()
         if (team := self.trainer.sampled_team) is not None:
             self.trainer.progress.sampled[team.names[step_state.teacher]] += 1
 
-    def on_epoch_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_epoch_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         """Close the epoch's means."""
-        self._close(state)
-
-    def _close(self, state: TrainerState) -> None:
         progress = self.trainer.progress
         stop_if_not_finite(progress, state.global_step)
         last = self.trainer.step_state_at(state.global_step - 1)
@@ -92,12 +85,7 @@ class EpochEntries(TrainerCallback):
         progress.end_epoch(entry, self.trainer.training_rows)
 
     def on_evaluate(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        metrics: dict[str, float] | None = None,
-        **kwargs: Any,
+        self, args: Any, state: TrainerState, control: Any, metrics: Any = None, **kwargs: Any
     ) -> None:
         """Add the dev scores to the epoch just closed."""
         epochs = self.trainer.progress.epochs
@@ -109,22 +97,7 @@ class EpochEntries(TrainerCallback):
             }
 
 
-class EarlierEntries(TrainerCallback):
-    """Puts what was logged in the student's earlier stages before what its last one logs."""
-
-    def __init__(self, trainer: RunningTrainer) -> None:
-        self.trainer = trainer
-
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        """A continued training has them from its checkpoint."""
-        if state.global_step == 0:
-            earlier = [part for part in self.trainer.parts if part.of_student]
-            state.log_history[:0] = [entry for part in earlier for entry in part.log_history]
-
-
-def users_callbacks(trainer: RunningTrainer, given: Any = None) -> list[TrainerCallback]:
+def users_callbacks(trainer: TakesSteps, given: Any = None) -> list[TrainerCallback]:
     """The callbacks of a trainer that its user added: those of `given`, or all that are not its own."""
     known = trainer.callback_handler.callbacks
     if given is not None:
@@ -146,9 +119,7 @@ class Patience(TrainerCallback):
         self.metric = f"eval_{metric}"
         self.lower_is_better = metric in LOWER_IS_BETTER
 
-    def on_evaluate(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_evaluate(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         """Decide from the scores logged so far."""
         scores = [entry[self.metric] for entry in state.log_history if self.metric in entry]
         if not scores:
@@ -169,38 +140,11 @@ class CheckpointEvery(TrainerCallback):
     def __init__(self, steps: int) -> None:
         self.steps = steps
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         """Ask for a checkpoint when the step's turn has come."""
         last_of_epoch = control.should_training_stop or float(state.epoch or 0).is_integer()
         if state.global_step % self.steps == 0 and not last_of_epoch:
             control.should_save = True
-
-
-def stop_if_not_finite(progress: Progress, step: int, model: nn.Module | None = None) -> None:
-    """End the run when a term, or a weight of the `model`, stopped being a number.
-
-    Every process has to call it.
-
-    Raises:
-        LimbeckError: names the terms or weights and the step.
-    """
-    what, broken = "loss", progress.non_finite()
-    if model is not None and not broken:
-        what = "weights"
-        broken = [
-            name for name, weight in model.named_parameters() if not torch.isfinite(weight).all()
-        ]
-    if broken:
-        others = f" and {len(broken) - _NAMED} more" if len(broken) > _NAMED else ""
-        raise LimbeckError(
-            f"non-finite {what} by step {step}: {', '.join(broken[:_NAMED])}{others}",
-            "lower lr, raise warmup, or run with precision fp32; the last checkpoint is kept",
-        )
-
-
-_NAMED = 5
 
 
 # Progress a person can watch: a bar with the time left, and a line an epoch. On a terminal the bar
@@ -226,9 +170,7 @@ class Display(TrainerCallback):
         self.task = TaskID(0)
         self.said = 0.0
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         """Open the bar; only a terminal gets one."""
         if not state.is_world_process_zero:
             return
@@ -241,20 +183,13 @@ class Display(TrainerCallback):
         self.bar.start()
         self.task = self.bar.add_task(self.name, total=state.max_steps, completed=state.global_step)
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         """Move the bar."""
         if self.bar is not None:
             self.bar.update(self.task, completed=state.global_step)
 
     def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: dict[str, float] | None = None,
-        **kwargs: Any,
+        self, args: Any, state: TrainerState, control: Any, logs: Any = None, **kwargs: Any
     ) -> None:
         """Show the running loss."""
         if logs and "learning_rate" in logs:
@@ -264,20 +199,13 @@ class Display(TrainerCallback):
             elif state.is_world_process_zero and time.monotonic() - self.said >= _SECONDS:
                 self._print_step(state, self.loss)
 
-    def on_epoch_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_epoch_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         """Print the line of an epoch that is not scored."""
         if self.unscored and state.is_world_process_zero:
             self._print(args, state, self.loss)
 
     def on_evaluate(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        metrics: dict[str, float] | None = None,
-        **kwargs: Any,
+        self, args: Any, state: TrainerState, control: Any, metrics: Any = None, **kwargs: Any
     ) -> None:
         """Print the epoch's dev score."""
         if not state.is_world_process_zero or not metrics or "eval_primary" not in metrics:
@@ -303,8 +231,6 @@ class Display(TrainerCallback):
             self.bar.stop()
             self.bar = None
 
-    def on_train_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         """Close the bar."""
         self.close()

@@ -43,8 +43,6 @@ STATE = "trainer_state.json"
 SEAL = "checksums.json"
 TRACKER_RUNS = "tracker_runs.json"
 """Beside the checkpoints: the runs of experiment trackers that the stage reports to."""
-# What stock checkpoints, and older ones of limbeck, hold instead.
-_PICKLED = ("optimizer.pt", "scheduler.pt", "rng_state.pth")
 
 
 def save(folder: str | Path, model: nn.Module, progress: dict[str, Any]) -> None:
@@ -100,17 +98,12 @@ def last_whole(folder: str | Path, *, run: str | None = None) -> Path | None:
     Args:
         folder: where checkpoints lie.
         run: only those of this training of several parts (`limbeck.training.progress`).
-
-    Raises:
-        LimbeckError: the newest is one whose state is pickled.
     """
     lost: list[str] = []
     for path in reversed(_numbered(Path(folder))):
-        refuse_pickled(path)
         sealed = _sealed(path)
-        if sealed is None:  # a kill cut its writing or its deletion short
-            continue
-        if run is not None and run_of(path) != run:
+        # A kill cut its writing or its deletion short.
+        if sealed is None or (run is not None and run_of(path) != run):
             continue
         broken = damaged(path, sealed) or _broken_best(path)
         if not broken:
@@ -134,11 +127,11 @@ def run_of(folder: str | Path) -> str | None:
 def require_whole(folder: str | Path) -> None:
     """Raise LimbeckError for a checkpoint that cannot be continued from, with the reason."""
     path = Path(folder)
-    refuse_pickled(path)
     sealed = _sealed(path)
     if sealed is None:
         raise LimbeckError(
-            f"{path} is no whole checkpoint of limbeck's: {SEAL} is missing or cut",
+            f"{path} is no whole checkpoint of limbeck's: {SEAL} is missing or cut. The Trainer's own are pickled, and "
+            "what is pickled may run code when it is read",
             "continue from another one, or train from the beginning",
         )
     _refuse(path, damaged(path, sealed))
@@ -175,17 +168,6 @@ def remove_all(folder: Path) -> None:
     for place in sorted(places, key=lambda place: len(place.parts), reverse=True):
         with suppress(OSError):  # it holds something else
             place.rmdir()
-
-
-def refuse_pickled(folder: Path) -> None:
-    """Raise LimbeckError for a checkpoint that would have to be unpickled."""
-    found = [name for name in _PICKLED if (folder / name).is_file()]
-    if found and not (folder / SEAL).is_file():
-        raise LimbeckError(
-            f"{folder} holds pickled state ({', '.join(found)}), as the Trainer's own checkpoints and "
-            "older ones of limbeck do, and what is pickled may run code when it is read",
-            "delete that folder to train from the beginning, or finish the run with what began it",
-        )
 
 
 def _delete(path: Path) -> None:
@@ -344,55 +326,20 @@ def _accelerator() -> Any:
 
 # When a checkpoint counts as one, and what of a Trainer is overridden for it.
 
-WITHOUT_PICKLES = (
-    "_save_checkpoint",
-    "_save_optimizer_and_scheduler",
-    "_load_optimizer_and_scheduler",
-    "_save_scaler",
-    "_load_scaler",
-    "_save_rng_state",
-    "_load_rng_state",
+PRIVATES = (
+    # Overridden so that nothing is pickled: optimiser, schedule, scaler and generators.
+    *("_save_checkpoint", "_save_optimizer_and_scheduler", "_load_optimizer_and_scheduler"),
+    *("_save_scaler", "_load_scaler", "_save_rng_state", "_load_rng_state"),
+    # Overridden for the student, the order of examples and parts of a method.
+    *("_load_best_model", "_load_from_checkpoint", "_push_from_checkpoint"),
+    *("_get_eval_sampler", "_get_train_sampler", "_set_signature_columns_if_needed"),
+    *("_inner_training_loop", "_prepare_input", "_prepare_inputs"),
+    # Overridden for sparse gradients, which torch does not clip.
+    *("_clip_grad_norm", "_get_grad_norm"),
+    # Called.
+    *("_get_collator_with_removed_columns", "_get_output_dir", "_remove_unused_columns"),
 )
-"""Overridden so that nothing is pickled: optimiser, schedule, scaler and generators (`resuming`)."""
-
-OVERRIDDEN = (
-    *WITHOUT_PICKLES,
-    "_clip_grad_norm",  # sparse gradients, which torch does not clip (`optimizer`)
-    "_get_eval_sampler",  # in the rows' order, so that predictions keep it (`feeding`)
-    "_get_grad_norm",  # their norm likewise (`optimizer`)
-    "_get_train_sampler",  # an order that a continued run finds again (`feeding`)
-    "_inner_training_loop",  # what is trained before a last stage (`staging`)
-    "_load_best_model",  # student and learned maps, by safetensors (`trainer`)
-    "_load_from_checkpoint",  # the same, and the progress (`trainer`)
-    "_prepare_input",  # sent without waiting (`sending`)
-    "_prepare_inputs",  # what a batch was on the host is kept (`sending`)
-    "_push_from_checkpoint",  # the student alone (`publishing`)
-    "_set_signature_columns_if_needed",  # what student and teachers read (`feeding`)
-)
-"""Methods that limbeck has its own of."""
-
-CALLED = (
-    "_get_collator_with_removed_columns",  # rows of no dataset, without columns nobody reads (`feeding`)
-    "_get_output_dir",  # a trial's folder is below `output_dir` (`staging`, `resuming`)
-    "_remove_unused_columns",  # a dataset's rows likewise (`feeding`)
-)
-"""Methods that limbeck calls, besides those that it overrides."""
-
-ATTRIBUTES = (
-    "_created_lr_scheduler",  # set: a schedule in steps is the Trainer's to save (`optimizer`)
-    "_signature_columns",  # set: see `_set_signature_columns_if_needed` (`feeding`)
-    "_train_batch_size",  # read: what `auto_find_batch_size` came to (`feeding`)
-    "_trial",  # read: of a search for hyperparameters (`staging`)
-)
-"""What a Trainer keeps of its state, which no class shows."""
-
-OF_ARGUMENTS = ("_VALID_DICT_FIELDS",)
-"""Of `TrainingArguments`: the fields that a command line may give as JSON (`config`)."""
-
-
-def missing_privates() -> list[str]:
-    """The methods that this version of transformers does not have."""
-    return [name for name in (*OVERRIDDEN, *CALLED) if not hasattr(Trainer, name)]
+"""Private methods of the Trainer that limbeck has its own of, or calls."""
 
 
 class Resumes(SendsBatches):
@@ -404,7 +351,7 @@ class Resumes(SendsBatches):
         Raises:
             LimbeckError: a checkpoint that is damaged, not whole, or pickled.
         """
-        if missing := missing_privates():
+        if missing := [name for name in PRIVATES if not hasattr(Trainer, name)]:
             raise LimbeckError(
                 f"this version of transformers trains otherwise (no {', '.join(missing)})",
                 "install a version that limbeck names in its requirements",
@@ -437,25 +384,16 @@ class Resumes(SendsBatches):
     # ---- optimiser, schedule, scaler ----
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
-        if self._elsewhere:
-            super()._save_optimizer_and_scheduler(output_dir)
-        elif self.args.should_save:
+        if self.args.should_save:
             folder = Path(output_dir)
             assert self.optimizer is not None and self.lr_scheduler is not None  # trained with
             write_state(folder / OPTIMIZER, self.optimizer.state_dict())
             write_state(folder / SCHEDULER, self.lr_scheduler.state_dict())
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        if checkpoint is None:
-            return
-        if self._elsewhere:
-            raise LimbeckError(
-                "DeepSpeed's and FSDP's own checkpoints are pickled, and are not continued from",
-                "train in one go, or with plain data parallelism",
-            )
-        folder = Path(checkpoint)
+        folder = Path(checkpoint or "")
         # With save_only_model they are not there.
-        if (folder / OPTIMIZER).is_file():
+        if checkpoint is not None and (folder / OPTIMIZER).is_file():
             assert self.optimizer is not None and self.lr_scheduler is not None  # just made
             self.optimizer.load_state_dict(read_state(folder / OPTIMIZER))
             self.lr_scheduler.load_state_dict(read_state(folder / SCHEDULER))
@@ -470,11 +408,6 @@ class Resumes(SendsBatches):
         path = Path(checkpoint or "") / SCALER
         if scaler is not None and path.is_file():
             scaler.load_state_dict(read_state(path))
-
-    @property
-    def _elsewhere(self) -> bool:
-        """Whether a library writes what is spread over the processes in a way of its own."""
-        return self.is_deepspeed_enabled or self.is_fsdp_enabled
 
     # ---- generators ----
 

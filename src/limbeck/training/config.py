@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +19,7 @@ from limbeck.recipe import Recipe
 from limbeck.recipe.quick import USUAL, training_for
 from limbeck.recipe.recipe import LOSS_KEYS
 from limbeck.recipe.validation import check
-from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.errors import LimbeckError, Problem, problem_list, unknown
 from limbeck.tasks import TaskType
 from limbeck.training.method import OBJECTS, method_defaults, of_kind, recipe_of
 from limbeck.training.optimizer import Optimisation
@@ -31,14 +31,41 @@ BESIDE = tuple(key for key in LOSS_KEYS if key != "objectives")
 """Settings that go with terms, and stand in a method's recipe."""
 
 
+_DICTS = [
+    *("objectives", "curriculum", "example_weights", "mixup", "input_transform", "first_stage"),
+    "optimisation",
+]
+_OF_TERMS = ("objectives", "first_stage")
+_BY_ROWS = {"num_train_epochs": "epochs", "learning_rate": "lr"}
+_TERMS = ("method", "objectives", *BESIDE, "first_stage")
+CACHES = ("off", "auto", "memory", "disk")
+DEFAULT_OPTIM: Any = next(one.default for one in fields(TrainingArguments) if one.name == "optim")
+
+
 def said(default: Any, meaning: str) -> Any:
     """A setting with its default, and what it means, which a command line's help shows."""
     return field(default=default, metadata={"help": meaning})
 
 
 @dataclass
-class MethodSettings:
-    """What limbeck reads besides the Trainer's own arguments; plain `TrainingArguments` have the defaults."""
+class DistillationConfig(TrainingArguments):
+    """`TrainingArguments` with a method: what `DistillationTrainer` takes as `args`.
+
+    Training settings that are left out are the method's own, and stand in the made object: epochs or steps,
+    learning rate, its schedule and warm-up, batch size, accumulation, weight decay, epsilon, clipping, seed
+    and optimiser. Epochs and learning rate that the method leaves open follow the rows and the student: a
+    trainer has them (`trainer.args`), and until then the usual ones stand here. Everything can be written to
+    JSON and read back (`to_dict`); settings of terms given as objects become plain values. `HfArgumentParser`
+    reads it from a command line.
+
+    Raises:
+        LimbeckError: unknown names, values and combinations, all together.
+    """
+
+    # Arguments that a trainer chooses by its rows; without annotation it is no setting.
+    by_rows = tuple[str, ...]()
+
+    _VALID_DICT_FIELDS = [*TrainingArguments._VALID_DICT_FIELDS, "method", *_DICTS]  # noqa: RUF012
 
     method: str | None = said(
         None,
@@ -119,70 +146,6 @@ class MethodSettings:
         "large as a vocabulary for some.",
     )
 
-    @classmethod
-    def of(cls, args: TrainingArguments) -> MethodSettings:
-        """Those of a `DistillationConfig`; of plain arguments the defaults."""
-        if isinstance(args, MethodSettings):
-            return args
-        # Their order of examples is what `train_sampling_strategy` says.
-        return MethodSettings(method="kd", group_by_length=False)
-
-    def recipe(self, kind: TaskType | None = None) -> Recipe:
-        """The method, or the terms, as a checked recipe; the settings of `first_stage` are not in it.
-
-        Args:
-            kind: of the student, whose terms it has; None where it is not known yet.
-
-        Raises:
-            LimbeckError: every mistake in it, together.
-        """
-        beside = {key: getattr(self, key) for key in BESIDE}
-        terms: Any = self.objectives
-        found = recipe_of(self.method or "kd", terms, **beside)
-        return found if kind is None else of_kind(found, kind)
-
-    def how_to_optimise(self) -> Optimisation:
-        """The optimiser and schedule where the Trainer's own arguments do not reach."""
-        given: Any = self.optimisation
-        given = dict(given or {})
-        if "milestones" in given:
-            given["milestones"] = tuple(given["milestones"])
-        return Optimisation(**given)
-
-
-OWN_SETTINGS = tuple(one.name for one in fields(MethodSettings))
-"""The names of limbeck's own settings."""
-
-
-_DICTS = [
-    *("objectives", "curriculum", "example_weights", "mixup", "input_transform", "first_stage"),
-    "optimisation",
-]
-_OF_TERMS = ("objectives", "first_stage")
-_BY_ROWS = {"num_train_epochs": "epochs", "learning_rate": "lr"}
-_TERMS = ("objectives", *BESIDE, "first_stage")
-
-
-@dataclass
-class DistillationConfig(MethodSettings, TrainingArguments):
-    """`TrainingArguments` with a method: what `DistillationTrainer` takes as `args`.
-
-    Training settings that are left out are the method's own, and stand in the made object: epochs or steps,
-    learning rate, its schedule and warm-up, batch size, accumulation, weight decay, epsilon, clipping, seed
-    and optimiser. Epochs and learning rate that the method leaves open follow the rows and the student: a
-    trainer has them (`trainer.args`), and until then the usual ones stand here. Everything can be written to
-    JSON and read back (`to_dict`); settings of terms given as objects become plain values. `HfArgumentParser`
-    reads it from a command line.
-
-    Raises:
-        LimbeckError: unknown names, values and combinations, all together.
-    """
-
-    # Arguments that a trainer chooses by its rows; without annotation it is no setting.
-    by_rows = tuple[str, ...]()
-
-    _VALID_DICT_FIELDS = [*TrainingArguments._VALID_DICT_FIELDS, "method", *_DICTS]  # noqa: RUF012
-
     # Of the Trainer's arguments those that a method sets: None, which the Trainer's own types do not have, until
     # `__post_init__` puts the method's in. mypy takes each for another type than the base class's.
     num_train_epochs: float | None = said(None, "Passes over the training rows.")  # type: ignore[assignment]
@@ -199,17 +162,15 @@ class DistillationConfig(MethodSettings, TrainingArguments):
 
     def __post_init__(self) -> None:
         self._make_plain()
-        if problems := self._problems():
+        if problems := [*combination_problems(self), *said_twice(self)]:
             raise LimbeckError(problems)
         if self.objectives is None and self.method is None:
             self.method = "kd"
         recipe = self.recipe()
         if self.optimisation is None:
             self.optimisation = self._of_method(recipe)
-        else:
-            check_optimisation(self.optimisation)
-            if self.lr_scheduler_type is None and self.how_to_optimise().milestones:
-                self.lr_scheduler_type = "constant"  # what falls in steps is else constant
+        elif self.how_to_optimise().milestones and self.lr_scheduler_type is None:
+            self.lr_scheduler_type = "constant"  # what falls in steps is else constant
         if self.num_train_epochs is not None and self.max_steps is None:
             self.max_steps = -1  # whoever says epochs means them
         defaults = method_defaults(recipe)
@@ -221,6 +182,35 @@ class DistillationConfig(MethodSettings, TrainingArguments):
             if getattr(self, name) is None:
                 setattr(self, name, value)
         super().__post_init__()  # type: ignore[no-untyped-call]
+
+    def recipe(self, kind: TaskType | None = None) -> Recipe:
+        """The method, or the terms, as a checked recipe; the settings of `first_stage` are not in it.
+
+        Args:
+            kind: of the student, whose terms it has; None where it is not known yet.
+
+        Raises:
+            LimbeckError: every mistake in it, together.
+        """
+        beside = {key: getattr(self, key) for key in BESIDE}
+        terms: Any = self.objectives
+        found = recipe_of(self.method or "kd", terms, **beside)
+        return found if kind is None else of_kind(found, kind)
+
+    def how_to_optimise(self) -> Optimisation:
+        """The optimiser and schedule where the Trainer's own arguments do not reach.
+
+        Raises:
+            LimbeckError: unknown keys, and numbers that mean nothing.
+        """
+        given: Any = self.optimisation or {}
+        choices = [one.name for one in fields(Optimisation)]
+        if wrong := [
+            unknown("key in optimisation", one, choices) for one in given if one not in choices
+        ]:
+            raise LimbeckError(wrong)
+        tuples = {"milestones": tuple(given["milestones"])} if "milestones" in given else {}
+        return Optimisation(**{**given, **tuples})
 
     def for_rows(self, rows: int, kind: TaskType | None, depth: float) -> DistillationConfig:
         """The same with what it leaves to the rows: a copy, where anything is left to them.
@@ -241,15 +231,11 @@ class DistillationConfig(MethodSettings, TrainingArguments):
                 setattr(made, name, getattr(chosen, _BY_ROWS[name]))
         return made
 
-    def _problems(self) -> list[Problem]:
-        said = said_twice(self.optimisation, self.optim, self.lr_scheduler_type)
-        return combination_problems(self) + said
-
     @classmethod
     def like(cls, args: TrainingArguments, **own: Any) -> DistillationConfig:
-        """All settings of `args`, plain ones too, with limbeck's own as `own` says.
+        """All settings of `args`, plain ones too (which train method kd), with limbeck's own as `own` says.
 
-        A method in `own` takes the place of the terms of `args`, and terms that of its method.
+        A method, or terms, in `own` take the place of those of `args`.
 
         Raises:
             LimbeckError: `own` holds other settings.
@@ -260,20 +246,19 @@ class DistillationConfig(MethodSettings, TrainingArguments):
             if name not in OWN_SETTINGS
         ]:
             raise LimbeckError(wrong)
-        settings = vars(MethodSettings.of(args))
-        known = {name: settings[name] for name in OWN_SETTINGS}
-        # A method takes the place of terms, and terms that of a method.
-        if own.get("method") is not None:
-            known |= dict.fromkeys(_TERMS)
-        elif own.get("objectives") is not None:
-            known["method"] = None
+        known = vars(args)
+        if not isinstance(args, DistillationConfig):
+            defaults = {one.name: one.default for one in fields(cls) if one.name in OWN_SETTINGS}
+            # Their order of examples is what `train_sampling_strategy` says.
+            known = defaults | known | {"method": "kd", "group_by_length": False}
+        if own.get("method") is not None or own.get("objectives") is not None:
+            known = known | dict.fromkeys(_TERMS)
         made = object.__new__(cls)
-        made.__dict__.update(vars(args) | known | own)
+        made.__dict__.update(known | own)
         made._make_plain()
         if problems := combination_problems(made):
             raise LimbeckError(problems)
-        if made.optimisation is not None:
-            check_optimisation(made.optimisation)
+        made.how_to_optimise()
         if made.objectives is None and made.method is None:
             made.method = "kd"
         return made
@@ -333,83 +318,47 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-# What is wrong with the settings of a `DistillationConfig`, by their names.
+OWN_SETTINGS = tuple(
+    one.name
+    for one in fields(DistillationConfig)
+    if one.name not in {known.name for known in fields(TrainingArguments)}
+)
+"""The names of limbeck's own settings."""
 
 
-CACHES = ("off", "auto", "memory", "disk")
-DEFAULT_OPTIM: Any = next(one.default for one in fields(TrainingArguments) if one.name == "optim")
-
-
-def check_optimisation(given: Any) -> None:
-    """Raise LimbeckError for unknown keys, and numbers that mean nothing."""
-    choices = [one.name for one in fields(Optimisation)]
-    if not isinstance(given, Mapping):
-        raise LimbeckError(
-            f"optimisation: {given!r} is not a dict of settings", f"keys: {', '.join(choices)}"
-        )
-    wrong = [unknown("key in optimisation", key, choices) for key in given if key not in choices]
-    if wrong:
-        raise LimbeckError(wrong)
-    Optimisation(**given)
-
-
-def combination_problems(config: MethodSettings) -> list[Problem]:
+@problem_list
+def combination_problems(config: DistillationConfig) -> Iterator[Problem]:
     """Settings that do not go together, by their names."""
-    problems = []
     if config.method is not None and config.objectives is not None:
-        problems.append(
-            Problem(
-                "method, objectives: the terms are a method's or your own",
-                "leave one of them out (method=None)",
-            )
+        yield Problem(
+            "method, objectives: the terms are a method's or your own",
+            "leave one of them out (method=None)",
         )
     if config.cache_teacher_outputs not in CACHES:
-        problems.append(unknown("cache_teacher_outputs", config.cache_teacher_outputs, CACHES))
+        yield unknown("cache_teacher_outputs", config.cache_teacher_outputs, CACHES)
     strategy = getattr(config, "train_sampling_strategy", "random")
     if config.group_by_length and strategy not in ("random", "group_by_length"):
-        problems.append(
-            Problem(
-                f"group_by_length, train_sampling_strategy={strategy}: batches have one order",
-                "leave one of them out",
-            )
+        yield Problem(
+            f"group_by_length, train_sampling_strategy={strategy}: batches have one order",
+            "leave one of them out",
         )
-    first: Any = config.first_stage
-    if isinstance(first, Mapping) and (objects := [key for key in OBJECTS if key in first]):
-        problems.append(
-            Problem(
-                f"first_stage.{', first_stage.'.join(objects)}: objects, and a configuration holds settings",
-                "give them to the trainer: DistillationTrainer(…, first_stage={"
-                + ", ".join(f'"{key}": …' for key in objects)
-                + "})",
+    first: Any = config.first_stage or {}
+    for key in OBJECTS if isinstance(first, Mapping) else ():
+        if key in first:
+            yield Problem(
+                f"first_stage.{key}: an object, and a configuration holds settings",
+                f'give it to the trainer: DistillationTrainer(…, first_stage={{"{key}": …}})',
             )
-        )
-    return problems
 
 
-def said_twice(given: Any, optim: Any, course: Any) -> list[Problem]:
-    """An optimiser, or a course of the rate, that two settings say.
-
-    Args:
-        given: `optimisation`.
-        optim: the Trainer's own name of an optimiser.
-        course: `lr_scheduler_type`.
-    """
-    problems = []
-    if not isinstance(given, Mapping):
-        return []
+def said_twice(config: DistillationConfig) -> list[Problem]:
+    """An optimiser, or a course of the rate, that two settings say."""
+    given: Any = config.optimisation or {}
+    course = getattr(config.lr_scheduler_type, "value", config.lr_scheduler_type)
     own = [key for key in ("momentum", "bert_adam") if given.get(key) not in (None, False)]
-    if own and OptimizerNames(optim) != OptimizerNames(DEFAULT_OPTIM):
-        problems.append(
-            Problem(
-                f"optimisation.{own[0]}, optim={optim}: a step is made by one optimiser",
-                "leave one of them out",
-            )
-        )
-    if given.get("milestones") and getattr(course, "value", course) not in (None, "constant"):
-        problems.append(
-            Problem(
-                f"optimisation.milestones, lr_scheduler_type={course}: the rate has one course",
-                "leave one of them out",
-            )
-        )
-    return problems
+    said = []
+    if own and OptimizerNames(config.optim) != OptimizerNames(DEFAULT_OPTIM):
+        said.append(f"{own[0]}, optim={config.optim}: a step is made by one optimiser")
+    if given.get("milestones") and course not in (None, "constant"):
+        said.append(f"milestones, lr_scheduler_type={course}: the rate has one course")
+    return [Problem(f"optimisation.{one}", "leave one of them out") for one in said]

@@ -149,7 +149,7 @@ class SendsBatches(Trainer):
         return SentBatch(super()._prepare_inputs(inputs), host=inputs)
 
     def _prepare_input(self, data: Any) -> Any:
-        if isinstance(data, Tensor) and not self.is_deepspeed_enabled:
+        if isinstance(data, Tensor):
             return send(data, self.args.device)
         return super()._prepare_input(data)
 
@@ -202,48 +202,34 @@ class FeedsExamples(SendsBatches):
     def _get_train_sampler(self, train_dataset: Dataset[Any] | None = None) -> Sampler[Any] | None:
         dataset: Any = train_dataset if train_dataset is not None else self.train_dataset
         strategy = getattr(self.args, "train_sampling_strategy", "random")
-        mixed = self.labelled_share is not None
-        if strategy in (SEQUENTIAL, REBALANCED) or not has_length(dataset):
-            if mixed:
-                raise LimbeckError(
-                    f"labelled_share={self.labelled_share:g}, train_sampling_strategy={strategy}: batches have one "
-                    "order, and rows that are known as a whole",
-                    "leave one of them out",
-                )
-            return super()._get_train_sampler(train_dataset)
-        lengths = self._lengths(dataset, strategy)
-        seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
-        if self.labelled_share is not None and self.kind.group_column is not None:
+        share, alone = self.labelled_share, self.kind.group_column is None
+        known = strategy not in (SEQUENTIAL, REBALANCED) and has_length(dataset)
+        if share is not None and not (known and alone):
+            why = f"train_sampling_strategy={strategy}: batches have one order, and rows that are known as a whole"
             raise LimbeckError(
-                f"labelled_share={self.labelled_share:g}: the candidates of a query belong into one batch",
-                "leave it out",
+                f"labelled_share={share:g}, "
+                + (why if alone else "and the candidates of a query belong into one batch"),
+                "leave one of them out",
             )
-        if self.labelled_share is not None:
+        if not known:
+            return super()._get_train_sampler(train_dataset)
+        found = self._lengths(dataset, strategy)
+        lengths = None if found is None else np.asarray(found)
+        seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
+        size = self._train_batch_size
+        if share is not None:
+            labelled = labelled_examples(dataset)
             self._order = MixedSampler(
-                labelled_examples(dataset),
-                seed,
-                share=self.labelled_share,
-                batch_size=self._train_batch_size,
-                lengths=None if lengths is None else np.asarray(lengths),
+                labelled, seed, share=share, batch_size=size, lengths=lengths
             )
             return self._order
-        together = self._together(dataset, seed, lengths)
-        if together is not None:
-            self._order = together
-            return self._order
-        self._order = EpochSampler(
-            dataset,
-            seed,
-            lengths=lengths,
-            batch_size=self._train_batch_size
-            * self.args.gradient_accumulation_steps
-            * self.args.world_size,
-        )
+        self._order = self._together(dataset, seed, lengths)
+        if self._order is None:
+            size *= self.args.gradient_accumulation_steps * self.args.world_size
+            self._order = EpochSampler(dataset, seed, lengths=found, batch_size=size)
         return self._order
 
-    def _together(
-        self, dataset: Any, seed: int, lengths: Sequence[int] | np.ndarray | None
-    ) -> QuerySampler | None:
+    def _together(self, dataset: Any, seed: int, lengths: np.ndarray | None) -> QuerySampler | None:
         """The order of rows that belong together; None where each stands for itself.
 
         Raises:
@@ -255,7 +241,7 @@ class FeedsExamples(SendsBatches):
             seed,
             batch_size=self._train_batch_size,
             candidates=self.candidates,
-            lengths=None if lengths is None else np.asarray(lengths),
+            lengths=lengths,
         )
         if found is None and self.candidates is not None:
             column = self.kind.group_column
@@ -336,11 +322,8 @@ class FeedsExamples(SendsBatches):
         """
         count = examples_in(batch)
         over = total % (size * self.args.world_size)
-        if (
-            self.args.world_size <= 1
-            or not over
-            or not self.accelerator.gradient_state.end_of_dataloader
-        ):
+        last = self.accelerator.gradient_state.end_of_dataloader
+        if self.args.world_size <= 1 or not over or not last:
             return count
         found: int = min(max(over - self.args.process_index * size, 0), count)
         return found

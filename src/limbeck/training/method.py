@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from limbeck.support.words import short_names
 from limbeck.tasks import TaskType, task_type_of
 from limbeck.teachers import (
     ChainSpec,
-    EnsembleSpec,
     EnsembleTeam,
     LearnedProbabilities,
     SampledSpec,
@@ -47,7 +45,9 @@ _ARGUMENTS = {
 }
 """The Trainer's name of each training setting of a recipe."""
 
-_ROWS = ("task", "data", "corpus")
+_NAMED = dict.fromkeys(("task", "data", "corpus", "train_rows"), "train_dataset")
+_NAMED["teacher"] = "teacher"
+"""What a recipe's first stage names, and what a Trainer is given for it."""
 
 
 def recipe_of(
@@ -68,7 +68,11 @@ def recipe_of(
                 'leave it out, or change the method: Recipe.load(NAME, **{"mixup.alpha": 1})',
             )
         return method if isinstance(method, Recipe) else Recipe.load(method)
-    problems = [_no_settings(name, term) for name, term in objectives.items() if not _says(term)]
+    problems = [
+        _no_settings(name, term)
+        for name, term in objectives.items()
+        if not isinstance(term, Mapping | BaseModel | Objective)
+    ]
     if problems:
         raise LimbeckError(problems)
     given = {"objectives": dict(objectives), **beside}
@@ -100,10 +104,6 @@ def of_kind(recipe: Recipe, kind: TaskType) -> Recipe:
     put_terms_of_kind(raw, {})
     found: Recipe = check(raw, Recipe, known_tasks=(str(recipe.task),))
     return found
-
-
-def _says(term: Any) -> bool:
-    return isinstance(term, Mapping | BaseModel | Objective)
 
 
 def _no_settings(name: str, term: Any) -> Problem:
@@ -150,30 +150,14 @@ def _named_only(first: FirstStage | None, given: Mapping[str, Any]) -> list[Prob
     """What the recipe's first stage names, and a Trainer would have to be given."""
     if first is None:
         return []
-    rows = [key for key in _ROWS if getattr(first, key) is not None]
-    problems = []
-    if rows and "train_dataset" not in given:
-        problems.append(
-            Problem(
-                f"first_stage.{rows[0]}: a Trainer reads no data by name",
-                'pass the rows: first_stage={"train_dataset": …}; or use limbeck.distill',
-            )
+    return [
+        Problem(
+            f"first_stage.{key}: {getattr(first, key)}; a Trainer reads no rows or models by name",
+            f'pass them: first_stage={{"{thing}": …}}; or use limbeck.distill',
         )
-    if first.train_rows is not None and "train_dataset" not in given:
-        problems.append(
-            Problem(
-                f"first_stage.train_rows: {first.train_rows}; a Trainer samples no rows",
-                'pass the rows: first_stage={"train_dataset": …}; or use limbeck.distill',
-            )
-        )
-    if first.teacher is not None and "teacher" not in given:
-        problems.append(
-            Problem(
-                f"first_stage.teacher: {first.teacher}; a Trainer reads no model by name",
-                'pass the model: first_stage={"teacher": …}; or use limbeck.distill',
-            )
-        )
-    return problems
+        for key, thing in _NAMED.items()
+        if getattr(first, key) is not None and thing not in given
+    ]
 
 
 def method_defaults(recipe: Recipe) -> dict[str, Any]:
@@ -224,24 +208,11 @@ RANKED = ("teacher-rank", "student-rank", "best-of")
 """Values of `team.by` that scores decide."""
 
 
-@dataclass(frozen=True)
-class Teaching:
-    """Who teaches.
-
-    Attributes:
-        teacher: one, or a team; of a chain the smallest; None if nobody does.
-        members: the teachers, and `names`: what each is called.
-        formed: the user has formed the team, with the shares that it is to have.
-    """
-
-    teacher: Teacher | Team | None
-    members: tuple[Teacher, ...] = ()
-    names: tuple[str, ...] = ()
-    formed: bool = False
+Members = tuple[Teacher, ...]
 
 
-def teaching(recipe: Recipe, given: Any) -> Teaching:
-    """Who teaches a recipe.
+def teaching(recipe: Recipe, given: Any) -> tuple[Teacher | Team | None, Members, tuple[str, ...]]:
+    """Who teaches a recipe: one, or a team (of a chain the smallest); the teachers, and what each is called.
 
     Args:
         recipe: of a method, or of the user's own terms (which take any team).
@@ -253,10 +224,10 @@ def teaching(recipe: Recipe, given: Any) -> Teaching:
     """
     if given is None:
         _need_none(recipe)
-        return Teaching(None)
+        return None, (), ()
     if isinstance(given, Team):
         _check_formed(recipe, given)
-        return Teaching(given, tuple(given.members), given.names, formed=True)
+        return given, tuple(given.members), given.names
     if isinstance(given, str):
         raise LimbeckError(
             f"teacher: {given!r} is a name, and a Trainer reads no models by name",
@@ -264,25 +235,27 @@ def teaching(recipe: Recipe, given: Any) -> Teaching:
         )
     members, names = _members(given, dropout=recipe.teacher_dropout)
     if recipe.team is not None:
-        _check_numbers(recipe, len(members))
-        return Teaching(form(recipe.team, members, names), members, names)
+        by = getattr(recipe.team, "by", None)
+        if isinstance(by, list) and len(by) != len(members):
+            raise LimbeckError(
+                f"team.by: {len(by)} numbers for {len(members)} teachers",
+                "give one number a teacher, in the order of teachers",
+            )
+        return form(recipe.team, members, names), members, names
     if len(members) != 1:
         raise LimbeckError(
             f"teacher: {len(members)} are given, and {recipe.method} learns from one",
             "take a method of several (skd-uniform, wkd-uniform, mt-bert, takd), or say how they "
             "teach: Recipe.load(NAME, **{'team.use': 'sample'}) with sample, ensemble or chain",
         )
-    return Teaching(members[0], members, names)
+    return members[0], members, names
 
 
 def _need_none(recipe: Recipe) -> None:
-    parts = [("", recipe.objectives)]
-    if recipe.first_stage is not None:
-        parts.append(("first_stage.", recipe.first_stage.objectives))
     needing = [
-        f"{place}objectives.{name} ({term.compare})"
-        for place, terms in parts
-        for name, term in terms.items()
+        f"{stage.setting}objectives.{name} ({term.compare})"
+        for stage in recipe.stages()
+        for name, term in stage.recipe.objectives.items()
         if term.needs_teacher
     ]
     if needing:
@@ -293,7 +266,7 @@ def _need_none(recipe: Recipe) -> None:
         )
 
 
-def _members(given: Any, *, dropout: bool) -> tuple[tuple[Teacher, ...], tuple[str, ...]]:
+def _members(given: Any, *, dropout: bool) -> tuple[Members, tuple[str, ...]]:
     if isinstance(given, Teacher | PreTrainedModel):
         given = [given]
     if not isinstance(given, Mapping | Sequence) or not given:
@@ -320,63 +293,28 @@ def _names(models: Sequence[Any]) -> list[str]:
     return [f"teacher-{number}" for number in range(1, len(models) + 1)]
 
 
-def _check_numbers(recipe: Recipe, count: int) -> None:
-    by = getattr(recipe.team, "by", None)
-    if isinstance(by, list) and len(by) != count:
-        raise LimbeckError(
-            f"team.by: {len(by)} numbers for {count} teachers",
-            "give one number a teacher, in the order of teachers",
-        )
-
-
 def _check_formed(recipe: Recipe, team: Team) -> None:
     """Raise LimbeckError if a formed team does not do what the recipe's is to do."""
     spec = recipe.team
     if spec is None:
         return
-    listed = "pass the teachers as a list: teacher=[…]"
-    if isinstance(spec, ChainSpec):
-        raise LimbeckError(f"teacher: {recipe.method} chains its teachers itself", listed)
     wanted = SampledTeam if isinstance(spec, SampledSpec) else EnsembleTeam
-    problems = []
-    if not isinstance(team, wanted):
-        problems.append(
-            Problem(
-                f"teacher: {recipe.method} asks a {wanted.__name__} team, not a "
-                f"{type(team).__name__} one",
-                listed,
-            )
-        )
+    learns = learns_whom_to_sample(recipe)
+    if isinstance(spec, ChainSpec):
+        said = "chains its teachers itself"
+    elif not isinstance(team, wanted):
+        said = f"asks a {wanted.__name__} team, not a {type(team).__name__} one"
     elif spec.by in RANKED:
-        problems.append(
-            Problem(
-                f"teacher: {recipe.method} ranks its teachers, and this team has its shares", listed
-            )
-        )
-    learns = isinstance(spec, SampledSpec) and spec.by == "adaptive"
-    if (
-        isinstance(team, SampledTeam)
-        and learns
-        and not isinstance(team.sampling, LearnedProbabilities)
-    ):
-        problems.append(
-            Problem(
-                f"teacher: {recipe.method} learns whom to sample, and this team's probabilities are fixed",
-                listed,
-            )
-        )
-    if problems:
-        raise LimbeckError(problems)
+        said = "ranks its teachers, and this team has its shares"
+    elif learns and not isinstance(getattr(team, "sampling", None), LearnedProbabilities):
+        said = "learns whom to sample, and this team's probabilities are fixed"
+    else:
+        return
+    raise LimbeckError(
+        f"teacher: {recipe.method} {said}", "pass the teachers as a list: teacher=[…]"
+    )
 
 
 def learns_whom_to_sample(recipe: Recipe) -> bool:
     """Whether rows have to be held out."""
     return isinstance(recipe.team, SampledSpec) and recipe.team.by == "adaptive"
-
-
-def ranking(recipe: Recipe, who: Teaching) -> str | None:
-    """How scores decide the shares, if they do and the user has not said them."""
-    if who.formed or not isinstance(recipe.team, SampledSpec | EnsembleSpec):
-        return None
-    by = recipe.team.by
-    return by if isinstance(by, str) and by in RANKED else None

@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from transformers import PreTrainedModel
 from transformers.trainer_utils import has_length
 
 from limbeck.data.row_facts import facts_of
-from limbeck.objectives import Loss, ModelShape, Objectives, Shape, TeamObjectives, TermSpec
+from limbeck.objectives import Loss, ModelShape, Objectives, Shape, TeamObjectives
 from limbeck.recipe import Recipe
 from limbeck.recipe.recipe import LOSS_KEYS
 from limbeck.students import generic_labels, labels_of, spelling
@@ -47,8 +47,15 @@ def objectives_for(
     own = ModelShape.of(student)
     teachers = [ModelShape.of(member.model) for member in members_of(teacher)] or [own]
     kind = kind or task_type_of(student)
-    balanced = _balanced(loss.objectives, student, kind, examples)
-    shape = Shape(own, own, kind, index_bound(examples), labels_of(student.config), balanced)
+    facts = None if examples is None else facts_of(examples)
+    labels = None if facts is None else facts.label_column
+    balanced = None
+    # Weights by which all classes count alike, where a term asks for them.
+    if labels is not None and any(spec.counts_classes for spec in loss.objectives.values()):
+        balanced = kind.balanced_weights(labels, student.config.num_labels or 0)
+    numbers = None if facts is None else facts.numbers
+    bound = 0 if numbers is None or not len(numbers) else int(numbers.max()) + 1
+    shape = Shape(own, own, kind, bound, labels_of(student.config), balanced)
     shapes = [replace(shape, teacher=other) for other in teachers]
     if loss.curriculum is not None and loss.curriculum.then == "head" and not head_of(student):
         raise LimbeckError(
@@ -58,22 +65,6 @@ def objectives_for(
     if teacher is not None and teacher.separate:
         return TeamObjectives(loss, shapes, teacher.names)
     return Objectives(loss, shapes[0])
-
-
-def _balanced(
-    specs: dict[str, TermSpec], student: PreTrainedModel, kind: TaskType, examples: Any
-) -> Tensor | None:
-    """The weights by which all classes count alike; None where no term asks, or nobody knows the rows."""
-    if not any(spec.counts_classes for spec in specs.values()):
-        return None
-    labels = None if examples is None else facts_of(examples).label_column
-    return None if labels is None else kind.balanced_weights(labels, student.config.num_labels or 0)
-
-
-def index_bound(rows: Any) -> int:
-    """One more than the largest `index` of the training examples; 0 where they have none."""
-    numbers = None if rows is None else facts_of(rows).numbers
-    return 0 if numbers is None or not len(numbers) else int(numbers.max()) + 1
 
 
 # The terms that made a checkpoint, held against those that would go on with it.

@@ -13,9 +13,8 @@ import json
 import logging
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -27,22 +26,15 @@ from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import write_whole
 from limbeck.support.machine import agreed
 from limbeck.tasks import TaskType
-from limbeck.teachers import (
-    RANKINGS,
-    ChainSpec,
-    by_capacity,
-    chain_links,
-    has_ties,
-    shares,
-)
+from limbeck.teachers import RANKINGS, ChainSpec, Team, by_capacity, chain_links, has_ties, shares
 from limbeck.teachers.teacher import Teacher
 from limbeck.training import checkpoints
 from limbeck.training.assistant_start import pretrained_start
 from limbeck.training.callbacks import users_callbacks
 from limbeck.training.feeding import numbered
-from limbeck.training.method import Teaching, first_stage_arguments, ranking, unscored
+from limbeck.training.method import RANKED, first_stage_arguments, teaching, unscored
 from limbeck.training.objectives import objectives_for
-from limbeck.training.running_trainer import RunningTrainer
+from limbeck.training.step import TakesSteps
 
 log = logging.getLogger(__name__)
 
@@ -208,10 +200,6 @@ class Course:
             return cls(identity, fresh=False, at=path.resolve()), None
         return cls(identity, fresh=False, parts_are_done=True), path
 
-    def inside(self, checkpoint: Path | str | None) -> Course:
-        """The same for a part that has parts of its own, and goes on from a checkpoint or begins."""
-        return replace(self, parts_are_done=checkpoint is not None)
-
     def checkpoint_in(self, folder: Path) -> Path | None:
         """From which checkpoint a part goes on; every process has to ask.
 
@@ -266,21 +254,23 @@ class MethodPlan:
 
     Args:
         recipe: the whole one.
-        who: who teaches it.
+        given: who teaches it, as a user gives it.
         first: of the first stage what the user gives as objects: teacher, rows, collator.
     """
 
-    def __init__(self, recipe: Recipe, who: Teaching, first: Mapping[str, Any]) -> None:
+    def __init__(self, recipe: Recipe, given: Any, first: Mapping[str, Any]) -> None:
         self.recipe = recipe
-        self.who = who
+        self.teacher, self.members, self.names = teaching(recipe, given)
         self.first = first
         *before, last = recipe.stages()
         self.first_stage: Stage | None = before[0] if before else None
         self.last = last.recipe
-        self.ranking = ranking(recipe, who)
-        self.chained = isinstance(recipe.team, ChainSpec) and len(who.members) > 1
-        given = first.get("teacher")
-        self.first_teacher = Teacher(given) if isinstance(given, PreTrainedModel) else given
+        by = getattr(recipe.team, "by", None)
+        # Of a team that the user has formed the shares are known.
+        self.ranking: str | None = by if by in RANKED and not isinstance(given, Team) else None
+        self.chained = isinstance(recipe.team, ChainSpec) and len(self.members) > 1
+        own = first.get("teacher")
+        self.first_teacher = Teacher(own) if isinstance(own, PreTrainedModel) else own
 
     @property
     def staged(self) -> bool:
@@ -292,7 +282,7 @@ class MethodPlan:
         """Whether whole trainings take the place of the trainer's own, and the best one is kept."""
         return self.ranking == "best-of"
 
-    def check(self, student: PreTrainedModel, trainer: RunningTrainer) -> None:
+    def check(self, student: PreTrainedModel, trainer: TakesSteps) -> None:
         """Look for everything that would end the training after hours of it.
 
         Raises:
@@ -300,19 +290,19 @@ class MethodPlan:
         """
         problems: list[Problem] = []
         if self.first_stage is not None:
-            teacher = self.first_teacher or self.who.teacher
+            teacher = self.first_teacher or self.teacher
             rows = self.first.get("train_dataset", trainer.train_dataset)
             loss = self.first_stage.recipe.loss
-            found = _unbuildable(partial(objectives_for, student, teacher, loss, numbered(rows)))
-            problems += map(_in_first_stage, found)
-        for first, second in chain_links(self.who.members) if self.chained else ():
-            large, small = self.who.members[first], self.who.members[second]
+            for one in _unbuildable(student, teacher, loss, numbered(rows)):
+                own = one.message.startswith(("objectives", "curriculum"))
+                said = f"{FIRST}{'.' if own else ': '}{one.message}"
+                problems.append(replace(one, message=said))
+        for first, second in chain_links(self.members) if self.chained else ():
+            large, small = self.members[first], self.members[second]
             rows = numbered(trainer.train_dataset)
-            problems += _unbuildable(
-                partial(objectives_for, small.model, large, self.last.loss, rows)
-            )
+            problems += _unbuildable(small.model, large, self.last.loss, rows)
         if self.ranking is not None:
-            problems += unscorable(trainer, self.who.members, self.ranking)
+            problems += unscorable(trainer, self.members, self.ranking)
         if problems:
             raise LimbeckError(problems)
 
@@ -335,9 +325,9 @@ class MethodPlan:
 class TrainerParts(Maker[FinishedPart]):
     """Parts of a `DistillationTrainer`, each by a trainer of its own with the user's data, metrics and callbacks."""
 
-    def __init__(self, trainer: RunningTrainer, plan: MethodPlan, course: Course) -> None:
+    def __init__(self, trainer: Any, plan: MethodPlan, course: Course) -> None:
         self.trainer, self.plan, self.course = trainer, plan, course
-        self.names, self.members = plan.who.names, plan.who.members
+        self.names, self.members = plan.names, plan.members
 
     def before(self) -> list[FinishedPart]:
         """Train everything that comes before the trainer's own stage; teachers and student are ready then."""
@@ -346,8 +336,8 @@ class TrainerParts(Maker[FinishedPart]):
         if plan.ranking is not None:
             found = ranked(plan.recipe, plan.ranking, self)
             parts += found.made
-            assert plan.who.teacher is not None  # several are ranked
-            trainer.teacher = plan.who.teacher.weighed(found.shares)
+            assert plan.teacher is not None  # several are ranked
+            trainer.teacher = plan.teacher.weighed(found.shares)
         if plan.chained:
             scores = None
             if has_ties(self.members) and not unscorable(trainer, self.members, "chain"):
@@ -399,9 +389,9 @@ class TrainerParts(Maker[FinishedPart]):
             student = self._pretrained(part.assistant)
             made = self._trained(part.name, student, teacher, args=args, method=recipe)
             return replace(made, assistant=part.assistant)
-        student, first = copy.deepcopy(self.trainer.student), self.plan.first
+        student, own = copy.deepcopy(self.trainer.student), {"first_stage": self.plan.first}
         return self._trained(
-            part.name, student, teacher, args=args, scored=True, method=recipe, first_stage=first
+            part.name, student, teacher, args=args, scored=True, method=recipe, **own
         )
 
     def _teacher_of(self, made: FinishedPart) -> Teacher:
@@ -487,18 +477,14 @@ class TrainerParts(Maker[FinishedPart]):
         return found
 
 
-def _unbuildable(build: Callable[[], Any]) -> list[Problem]:
+def _unbuildable(*of: Any) -> list[Problem]:
+    """Why the terms of a student, a teacher, a loss and rows cannot be built."""
     try:
         with torch.random.fork_rng(devices=[]):
-            build()
+            objectives_for(*of)
     except LimbeckError as error:
         return list(error.problems)
     return []
-
-
-def _in_first_stage(problem: Problem) -> Problem:
-    own = problem.message.startswith(("objectives", "curriculum"))
-    return replace(problem, message=f"{FIRST}{'.' if own else ': '}{problem.message}")
 
 
 def score(metrics: Mapping[str, float], args: TrainingArguments) -> float:
@@ -519,33 +505,21 @@ def score(metrics: Mapping[str, float], args: TrainingArguments) -> float:
     return metrics[key] if higher else -metrics[key]
 
 
-def unscorable(trainer: RunningTrainer, members: Sequence[Teacher], by: str) -> list[Problem]:
+def unscorable(trainer: TakesSteps, members: Sequence[Teacher], by: str) -> list[Problem]:
     """Why teachers cannot be ranked by their scores, before any of them is."""
+    own = [
+        member.own_tokens is not None or (member.inputs is not None and bool(member.inputs.own))
+        for member in members
+    ]
+    fix = "say the shares: Recipe.load(METHOD, **{'team.by': [3, 2, 1]})"
     if trainer.eval_dataset is None:
-        return [
-            Problem(
-                f"team.by: {by} ranks by scores, and there is nothing to score on",
-                "pass eval_dataset=, or say the shares: "
-                "Recipe.load(METHOD, **{'team.by': [3, 2, 1]})",
-            )
-        ]
-    if by != "student-rank" and any(_reads_otherwise(member) for member in members):
-        return [
-            Problem(
-                f"team.by: {by} scores teachers on the student's tokens, and one reads its own",
-                "say the shares: Recipe.load(METHOD, **{'team.by': [3, 2, 1]})",
-            )
-        ]
-    if isinstance(trainer.eval_dataset, dict) and not trainer.args.metric_for_best_model:
-        return [
-            Problem(
-                f"team.by: {by} ranks by one score, and there are several evaluation sets",
-                "name it: TrainingArguments(metric_for_best_model=…)",
-            )
-        ]
-    return []
-
-
-def _reads_otherwise(member: Teacher) -> bool:
-    columns = member.inputs is not None and bool(member.inputs.own)
-    return columns or member.own_tokens is not None
+        said = "ranks by scores, and there is nothing to score on"
+        fix = f"pass eval_dataset=, or {fix}"
+    elif by != "student-rank" and any(own):
+        said = "scores teachers on the student's tokens, and one reads its own"
+    elif isinstance(trainer.eval_dataset, dict) and not trainer.args.metric_for_best_model:
+        said = "ranks by one score, and there are several evaluation sets"
+        fix = "name it: TrainingArguments(metric_for_best_model=…)"
+    else:
+        return []
+    return [Problem(f"team.by: {by} {said}", fix)]

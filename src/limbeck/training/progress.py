@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import is_first, summed
 from limbeck.training.feeding import Count
 
@@ -69,6 +70,7 @@ class Parts:
 
 
 _LABELLED = "labelled"
+_Groups = dict[tuple[str, ...], Tensor]
 
 
 class Window:
@@ -80,24 +82,22 @@ class Window:
     """
 
     def __init__(self) -> None:
-        self.groups: dict[tuple[str, ...], tuple[Tensor, int]] = {}
-        self.of_labelled: dict[tuple[str, ...], Tensor] = {}
+        self.groups: _Groups = {}
+        """By names their sums, and last the number of micro-batches."""
+        self.of_labelled: _Groups = {}
         """By names, sums over the labelled examples, and last the number of these."""
 
     def add(self, names: tuple[str, ...], values: Tensor) -> None:
         """Add one micro-batch: `values` holds a detached scalar for each name."""
-        sums, count = self.groups.get(names, (None, 0))
-        self.groups[names] = (values.clone() if sums is None else sums.add_(values), count + 1)
+        _add(self.groups, names, values, 1)
 
     def add_labelled(self, names: tuple[str, ...], values: Tensor, count: Count) -> None:
         """Add a micro-batch's means over its labelled examples, which `count` says the number of."""
-        added = torch.cat([values, values.new_ones(1)]) * count
-        before = self.of_labelled.get(names)
-        self.of_labelled[names] = added if before is None else before.add_(added)
+        _add(self.of_labelled, names, values, count)
 
     def sums(self) -> dict[str, float]:
         """Sum of each scalar since the last `clear`, over all processes, which all have to call."""
-        return {name: total for name, (total, _) in self._by_name().items()}
+        return {name: total for name, (total, _) in _by_name(self.groups).items()}
 
     def means(self) -> dict[str, float]:
         """Mean of each scalar over the micro-batches since the last `clear` that had it, or over the labelled examples.
@@ -105,25 +105,15 @@ class Window:
         Without what had no labelled example; empty if nothing was added. Every process has to call it, and gets the
         same answer.
         """
-        means = {name: total / count for name, (total, count) in self._by_name().items()}
-        by_example: dict[str, tuple[float, float]] = {}
-        for names, sums, count in self._labelled_totals():
-            for name, value in zip(names, sums, strict=True):
-                total, examples = by_example.get(name, (0.0, 0.0))
-                by_example[name] = (total + value, examples + count)
-        for name, (total, count) in by_example.items():
-            if count:
-                means[name] = total / count
-            else:
-                del means[name]
-        return means
+        found = _by_name(self.groups) | _by_name(self.of_labelled)
+        return {name: total / count for name, (total, count) in found.items() if count}
 
     def labelled(self) -> int | None:
         """How many labelled examples came since the last `clear`; None where nobody counts them.
 
         Every process has to call it.
         """
-        counts = [count for _, _, count in self._labelled_totals()]
+        counts = [count for _, _, count in _totals(self.of_labelled)]
         return round(sum(counts)) if counts else None
 
     def clear(self) -> None:
@@ -133,51 +123,45 @@ class Window:
 
     def state(self) -> list[dict[str, Any]]:
         """For a checkpoint: exact, JSON keeps every digit. Every process has to call it."""
-        groups = [
-            {"names": names, "sums": sums, "count": count} for names, sums, count in self._totals()
-        ]
-        return groups + [
-            {"names": names, "sums": sums, _LABELLED: count}
-            for names, sums, count in self._labelled_totals()
+        return [
+            {"names": names, "sums": sums, kind: count}
+            for kind, groups in (("count", self.groups), (_LABELLED, self.of_labelled))
+            for names, sums, count in _totals(groups)
         ]
 
     def restore(self, state: list[dict[str, Any]], device: torch.device) -> None:
         """From a checkpoint, whose sums are those of all processes: the first one takes them."""
-        first = is_first()
         self.clear()
         for group in state:
-            names = tuple(group["names"])
+            kind, groups = "count", self.groups
             if _LABELLED in group:
-                numbers = [*group["sums"], group[_LABELLED]]
-                both = torch.tensor(numbers, dtype=_exact(device), device=device)
-                self.of_labelled[names] = both if first else torch.zeros_like(both)
-                continue
-            sums = torch.tensor(group["sums"], dtype=_exact(device), device=device)
-            self.groups[names] = (sums, group["count"]) if first else (torch.zeros_like(sums), 0)
+                kind, groups = _LABELLED, self.of_labelled
+            numbers = [*group["sums"], group[kind]]
+            both = torch.tensor(numbers, dtype=_exact(device), device=device)
+            groups[tuple(group["names"])] = both if is_first() else torch.zeros_like(both)
 
-    def _by_name(self) -> dict[str, tuple[float, int]]:
-        found: dict[str, tuple[float, int]] = {}
-        for names, sums, count in self._totals():
-            for name, value in zip(names, sums, strict=True):
-                total, times = found.get(name, (0.0, 0))
-                found[name] = (total + value, times + count)
-        return found
 
-    def _totals(self) -> list[tuple[tuple[str, ...], list[float], int]]:
-        """Names, sums and count of each group, over all processes."""
-        totals = []
-        for names, (sums, count) in self.groups.items():
-            *values, counted = summed(torch.cat([sums, sums.new_tensor([count])])).tolist()
-            totals.append((names, values, round(counted)))
-        return totals
+def _add(groups: _Groups, names: tuple[str, ...], values: Tensor, count: Count) -> None:
+    added = torch.cat([values, values.new_ones(1)]) * count
+    before = groups.get(names)
+    groups[names] = added if before is None else before.add_(added)
 
-    def _labelled_totals(self) -> list[tuple[tuple[str, ...], list[float], float]]:
-        """Names, sums over labelled examples and their number, over all processes."""
-        totals = []
-        for names, both in self.of_labelled.items():
-            *values, counted = summed(both).tolist()
-            totals.append((names, values, counted))
-        return totals
+
+def _totals(groups: _Groups) -> Iterator[tuple[tuple[str, ...], list[float], float]]:
+    """Names, sums and count of each group, over all processes."""
+    for names, both in groups.items():
+        *sums, count = summed(both).tolist()
+        yield names, sums, count
+
+
+def _by_name(groups: _Groups) -> dict[str, tuple[float, float]]:
+    """Sum and count of each scalar, over all processes."""
+    found: dict[str, tuple[float, float]] = {}
+    for names, sums, count in _totals(groups):
+        for name, value in zip(names, sums, strict=True):
+            total, times = found.get(name, (0.0, 0.0))
+            found[name] = (total + value, times + count)
+    return found
 
 
 def _exactly(scalars: Iterable[Tensor]) -> Tensor:
@@ -350,6 +334,30 @@ class Progress:
         self.earlier_examples = state.get("earlier_examples", 0)
         self.seen.restore(state.get("seen", []), device)
 
+
+def stop_if_not_finite(progress: Progress, step: int, model: nn.Module | None = None) -> None:
+    """End the run when a term, or a weight of the `model`, stopped being a number.
+
+    Every process has to call it.
+
+    Raises:
+        LimbeckError: names the terms or weights and the step.
+    """
+    what, broken = "loss", progress.non_finite()
+    if model is not None and not broken:
+        what = "weights"
+        broken = [
+            name for name, weight in model.named_parameters() if not torch.isfinite(weight).all()
+        ]
+    if broken:
+        others = f" and {len(broken) - _NAMED} more" if len(broken) > _NAMED else ""
+        raise LimbeckError(
+            f"non-finite {what} by step {step}: {', '.join(broken[:_NAMED])}{others}",
+            "lower lr, raise warmup, or run with precision fp32; the last checkpoint is kept",
+        )
+
+
+_NAMED = 5
 
 PassesState = dict[str, Any]
 """`student`: its passes; `teachers`: those of each, as `Passes.state` has them."""

@@ -12,7 +12,7 @@ from typing import Any, cast
 import torch
 from accelerate.utils import gather_object
 from torch import Tensor, nn
-from transformers import PreTrainedModel, Trainer
+from transformers import PreTrainedModel
 from transformers.trainer_utils import has_length
 
 from limbeck.activations import CompiledCapture, Passes, Request, Trace, capture
@@ -20,15 +20,13 @@ from limbeck.data import Collator
 from limbeck.data.row_facts import facts_of
 from limbeck.input_transforms import InputTransform, StepInputs
 from limbeck.objectives import Objectives, TeamObjectives
-from limbeck.objectives.curriculum import Curriculum
 from limbeck.static import StaticStudent
 from limbeck.support.machine import is_first, on_host
 from limbeck.support.step_state import StepState
 from limbeck.tasks import TaskType
 from limbeck.tasks.abstract_type import labelled_rows, no_unlabelled
-from limbeck.teachers import SampledTeam, Team
+from limbeck.teachers import SampledTeam, Team, members_of
 from limbeck.teachers.teacher import Teacher
-from limbeck.training.callbacks import stop_if_not_finite
 from limbeck.training.feeding import (
     FeedsExamples,
     RepeatedExamples,
@@ -36,7 +34,7 @@ from limbeck.training.feeding import (
     first_examples,
     padded,
 )
-from limbeck.training.progress import LabelledTerms, PassesState, Progress
+from limbeck.training.progress import LabelledTerms, PassesState, Progress, stop_if_not_finite
 
 _NO_TEACHER = Trace()
 _NOTHING = Request()
@@ -176,11 +174,21 @@ def _drawing(
 # The steps.
 
 
-class Counts(Trainer):
-    """A Trainer that knows what its work costs."""
+class TakesSteps(FeedsExamples):
+    """A Trainer whose loss is the weighted sum of the objectives' terms, and that knows what its work costs."""
 
     progress: Progress
+    student: PreTrainedModel
     teacher: Teacher | Team | None
+    objectives: Objectives | TeamObjectives
+    transform: InputTransform | None
+    padded_width: int | None
+    parts: Sequence[Any] = ()
+    """What has been trained before (`limbeck.training.parts.FinishedPart`)."""
+    own_callbacks: set[int]
+    """The callbacks that nobody gave, by id."""
+    _batches: tuple[Sized, int] | None = None
+    """A loader, and how many batches it has in an epoch."""
 
     @property
     def distiller(self) -> Distiller:
@@ -188,27 +196,28 @@ class Counts(Trainer):
         found: Distiller = self.accelerator.unwrap_model(self.model)
         return found
 
+    @property
+    def sampled_team(self) -> SampledTeam | None:
+        """The team whose members take turns, if that is who teaches."""
+        return self.teacher if isinstance(self.teacher, SampledTeam) else None
+
+    # ---- what it costs ----
+
+    @property
+    def _counted(self) -> list[Distiller | Teacher]:
+        return [self.distiller, *members_of(self.teacher)]
+
     def begin_counting(self) -> None:
         """Forget passes that are none of this training's."""
-        self.distiller.passes = Passes()
-        for teacher in self._teachers:
-            teacher.passes = Passes()
+        for one in self._counted:
+            one.passes = Passes()
 
     def passes(self) -> PassesState:
         """What student and teachers have been run on so far. Every process has to call it."""
-        teachers = self._teachers
-        own: PassesState = {
-            "student": self.distiller.passes.state(),
-            "teachers": [teacher.passes.state() for teacher in teachers],
-        }
-        every: list[PassesState] = gather_object([own])
-        return {
-            "student": Passes.of(*(state["student"] for state in every)).state(),
-            "teachers": [
-                Passes.of(*(state["teachers"][place] for state in every)).state()
-                for place in range(len(teachers))
-            ],
-        }
+        own = [one.passes.state() for one in self._counted]
+        every: list[list[Any]] = gather_object([own])
+        student, *teachers = [Passes.of(*states).state() for states in zip(*every, strict=True)]
+        return {"student": student, "teachers": teachers}
 
     def restore_passes(self, state: PassesState | None) -> None:
         """Go on from a checkpoint's, which are those of all processes: the first one takes them."""
@@ -216,14 +225,8 @@ class Counts(Trainer):
         if state is None or not is_first():
             return
         self.distiller.passes = Passes.of(state["student"])
-        for teacher, own in zip(self._teachers, state["teachers"], strict=True):
+        for teacher, own in zip(members_of(self.teacher), state["teachers"], strict=True):
             teacher.passes = Passes.of(own)
-
-    @property
-    def _teachers(self) -> Sequence[Teacher]:
-        return () if self.teacher is None else self.teacher.members
-
-    # ---- seconds ----
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
         """As the Trainer's; its time is counted apart."""
@@ -234,26 +237,6 @@ class Counts(Trainer):
         """As the Trainer's; its time is counted apart."""
         with self.progress.parts.part("evaluation"):
             return super().predict(*args, **kwargs)
-
-    def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
-        with self.progress.parts.part("saving"):
-            super()._save_checkpoint(*args, **kwargs)
-
-
-class TakesSteps(Counts, FeedsExamples):
-    """A Trainer whose loss is the weighted sum of the objectives' terms."""
-
-    student: PreTrainedModel
-    objectives: Objectives | TeamObjectives
-    transform: InputTransform | None
-    padded_width: int | None
-    _batches: tuple[Sized, int] | None = None
-    """A loader, and how many batches it has in an epoch."""
-
-    @property
-    def sampled_team(self) -> SampledTeam | None:
-        """The team whose members take turns, if that is who teaches."""
-        return self.teacher if isinstance(self.teacher, SampledTeam) else None
 
     # ---- where the run stands ----
 
@@ -360,8 +343,13 @@ class TakesSteps(Counts, FeedsExamples):
     def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
         """As the Trainer's; where a curriculum trains the head alone, no other weight is moved."""
         loss = super().training_step(*args, **kwargs)
-        if (curriculum := self.objectives.curriculum) is not None:
-            train_head_alone(self.student, curriculum, self.step_state_at(self.state.global_step))
+        curriculum = self.objectives.curriculum
+        if curriculum and curriculum.head_alone(self.step_state_at(self.state.global_step)):
+            # An optimiser passes by a weight without a gradient: neither momentum nor decay moves it, and the
+            # norm that is clipped is the head's.
+            head = {id(weight) for weight in head_of(self.student)}
+            for weight in self.student.parameters():
+                weight.grad = weight.grad if id(weight) in head else None
         return loss
 
     def _asked(self, step_state: StepState) -> Callable[[StepInputs, Request], Trace] | None:
@@ -393,7 +381,7 @@ class TakesSteps(Counts, FeedsExamples):
         super().log(logs, start_time)
 
 
-# What stands behind a student's last layer, and training it alone.
+# What stands behind a student's last layer.
 
 
 def head_of(student: PreTrainedModel) -> list[nn.Parameter]:
@@ -407,19 +395,3 @@ def head_of(student: PreTrainedModel) -> list[nn.Parameter]:
     pooling = [] if pooler is None else [*pooler.parameters()]
     inside = {id(weight) for weight in body.parameters()} - {id(weight) for weight in pooling}
     return [weight for weight in student.parameters() if id(weight) not in inside]
-
-
-def train_head_alone(
-    student: PreTrainedModel, curriculum: Curriculum, step_state: StepState
-) -> None:
-    """After a backward pass: if a curriculum says so, no other weight of the student is moved.
-
-    An optimiser passes by a weight without a gradient: neither momentum nor decay moves it, and the
-    norm that is clipped is the head's.
-    """
-    if not curriculum.head_alone(step_state):
-        return
-    head = {id(weight) for weight in head_of(student)}
-    for weight in student.parameters():
-        if id(weight) not in head:
-            weight.grad = None

@@ -30,14 +30,14 @@ from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TaskType
 from limbeck.teachers import Team
 from limbeck.teachers.teacher import Teacher
-from limbeck.training.running_trainer import RunningTrainer
+from limbeck.training.step import TakesSteps
 
 # Without gradients there is room for more rows than in training.
 _ROWS = 64
 _GIB = 2**30
 
 
-def answering_once(trainer: RunningTrainer, mode: str, gib: float) -> Teacher | Team | None:
+def answering_once(trainer: TakesSteps, mode: str, gib: float) -> Teacher | Team | None:
     """Who teaches a trainer, its members' outputs kept as `cache_teacher_outputs` says, the `mode`.
 
     Args:
@@ -51,29 +51,26 @@ def answering_once(trainer: RunningTrainer, mode: str, gib: float) -> Teacher | 
     teacher = trainer.teacher
     if mode == "off" or teacher is None:
         return teacher
-    members = [_kept(trainer, place, one, mode, gib) for place, one in enumerate(teacher.members)]
+    members = list(teacher.members)
+    for place, member in enumerate(teacher.members):
+        if member.remembers or not member.live:
+            continue
+        objectives, disk = trainer.objectives.of(place), mode != "memory"
+        wanted = wanted_of(teacher, objectives)
+        reason = why_live(member, objectives, trainer.transform, trainer.kind, disk=disk)
+        reason = reason or _unfit_rows(trainer, member, disk=disk)
+        if reason is None and not disk:
+            pools = {key.pool for key in wanted.request.items if key.pool is not None}
+            members[place] = RememberingTeacher(member, tuple(sorted(pools)))
+        elif reason is None:
+            question = _question(trainer, member, wanted, mode, gib)
+            members[place] = stored_if_it_pays(question, default_store()) or member
+        elif mode != "auto":
+            raise LimbeckError(
+                f"cache_teacher_outputs={mode}: {reason}",
+                "set it to auto, which asks live then, or off",
+            )
     return teacher.answered_by(members)
-
-
-def _kept(trainer: RunningTrainer, place: int, member: Teacher, mode: str, gib: float) -> Teacher:
-    if member.remembers or not member.live:
-        return member
-    objectives = trainer.objectives.of(place)
-    assert trainer.teacher is not None  # it has this member
-    wanted = wanted_of(trainer.teacher, objectives)
-    reason = why_live(member, objectives, trainer.transform, trainer.kind, disk=mode != "memory")
-    reason = reason or _unfit_rows(trainer, member, disk=mode != "memory")
-    if reason is None and mode == "memory":
-        pools = {key.pool for key in wanted.request.items if key.pool is not None}
-        return RememberingTeacher(member, tuple(sorted(pools)))
-    if reason is None:
-        question = _question(trainer, member, wanted, mode, gib)
-        return stored_if_it_pays(question, default_store()) or member
-    if mode == "auto":
-        return member
-    raise LimbeckError(
-        f"cache_teacher_outputs={mode}: {reason}", "set it to auto, which asks live then, or off"
-    )
 
 
 def wanted_of(teacher: Teacher | Team, objectives: Objectives) -> Ask:
@@ -105,7 +102,7 @@ def why_live(
     return None
 
 
-def _unfit_rows(trainer: RunningTrainer, member: Teacher, *, disk: bool) -> str | None:
+def _unfit_rows(trainer: TakesSteps, member: Teacher, *, disk: bool) -> str | None:
     """Why a trainer's own rows are none of which outputs can be kept, if they are not."""
     if not isinstance(trainer.train_dataset, Dataset):
         return "the training rows are no datasets.Dataset"
@@ -128,7 +125,7 @@ class _Rows:
     member: Teacher
 
     @classmethod
-    def of(cls, trainer: RunningTrainer, member: Teacher) -> _Rows:
+    def of(cls, trainer: TakesSteps, member: Teacher) -> _Rows:
         if member.own_tokens is not None:
             return cls(member.own_tokens.rows, member.own_tokens.collate, member)
         return cls(*trainer.readable(trainer.train_dataset), member)
@@ -158,7 +155,7 @@ class _Rows:
 
 
 def _question(
-    trainer: RunningTrainer, member: Teacher, wanted: Ask, mode: str, gib: float
+    trainer: TakesSteps, member: Teacher, wanted: Ask, mode: str, gib: float
 ) -> StoringQuestion:
     rows = _Rows.of(trainer, member)
     precision = "bf16" if trainer.args.bf16 else "fp32"

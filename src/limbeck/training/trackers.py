@@ -9,21 +9,19 @@ import json
 import logging
 import os
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import Trainer, TrainerCallback, TrainerState
 from transformers.integrations import TensorBoardCallback, integration_utils
 
-from limbeck.support.errors import Problem, unknown
+from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.files import write_whole
 from limbeck.support.plain import read_json, read_text, write_yaml
-from limbeck.training.arguments import tensorboard
 from limbeck.training.checkpoints import TRACKER_RUNS
 
 _CALLBACKS = integration_utils.INTEGRATION_TO_CALLBACK
@@ -56,6 +54,20 @@ def tracker_problems(names: Sequence[str]) -> list[Problem]:
     return problems
 
 
+def tensorboard(events: Path) -> TensorBoardCallback:
+    """Logs everything the Trainer logs, for TensorBoard, in a folder.
+
+    Raises:
+        LimbeckError: TensorBoard is not installed.
+    """
+    if problems := tracker_problems(["tensorboard"]):
+        raise LimbeckError(problems)
+    callback = TensorBoardCallback()
+    # It would take the place from the environment, for every run of this process.
+    callback.logging_dir = str(events)
+    return callback
+
+
 @contextmanager
 def reporting(
     trainer: Trainer,
@@ -78,8 +90,8 @@ def reporting(
         tensorboard(events) if name == "tensorboard" else _CALLBACKS[name]() for name in names
     ]
     if callbacks:
-        before = ContinuedRuns(Path(str(trainer.args.output_dir)), names)
-        callbacks = [before, TrackedRecipe(recipe or {}, callbacks), *callbacks]
+        folder = Path(str(trainer.args.output_dir))
+        callbacks = [TrackedRecipe(recipe or {}, callbacks, names, folder), *callbacks]
     for callback in callbacks:
         trainer.add_callback(callback)
     try:
@@ -94,42 +106,10 @@ def reporting(
 
 log = logging.getLogger(__name__)
 
-
-class _Tracker(ABC):
-    """A tracker whose runs limbeck opens again, closes, and tells the recipe; `module` is its own.
-
-    Attributes:
-        variable: the environment variable by which a user chooses a run.
-        places: environment variables that say where its runs lie: an id of another place is none.
-        callback: the name of transformers' callback.
-    """
-
-    variable: ClassVar[str]
-    places: ClassVar[tuple[str, ...]]
-    callback: ClassVar[str]
-
-    @abstractmethod
-    def open_id(self, module: Any) -> str | None:
-        """The id of the run that is open in this process."""
-
-    @abstractmethod
-    def go_on(self, module: Any, known: str, name: str | None) -> None:
-        """Open the run of an id."""
-
-    @abstractmethod
-    def close(self, module: Any) -> None:
-        """Close the open run."""
-
-    @abstractmethod
-    def settings(self, module: Any, recipe: Mapping[str, Any]) -> None:
-        """Send the recipe."""
-
-    @abstractmethod
-    def scores(self, module: Any, scores: Mapping[str, float], step: int) -> None:
-        """Send the scores of the epoch that is kept."""
+# What limbeck opens again, closes and tells the recipe; `module` is the tracker's own.
 
 
-class _Wandb(_Tracker):
+class _Wandb:
     variable = "WANDB_RUN_ID"
     places = ("WANDB_PROJECT", "WANDB_ENTITY", "WANDB_BASE_URL")
     callback = "WandbCallback"
@@ -152,7 +132,7 @@ class _Wandb(_Tracker):
         module.run.summary.update({**scores, "best/step": step})
 
 
-class _Mlflow(_Tracker):
+class _Mlflow:
     variable = "MLFLOW_RUN_ID"
     places = ("MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME")
     callback = "MLflowCallback"
@@ -182,64 +162,7 @@ class _Mlflow(_Tracker):
         module.log_metrics(dict(scores), step=step)
 
 
-_TRACKERS: dict[str, _Tracker] = {"wandb": _Wandb(), "mlflow": _Mlflow()}
-
-
-# The trackers' runs that a stage reports to, by their ids: a stage that is continued goes on with
-# the same ones. transformers' callbacks report to a run that is open already, so W&B's and
-# MLflow's are opened before them; which run it was is kept beside the stage's checkpoints.
-
-
-class ContinuedRuns(TrainerCallback):
-    """Opens the runs that an earlier start of a stage reported to, and writes down which ones are open.
-
-    A run that the user names (`WANDB_RUN_ID`, `MLFLOW_RUN_ID`) or has opened is left as it is. It has to stand before
-    the trackers' own callbacks.
-
-    Args:
-        folder: the stage's checkpoints.
-        names: of trackers.
-    """
-
-    def __init__(self, folder: Path, names: Sequence[str]) -> None:
-        self.path = folder / TRACKER_RUNS
-        self.names = [name for name in names if name in _TRACKERS and _is_ours(name)]
-        self.written = False
-
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        """Go on with the runs that are known."""
-        known = self._known()
-        for name in self.names if state.is_world_process_zero else ():
-            run = known.get(name)
-            if run is not None and run["place"] == _place(name):
-                _TRACKERS[name].go_on(import_module(name), run["id"], args.run_name)
-
-    def on_step_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        """All trackers are open by the first step."""
-        if self.written or not state.is_world_process_zero:
-            return
-        self.written = True
-        known = self._known()
-        runs = known | {
-            name: {"id": found, "place": _place(name)}
-            for name in self.names
-            if (found := _open_id(name)) is not None
-        }
-        if runs != known:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(self.path, json.dumps(runs, indent=1) + "\n")
-
-    def _known(self) -> dict[str, dict[str, Any]]:
-        return read_json(read_text(self.path), str(self.path)) if self.path.is_file() else {}
-
-
-def _is_ours(name: str) -> bool:
-    """Whether the run will be one that limbeck opens, of no id that the user chose."""
-    return _TRACKERS[name].variable not in os.environ and _open_id(name) is None
+_TRACKERS: dict[str, _Wandb | _Mlflow] = {"wandb": _Wandb(), "mlflow": _Mlflow()}
 
 
 def _open_id(name: str) -> str | None:
@@ -252,33 +175,61 @@ def _place(name: str) -> dict[str, str]:
     return {one: os.environ[one] for one in _TRACKERS[name].places if one in os.environ}
 
 
-# The recipe and the best epoch's scores, for trackers that limbeck knows. transformers' callbacks
-# send the Trainer's arguments and the student's configuration, which say neither the method nor
-# the task nor the teacher; and of scores the last epoch's come last, though another epoch's
-# student is shipped.
-
-
 _EVAL = "eval_"
 _SPEEDS = ("_runtime", "_per_second", "_time")
 
 
 class TrackedRecipe(TrainerCallback):
-    """Sends a recipe before the first step, and at the end the dev scores of the epoch that is kept.
+    """Tells the trackers that limbeck knows what transformers' callbacks do not, and goes on with a stage's runs.
 
-    It has to stand before the trackers' own callbacks: MLflow's closes its run when training ends.
+    Before the first step it sends the recipe, at the end the dev scores of the epoch that is kept. The ids of the runs
+    that are open lie beside the stage's checkpoints: a stage that is continued opens the same ones again, but for
+    those that the user names (`WANDB_RUN_ID`, `MLFLOW_RUN_ID`) or has opened. It has to stand before the trackers'
+    own callbacks, which join a run that is open; MLflow's closes its run when training ends.
+
+    Args:
+        recipe: in plain values.
+        callbacks: the trackers' own.
+        names: of the trackers.
+        folder: the stage's checkpoints; None to keep no ids.
     """
 
-    def __init__(self, recipe: Mapping[str, Any], callbacks: Sequence[TrainerCallback]) -> None:
+    def __init__(
+        self,
+        recipe: Mapping[str, Any],
+        callbacks: Sequence[TrainerCallback],
+        names: Sequence[str] = (),
+        folder: Path | None = None,
+    ) -> None:
         self.recipe, self.callbacks = dict(recipe), callbacks
+        self.path = None if folder is None else folder / TRACKER_RUNS
+        # Not those whose run the user has opened, or chosen by its id.
+        self.names = [
+            name
+            for name in names
+            if name in _TRACKERS
+            and _TRACKERS[name].variable not in os.environ
+            and _open_id(name) is None
+        ]
         self.sent = False
 
-    def on_step_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        """Go on with the runs that are known."""
+        known = self._known() if state.is_world_process_zero else {}
+        for name in self.names:
+            if name in known and known[name]["place"] == _place(name):
+                _TRACKERS[name].go_on(import_module(name), known[name]["id"], args.run_name)
+
+    def on_step_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         """All trackers are open by the first step."""
         if self.sent or not state.is_world_process_zero:
             return
         self.sent = True
+        ids = {name: found for name in self.names if (found := _open_id(name)) is not None}
+        if self.path is not None and ids:
+            runs = {name: {"id": found, "place": _place(name)} for name, found in ids.items()}
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(self.path, json.dumps(self._known() | runs, indent=1) + "\n")
         for name in self._open():
             _TRACKERS[name].settings(sys.modules[name], self.recipe)
         for writer in self._writers():
@@ -286,9 +237,7 @@ class TrackedRecipe(TrainerCallback):
             lines = write_yaml(self.recipe).splitlines()
             writer.add_text("recipe", "\n".join(f"    {line}" for line in lines))
 
-    def on_train_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         """Scores as `best/accuracy`, …"""
         scores, step = best_scores(state), state.best_global_step or 0
         if not scores or not state.is_world_process_zero:
@@ -299,13 +248,16 @@ class TrackedRecipe(TrainerCallback):
             for name, value in scores.items():
                 writer.add_scalar(name, value, step)
 
+    def _known(self) -> dict[str, dict[str, Any]]:
+        if self.path is None or not self.path.is_file():
+            return {}
+        found: dict[str, dict[str, Any]] = read_json(read_text(self.path), str(self.path))
+        return found
+
     def _open(self) -> list[str]:
         used = {type(callback).__name__ for callback in self.callbacks}
-        return [
-            name
-            for name, tracker in _TRACKERS.items()
-            if tracker.callback in used and _open_id(name) is not None
-        ]
+        known = [name for name, tracker in _TRACKERS.items() if tracker.callback in used]
+        return [name for name in known if _open_id(name) is not None]
 
     def _writers(self) -> list[Any]:
         boards = (one for one in self.callbacks if isinstance(one, TensorBoardCallback))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -23,12 +24,7 @@ from transformers import (
     TrainingArguments,
     set_seed,
 )
-from transformers.trainer_utils import (
-    HubStrategy,
-    TrainOutput,
-    enable_full_determinism,
-    has_length,
-)
+from transformers.trainer_utils import HubStrategy, TrainOutput, enable_full_determinism, has_length
 
 from limbeck.students.execution import give_attention, warn_of_emulated_bf16
 from limbeck.support.errors import LimbeckError
@@ -38,22 +34,16 @@ from limbeck.teachers.teacher import Teacher
 from limbeck.training import checkpoints
 from limbeck.training.arguments import (
     keyword_problems,
-    label_problems,
     said_elsewhere,
     setting_problems,
     sharded,
     value_problems,
 )
-from limbeck.training.callbacks import (
-    EarlierEntries,
-    EpochEntries,
-    stop_if_not_finite,
-    users_callbacks,
-)
+from limbeck.training.callbacks import EpochEntries, users_callbacks
 from limbeck.training.checkpoints import Resumes
-from limbeck.training.config import BESIDE, OWN_SETTINGS, DistillationConfig, MethodSettings
+from limbeck.training.config import OWN_SETTINGS, DistillationConfig
 from limbeck.training.feeding import hold_out, numbered
-from limbeck.training.method import kind_of, learns_whom_to_sample, teaching, with_first_stage
+from limbeck.training.method import kind_of, learns_whom_to_sample, with_first_stage
 from limbeck.training.objectives import (
     check_terms,
     check_trainable,
@@ -65,13 +55,16 @@ from limbeck.training.objectives import (
 )
 from limbeck.training.optimizer import Optimises, unseen_maps
 from limbeck.training.parts import Course, FinishedPart, MethodPlan, TrainerParts, best_of
-from limbeck.training.progress import Progress
+from limbeck.training.progress import Progress, stop_if_not_finite
 from limbeck.training.step import Distiller, TakesSteps
 from limbeck.training.teacher_cache import answering_once
 from limbeck.training.word_embeddings import WordsInUse, words_of
 
-_TERMS = ("method", "objectives", *BESIDE, "first_stage")
-
+# What the trainer of a part is given as this one was.
+_SHARED = (
+    *("train_dataset", "eval_dataset", "data_collator", "processing_class", "compute_metrics"),
+    "preprocess_logits_for_metrics",
+)
 # What a user may take off a trainer, and then wants to see nowhere.
 _SHOWING = (PrinterCallback, ProgressCallback)
 
@@ -112,7 +105,7 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
     """
 
     plan: MethodPlan
-    own: MethodSettings
+    own: DistillationConfig
     parts: list[FinishedPart]
 
     _course: Course | None = None
@@ -122,7 +115,6 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
     _at_start: dict[str, Tensor] | None = None
     _made_optimizer: bool
     _optimizer_given: Any
-    own_callbacks: set[int]
     _given: dict[str, Any]
     """Every keyword argument that the trainer was made with."""
     _subclass_takes: dict[str, Any]
@@ -155,10 +147,10 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
         args = DistillationConfig("tmp_trainer") if args is None else args
         if problems := said_elsewhere(kwargs, first_stage):
             raise LimbeckError(problems)
-        self._plan(args, model, teacher, first_stage or {})
+        own = args if isinstance(args, DistillationConfig) else DistillationConfig.like(args)
+        self._plan(own, model, teacher, first_stage or {})
         problems = setting_problems(args) + keyword_problems(kwargs, staged=self.plan.staged)
-        problems += value_problems(args, callbacks or ())
-        if problems:
+        if problems := problems + value_problems(args, callbacks or ()):
             raise LimbeckError(problems)
         train_dataset, holdout = self._rows_to_train(args, train_dataset, holdout)
         args = self._for_rows(args, train_dataset, model)
@@ -173,27 +165,41 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
         self._seed = args.seed
         distiller = None if model is None else self._distil(model)
         super().__init__(cast(Any, distiller), args, **kwargs)
-        self._refuse_what_does_not_fit()
-        self._as_the_terms_need()
+        if problems := [
+            *sharded(self),
+            *foreign_optimizer(self.optimizer, self.distiller),
+            *unseen_maps(self.optimizer, self.objectives),
+        ]:
+            raise LimbeckError(problems)
+        # The objectives average over a batch themselves, and `weights_of` over a step; a model that takes
+        # `num_items_in_batch` would switch off the division by the accumulation factor.
+        self.model_accepts_loss_kwargs = False
+        self.loss_is_scaled_for_ga = False
+        self.label_names = list(self.kind.label_names)
+        # A NaN must end the run, not be averaged away.
+        self.args.logging_nan_inf_filter = False
         self._add_callbacks(callbacks, holdout)
-        self._ready_teacher()
+        if self.teacher is not None:
+            if self.own.compile:
+                self.teacher.compile()
+            self.teacher.to(self.args.device)
+            warn_of_lost_segments(self.teacher.members, self.train_dataset)
         warn_of_emulated_bf16("bf16" if args.bf16 else "fp32")
         self.begin_counting()
         self.plan.check(self.student, self)
 
     # ---- how it is made ----
 
-    def _plan(self, args: TrainingArguments, model: Any, teacher: Any, first: Any) -> None:
+    def _plan(self, own: DistillationConfig, model: Any, teacher: Any, first: Any) -> None:
         """What is to be trained, and by whom."""
-        own = self.own = MethodSettings.of(args)
+        self.own = own
         settings = cast(dict[str, Any], own.first_stage or {})
         recipe = with_first_stage(own.recipe(kind_of(model)), {**settings, **first})
-        recipe = recipe.model_copy(update={"seed": args.seed})
-        who = teaching(recipe, teacher)
-        self.plan = MethodPlan(recipe, who, first)
+        recipe = recipe.model_copy(update={"seed": own.seed})
+        self.plan = MethodPlan(recipe, teacher, first)
         self.transform = self.plan.last.transform
         self.padded_width = self.plan.last.padded_width
-        self.teacher: Teacher | Team | None = who.teacher
+        self.teacher: Teacher | Team | None = self.plan.teacher
         self.optimisation = own.how_to_optimise()
         self.group_by_length = own.group_by_length
         self.may_group = self.plan.last.groups_by_length
@@ -220,13 +226,13 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
         """The arguments with epochs and rate for these rows and this student, where nobody set them."""
         if not isinstance(args, DistillationConfig):
             return args
-        kind = kind_of(student)
         if student is None or not has_length(rows):
             return args.for_rows(0, None, 1.0)
-        models = [student, *(member.model for member in self.plan.who.members)]
+        models = [student, *(member.model for member in self.plan.members)]
         own, *teachers = (getattr(model.config, "num_hidden_layers", None) for model in models)
         deepest = max((depth for depth in teachers if depth), default=own)
-        return args.for_rows(len(rows), kind, 1.0 if own is None or not deepest else own / deepest)
+        share = 1.0 if own is None or not deepest else own / deepest
+        return args.for_rows(len(rows), kind_of(student), share)
 
     def _optimizer_of(self, args: TrainingArguments, given: Mapping[str, Any]) -> dict[str, Any]:
         """The method's optimiser, unless the user passes one; as a keyword of the Trainer."""
@@ -236,44 +242,16 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
             return {}
         return {"optimizer_cls_and_kwargs": self.optimisation.optimizer(args.learning_rate)}
 
-    def _refuse_what_does_not_fit(self) -> None:
-        if problems := [
-            *label_problems(self.args, self.kind.label_names),
-            *sharded(self),
-            *foreign_optimizer(self.optimizer, self.distiller),
-            *unseen_maps(self.optimizer, self.objectives),
-        ]:
-            raise LimbeckError(problems)
-
-    def _as_the_terms_need(self) -> None:
-        # The objectives average over a batch themselves, and `weights_of` over a step; a model that takes
-        # `num_items_in_batch` would switch off the division by the accumulation factor.
-        self.model_accepts_loss_kwargs = False
-        self.loss_is_scaled_for_ga = False
-        self.label_names = list(self.args.label_names or self.kind.label_names)
-        # A NaN must end the run, not be averaged away.
-        self.args.logging_nan_inf_filter = False
-
     def _add_callbacks(self, given: Any, holdout: Dataset[Any] | None) -> None:
         """Its own, distinguished from those that the user gave."""
-        self.own_callbacks = {id(callback) for callback in self.callback_handler.callbacks}
-        self.own_callbacks -= {id(one) for one in users_callbacks(self, given)}
-        for own in (EarlierEntries(self), EpochEntries(self)):
-            self._add_own(own)
+        own: list[Any] = [EpochEntries(self)]
         if self.bandit is not None:
-            self._add_own(self.bandit.callback(self, holdout))
-
-    def _ready_teacher(self) -> None:
-        if self.teacher is None:
-            return
-        if self.own.compile:
-            self.teacher.compile()
-        self.teacher.to(self.args.device)
-        warn_of_lost_segments(self.teacher.members, self.train_dataset)
-
-    def _add_own(self, callback: Any) -> None:
-        self.add_callback(callback)
-        self.own_callbacks.add(id(callback))
+            own.append(self.bandit.callback(self, holdout))
+        known = self.callback_handler.callbacks
+        self.own_callbacks = {id(one) for one in (*known, *own)}
+        self.own_callbacks -= {id(one) for one in users_callbacks(self, given)}
+        for callback in own:
+            self.add_callback(callback)
 
     def _distil(self, student: PreTrainedModel) -> Distiller:
         """A student, from the beginning, and the terms between it and whoever teaches it."""
@@ -283,17 +261,20 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
                 "pass the transformers model itself",
             )
         self.student = student
-        self._set_attention(student)
+        if (name := self.own.attn_implementation) is not None:
+            give_attention(student, name, "attn_implementation", "student")
+            for member in self.plan.members:
+                give_attention(member.model, name, "attn_implementation", "teacher")
         self.kind = task_type_of(student)
-        self.teacher = self.plan.who.teacher
+        self.teacher = self.plan.teacher
         self._words = None
         # Their learned maps start from the run's seed, whatever drew numbers before.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self._seed)
             loss = self.plan.last.loss
             self.objectives = objectives_for(student, self.teacher, loss, self._examples)
-        who, compared = self.plan.who, self.objectives.ever("teacher").logits
-        if problems := pair_problems(student, who.members, who.names, compared=compared):
+        plan, compared = self.plan, self.objectives.ever("teacher").logits
+        if problems := pair_problems(student, plan.members, plan.names, compared=compared):
             raise LimbeckError(problems)
         return Distiller(
             student,
@@ -303,14 +284,6 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
             compiled=self.own.compile,
             bandit=self.bandit,
         )
-
-    def _set_attention(self, student: PreTrainedModel) -> None:
-        name = self.own.attn_implementation
-        if name is None:
-            return
-        give_attention(student, name, "attn_implementation", "student")
-        for member in self.plan.who.members:
-            give_attention(member.model, name, "attn_implementation", "teacher")
 
     def call_model_init(self, trial: Any = None) -> nn.Module:
         """What `model_init` makes, with terms of its own: each training, or trial, begins again."""
@@ -362,7 +335,7 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
         if self.plan.staged:
             folder = Path(str(self.args.output_dir))
             if self._continued is not None:
-                self._course = self._continued.inside(checkpoint)
+                self._course = replace(self._continued, parts_are_done=checkpoint is not None)
             elif checkpoint is not None:
                 self._course, checkpoint = Course.resume(folder, checkpoint)
             else:
@@ -440,24 +413,16 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
         Keyword arguments that a subclass takes for itself are given to it again; a subclass whose `__init__`
         takes others by position has to make its own.
         """
-        settings: dict[str, Any] = {
-            "train_dataset": self.train_dataset,
-            "eval_dataset": self.eval_dataset,
-            "data_collator": self.data_collator,
-            "processing_class": self.processing_class,
-            "compute_metrics": self.compute_metrics,
-            "preprocess_logits_for_metrics": self.preprocess_logits_for_metrics,
-            "optimizer_cls_and_kwargs": self._optimizer_given,
-            "callbacks": users_callbacks(self),
-        }
+        settings: dict[str, Any] = {name: getattr(self, name) for name in _SHARED}
+        settings["optimizer_cls_and_kwargs"] = self._optimizer_given
+        settings["callbacks"] = users_callbacks(self)
         method: dict[str, Any] = {
             name: changes.pop(name)
             for name in OWN_SETTINGS
             if name in changes and name != "first_stage"
         }
         # Its terms take the place of the whole method's.
-        method = dict.fromkeys(_TERMS) | {"optimisation": self.optimisation} | method
-        config = DistillationConfig.like(args, **method)
+        config = DistillationConfig.like(args, **({"optimisation": self.optimisation} | method))
         make: Any = type(self)
         part: DistillationTrainer = make(
             student, teacher, config, **(self._subclass_takes | settings | changes)
@@ -517,6 +482,10 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
         if self.args.hub_strategy != HubStrategy.END:
             self._write_student(str(self.args.output_dir))
         super()._push_from_checkpoint(checkpoint_folder)
+
+    def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
+        with self.progress.parts.part("saving"):
+            super()._save_checkpoint(*args, **kwargs)
 
     def save_checkpoint(self, folder: str) -> None:
         """The whole wrapper and the progress."""

@@ -143,8 +143,6 @@ def words_of(
     known = args.optim in _OPTIMISERS if given is None else given[0] is torch.optim.SGD
     if trainer.optimizer is not None or not known or args.weight_decay:
         return None
-    if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
-        return None
     padding = getattr(collator.tokenizer, "pad_token_id", None)
     found = words_in_use(student, trainer.train_dataset, padding)
     if found is None or not is_exact(found, student, _few(trainer, student)):

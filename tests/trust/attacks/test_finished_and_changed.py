@@ -16,7 +16,7 @@ from limbeck.cli.app import app
 from limbeck.recipe import Recipe
 from limbeck.records import Record
 from limbeck.run import distill, train_grid
-from limbeck.run.earlier_run import checksums_of_inputs
+from limbeck.run.inputs import checksums_of_inputs
 from limbeck.support.errors import LimbeckError
 from limbeck.training import DistillationTrainer
 

@@ -13,7 +13,7 @@ import tiny_runs as tiny
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.run.grid import cells_of
-from limbeck.run.protected_paths import refuse_inputs
+from limbeck.run.inputs import refuse_inputs
 from limbeck.run.run_folder import RunFolder, default_folder
 from limbeck.support.errors import LimbeckError
 from limbeck.support.manifest import NAME, Manifest
@@ -107,7 +107,7 @@ def test_what_the_run_reads_is_refused_and_stays(copy, out, changes, setting, ov
 
 def test_a_name_that_is_no_place_is_not_taken_for_one(tmp_path, monkeypatch):
     """`--data pocket --out pocket` names no folder of rows."""
-    from limbeck.run.protected_paths import refuse_inputs
+    from limbeck.run.inputs import refuse_inputs
 
     monkeypatch.chdir(tmp_path)
     for name in ("pocket", "resnet-8", "mrpc"):
@@ -229,8 +229,8 @@ def test_a_task_s_name_leads_nowhere(task, name):
 
 @pytest.mark.parametrize("model", ["..", ".", "../..", "/"])
 def test_a_cell_s_name_is_a_folder_of_the_grid(model):
-    (cell,) = cells_of([model])
-    assert cell.name not in ("", ".", "..") and "/" not in cell.name
+    (name,) = cells_of([model])
+    assert name not in ("", ".", "..") and "/" not in name
 
 
 def test_a_record_is_left_as_it_was_where_a_run_is_refused(copy):

@@ -266,9 +266,10 @@ def load(data, **settings):
     from limbeck.run.rows import load_rows
     from limbeck.support.given import at_hand
 
-    given = settings_of("finetune", {"data": data, "student.init": "x", **settings}, None)
-    with at_hand(given.writers):
-        return load_rows(Recipe.load("finetune", **given.settings))
+    given = {"data": data, "student.init": "x", **settings}
+    found, writers = settings_of("finetune", given, None)
+    with at_hand(writers):
+        return load_rows(Recipe.load("finetune", **found))
 
 
 def test_rows_may_be_of_many_forms():
@@ -346,7 +347,7 @@ def test_tags_keep_their_names():
         ({"data": {}}, "none of the splits"),
         ({"data": {"training": []}}, "training is none of the splits train, dev"),
         ({"data": {"dev": [{"text": "a", "label": 1}]}}, "no train split"),
-        ({"data": [{"a": "x", "b": "y", "label": 1}]}, "columns a, b, label holds the text is not"),
+        ({"data": [{"a": "x", "b": "y", "label": 1}]}, "no text columns are named"),
         ({"data": [{"text": "x", "b": "y"}]}, "1 different text, too few to hold some out"),
         ({"data": [1, 2]}, "these are no rows"),
     ],

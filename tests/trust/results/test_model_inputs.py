@@ -26,9 +26,9 @@ from limbeck.preflight import ask_teacher
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.run.check import check_run
+from limbeck.run.finish import similarity
 from limbeck.run.prepare import prepare
 from limbeck.run.prepared import Prepared
-from limbeck.run.report import similarity
 from limbeck.run.rows import load_rows, stage_rows
 from limbeck.support.errors import LimbeckError
 from limbeck.support.step_state import StepState

@@ -177,9 +177,21 @@ def test_a_first_stage_may_have_rows_and_a_teacher_of_its_own(tmp_path):
         ("kd", {"epochs": 1}, "first_stage: method kd has none"),
         ("tinybert", {"epoch": 1}, "unknown key in first_stage 'epoch'"),
         ("tinybert", {"lr": -1}, "first_stage.lr"),
-        (Recipe.load("u-ild", **{"first_stage.task": "mnli"}), None, "reads no data by name"),
-        (Recipe.load("u-ild", **{"first_stage.teacher": "t"}), None, "reads no model by name"),
-        (Recipe.load("u-ild", **{"first_stage.train_rows": 9}), None, "samples no rows"),
+        (
+            Recipe.load("u-ild", **{"first_stage.task": "mnli"}),
+            None,
+            "reads no rows or models by name",
+        ),
+        (
+            Recipe.load("u-ild", **{"first_stage.teacher": "t"}),
+            None,
+            "reads no rows or models by name",
+        ),
+        (
+            Recipe.load("u-ild", **{"first_stage.train_rows": 9}),
+            None,
+            "reads no rows or models by name",
+        ),
     ],
 )
 def test_a_first_stage_that_cannot_be_is_refused(tmp_path, method, first, words):

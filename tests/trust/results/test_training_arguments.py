@@ -173,7 +173,6 @@ def test_a_loss_function_of_the_users_is_refused(tmp_path):
 def test_labels_of_another_head_are_refused(tmp_path):
     with pytest.raises(LimbeckError, match="label_names"):
         trainer(tmp_path, given={"label_names": ["start_positions"]})
-    trainer(tmp_path, given={"label_names": ["labels"]})
 
 
 def test_an_optimiser_that_leaves_learned_maps_out_is_refused(tmp_path):

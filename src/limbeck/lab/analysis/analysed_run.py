@@ -20,8 +20,8 @@ from limbeck.lab.analysis.named_otherwise import or_name
 from limbeck.lab.analysis.student_stages import FIRST, stage_problems
 from limbeck.lab.measures.layer_probing import Progressed, nobody
 from limbeck.records import RECORD_NAME
+from limbeck.run.models import processor_of
 from limbeck.run.run_folder import RunFolder
-from limbeck.run.student_source import processor_of
 from limbeck.scoring.scored_model import (
     class_names,
     finished_run,

@@ -16,7 +16,7 @@ from limbeck.lab.views.analysis_views import VIEWS
 from limbeck.lab.views.figures import write_figure
 from limbeck.lab.views.stored_analyses import ANALYSES_FOLDER, write_numbers
 from limbeck.recipe.validation import wanted
-from limbeck.run.report import refresh
+from limbeck.run.finish import refresh
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.settings import Settings
 

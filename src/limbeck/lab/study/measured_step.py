@@ -22,10 +22,10 @@ from transformers import PreTrainedModel
 from limbeck.activations import Request, capture
 from limbeck.data import Collator
 from limbeck.recipe import Recipe, Stage
+from limbeck.run.models import Named
 from limbeck.run.prepare import build_models
 from limbeck.run.required_settings import missing
 from limbeck.run.rows import EncodedRows, load_rows
-from limbeck.run.teachers import Named
 from limbeck.students.execution import resolve_precision
 from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import accelerator, device

@@ -15,9 +15,9 @@ from transformers import PreTrainedModel
 from limbeck.data.corpus import CorpusSpec
 from limbeck.lab.study.measured_step import UntrainedRun
 from limbeck.recipe import Recipe, Stage
+from limbeck.run.models import form_team
 from limbeck.run.prepare import teacher_of_stage
 from limbeck.run.rows import stage_rows
-from limbeck.run.teachers import form_team
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.teachers import ChainSpec, Team, chain_links
 from limbeck.teachers.teacher import Teacher

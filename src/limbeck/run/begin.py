@@ -1,0 +1,208 @@
+"""A run begins: what its recipe leaves open is resolved, its record and its folder are made. Part of `limbeck.run`."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Literal
+
+from limbeck.activations import stack_names
+from limbeck.objectives import ModelShape
+from limbeck.recipe import Recipe, departures
+from limbeck.recipe.quick import USUAL, training_for
+from limbeck.records import Record, hardware, versions
+from limbeck.records.facts import Examples, Execution
+from limbeck.run.beside_teacher import outputs_facts
+from limbeck.run.earlier_run import digests, plugins_read, record_in, refuse_changed
+from limbeck.run.prepared import TEST, Prepared
+from limbeck.run.run_folder import RunFolder
+from limbeck.students import read_config
+from limbeck.students.execution import resolve_attention, resolve_precision
+from limbeck.support.errors import LimbeckError
+from limbeck.support.machine import agreed, is_first, processes, wait_for_all
+from limbeck.support.terminal import messages, print_line
+from limbeck.support.words import count_of
+from limbeck.tasks.metrics import TEACHER_LABEL
+
+logger = logging.getLogger(__name__)
+
+
+def new_record(recipe: Recipe, prepared: Prepared) -> Record:
+    """The record of a run that has everything it needs and has not begun."""
+    rows, without = len(prepared.train.encoded), prepared.unlabelled
+    scored: dict[str, Any] = {**prepared.dev}
+    if prepared.final is not None:
+        scored[TEST] = prepared.final
+    labels: Literal["teacher"] | None = "teacher" if recipe.label_column == TEACHER_LABEL else None
+    return Record(
+        kind="distill" if recipe.needs_teacher else "finetune",
+        method=recipe.method,
+        task=prepared.task.name,
+        data=recipe.data,
+        seed=recipe.seed,
+        settings=recipe.settings,
+        departures=departures(recipe),
+        recipe=recipe.model_dump(mode="json") | prepared.execution.training,
+        versions=versions(),
+        hardware=hardware(),
+        execution=prepared.execution,
+        outputs=outputs_facts(prepared),
+        examples=Examples(
+            train=rows,
+            dev=len(prepared.selecting) if labels is None else len(prepared.splits["dev"]),
+            test=None if prepared.final is None else len(prepared.final),
+            truncated=prepared.truncated,
+            labels=labels,
+            in_train=dict(prepared.in_train),
+            labelled=rows - without.kept,
+            unlabelled=without.kept,
+            unlabelled_in_scored_splits=without.scored,
+            unlabelled_repeated=without.repeated,
+            unlabelled_blank=without.blank,
+            relabelled=recipe.conditions.relabelled(rows - without.kept),
+            without_outputs=prepared.without_outputs,
+            fingerprints={split: rows.fingerprint for split, rows in scored.items()},
+        ),
+    )
+
+
+def begin(recipe: Recipe, folder: RunFolder, record: Record, *, fresh: bool) -> None:
+    """The folder is this run's from now on."""
+    if fresh and is_first():
+        folder.clear()
+    wait_for_all()
+    if is_first():
+        folder.begin(recipe, record.execution.training)
+    save(record, folder)
+
+
+def save(record: Record, folder: RunFolder) -> None:
+    """One process of several writes the record."""
+    if is_first():
+        record.save(folder.path)
+
+
+# What a recipe leaves open about training and execution, resolved once a run.
+
+
+def resolve(
+    prepared: Prepared, folder: RunFolder, files: dict[str, str], *, fresh: bool
+) -> Prepared:
+    """The run with nothing left open in its recipe, and what that came to; its models compute by it.
+
+    What an earlier start of the run came to stays, so that a continued run computes alike; `fresh`
+    asks again. `files`: checksums of what the run reads.
+
+    Raises:
+        LimbeckError: an attention implementation that a model or the machine does not have, or
+            other rows or teachers than the run began with.
+    """
+    # The first process may have written its record before another one reads it.
+    record = None if fresh else record_in(folder)
+    before = agreed(Execution() if record is None else record.execution)
+    recipe = prepared.recipe
+    read = digests(prepared) | plugins_read(recipe)
+    refuse_changed(folder, before.read, read)
+    precision = before.precision or resolve_precision(recipe.precision)
+    training = before.training or _training(prepared)
+    train = prepared.train.encoded
+    batch = prepared.collator(list(train.select(range(min(recipe.batch_size, len(train))))))
+    models = {"student": prepared.student}
+    models |= {one.setting: one.teacher.model for one in prepared.named if not one.stored}
+    batches = {one.setting: one.teacher.as_read(batch) for one in prepared.named}
+    attention = {
+        side: resolve_attention(
+            model,
+            before.attention.get(side, recipe.attention),
+            batches.get(side, batch),
+            precision=precision,
+            setting=side,
+        )
+        for side, model in models.items()
+        # A convolutional network has no attention to choose.
+        if stack_names(model) or recipe.attention != "auto"
+    }
+    update: dict[str, Any] = {"precision": precision, "training": training, "attention": attention}
+    update |= {"read": read, "files": files}
+    update["processes"] = _processes(prepared, folder, before.processes)
+    resolved = prepared.following(recipe.model_copy(update={"precision": precision, **training}))
+    return replace(resolved, execution=before.model_copy(update=update))
+
+
+def say_training(prepared: Prepared, *, show: bool) -> None:
+    """Print which epochs and which rate were chosen, if any were left out."""
+    recipe = prepared.recipe
+    chosen = prepared.execution.training and recipe.max_steps is None
+    if not (show and is_first() and chosen):
+        return
+    rows = count_of(len(prepared.train.encoded), "row")
+    own, whole = _depths(prepared)
+    layers = "" if own is None or own == whole else f", {own} of {whole} layers"
+    passes = f"{count_of(recipe.passes, 'epoch')} at {recipe.lr:g}"
+    others = "(set --epochs and --lr for others)"
+    print_line(messages(), f"training: {rows}{layers}: {passes} {others}")
+
+
+def _training(prepared: Prepared) -> dict[str, float]:
+    """Epochs and rate, as far as the recipe leaves them out."""
+    recipe = prepared.recipe
+    found = USUAL
+    if prepared.task.kind.whole_text or recipe.student.static:
+        own, whole = _depths(prepared)
+        step = recipe.batch_size * recipe.accumulation
+        depth = 1.0 if own is None or not whole else own / whole
+        found = training_for(_examples(prepared), step, depth)
+    return {key: value for key, value in found._asdict().items() if getattr(recipe, key) is None}
+
+
+def _examples(prepared: Prepared) -> int:
+    """Examples of an epoch, augmented ones among them."""
+    recipe, rows = prepared.recipe, len(prepared.train.encoded)
+    if recipe.augment is not None:
+        return rows * (1 + recipe.augment.examples)
+    if recipe.labelled_share is not None:
+        return round(prepared.unlabelled.kept / (1 - recipe.labelled_share))
+    return rows
+
+
+def _depths(prepared: Prepared) -> tuple[int | None, int | None]:
+    """Layers of the student, and of the deepest model among its teachers and what it was cut from."""
+    recipe, spec = prepared.recipe, prepared.recipe.student
+    configs = [prepared.student.config]
+    source = recipe.lead if spec.from_teacher else spec.init
+    if spec.layers is not None and source is not None:
+        with suppress(LimbeckError):  # a shape's name, or a model that is known by its outputs
+            configs.append(read_config(source))
+    own, *others = (getattr(config, "num_hidden_layers", None) for config in configs)
+    # Stored outputs with layers tell how many their teacher had.
+    others += [ModelShape.of(one.teacher.model).layers or None for one in prepared.named]
+    return own, max((depth for depth in (own, *others) if depth is not None), default=None)
+
+
+def _processes(prepared: Prepared, folder: RunFolder, before: tuple[int, ...]) -> tuple[int, ...]:
+    """The numbers of processes that have made the run, this start's the last.
+
+    Raises:
+        LimbeckError: another number goes on with a run whose batches depend on it.
+    """
+    now = processes()
+    if not before or before[-1] == now:
+        return before or (now,)
+    if not folder.begun:  # nothing is trained yet
+        return (*before[:-1], now)
+    said = f"out: {folder.path} was begun by {count_of(before[-1], 'process')}"
+    recipes = [inputs.recipe for inputs in prepared.stages]
+    if prepared.task.kind.group_column is not None or any(one.labelled_share for one in recipes):
+        raise LimbeckError(
+            f"{said}, and its batches would hold other examples in {now}",
+            f"start it with {before[-1]} again; or pass --overwrite to begin again with {now}",
+        )
+    if is_first():
+        logger.warning(
+            "%s and goes on with %d: its steps hold the same examples, but random numbers (dropout) differ, "
+            "so that the student is not the same to the last digit",
+            said,
+            now,
+        )
+    return (*before, now)

@@ -1,0 +1,305 @@
+"""Binds teachers to rows: each reads what its own tokenizer makes of them, or knows their stored outputs.
+
+Part of `limbeck.run`. The student's tokenizer makes the rows. A teacher whose tokenizer makes the same token ids finds
+what else it reads in columns beside them; one that splits texts otherwise reads the rows by its own tokenizer.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from datasets import Dataset
+
+from limbeck import preflight
+from limbeck.data import Collator, add_inputs, encode
+from limbeck.data.row_ids import OutputKeys, ids_of, output_keys
+from limbeck.outputs.stored_teacher import UNKNOWN_ROWS_FIX, GivenOutputs
+from limbeck.recipe import Recipe, Stage
+from limbeck.run.models import Named
+from limbeck.run.rows import EncodedRows
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.tasks import Processor, Results, Task, TaskType
+from limbeck.tasks.abstract_type import labelled_rows
+from limbeck.tasks.rules import ROW
+from limbeck.teachers.teacher import ModelInputs, OwnTokens
+
+# Where not one row has outputs, to leave those without out leaves nothing.
+_FIX_OF_NONE = "check that texts and text columns are those that were labelled, or label these rows (`limbeck label`)"
+_OWN_TEACHER = "; or give this stage a teacher of its own: first_stage.teacher=DIR"
+
+
+def with_outputs(
+    recipe: Recipe, task: Task, rows: Dataset, named: Sequence[Named], stage: Stage | None = None
+) -> Dataset:
+    """The training rows of which every stored teacher knows something; all of them unless `missing_outputs` is drop.
+
+    Args:
+        stage: whose own rows they are; None of the run's.
+
+    Raises:
+        LimbeckError: none is left; rows without outputs, unless they are to be dropped.
+    """
+    stored = [one.teacher.outputs for one in named if one.stored]
+    if not stored:
+        return rows
+    known = [_rows_known(outputs, task, rows) for outputs in stored]
+    kept = np.flatnonzero(np.logical_and.reduce(known))
+    if recipe.missing_outputs == "error":
+        fix = UNKNOWN_ROWS_FIX if len(kept) else _FIX_OF_NONE
+        holds = "holds no margins that tie the query's other passages to"
+        problems = [
+            Problem(
+                f"{_whose(stage)}outputs: {outputs.place} "
+                f"{'knows nothing of' if outputs.lists is None else holds} {int((~found).sum())} of "
+                f"{len(rows)} training rows, the first of them {_said(task, rows, int(found.argmin()))}",
+                fix + _OWN_TEACHER * (stage is not None),
+            )
+            for outputs, found in zip(stored, known, strict=True)
+            if not found.all()
+        ]
+        if problems:
+            raise LimbeckError(problems)
+        return rows
+    if not len(kept):
+        raise LimbeckError(
+            f"{_whose(stage)}missing_outputs: drop leaves none of {len(rows)} training rows",
+            _FIX_OF_NONE + _OWN_TEACHER * (stage is not None),
+        )
+    return rows if len(kept) == len(rows) else rows.select(kept)
+
+
+def _whose(stage: Stage | None) -> str:
+    """What stands before a message about rows that one stage alone has: `first_stage: `."""
+    return "" if stage is None else stage.setting.replace(".", ": ")
+
+
+def _keys(outputs: GivenOutputs, task: Task, rows: Dataset) -> OutputKeys:
+    """By which ids outputs are found for the examples of some rows."""
+    return output_keys(task, rows, alone=outputs.embedding > 0)
+
+
+def _rows_known(outputs: GivenOutputs, task: Task, rows: Dataset) -> np.ndarray:
+    """Which rows outputs say all about that terms compare, boolean (n,)."""
+    keys = _keys(outputs, task, rows)
+    if outputs.lists is None:
+        return keys.rows_known(outputs.known(keys.ids), len(rows))
+    groups = keys.groups(task, rows)
+    return keys.rows_known(outputs.known_together(keys.ids, groups), len(rows))
+
+
+def _said(task: Task, rows: Dataset, place: int) -> str:
+    """What a row says, shortened."""
+    row = rows[place]
+    return " | ".join(
+        repr(textwrap.shorten(row[name], 60, placeholder=" …")) for name in task.text_columns
+    )
+
+
+# ---- what is said of them ----
+
+
+def order_problems(task: Task, rows: Dataset, named: Sequence[Named]) -> list[Problem]:
+    """Outputs that fit the training rows' own labels much better with the classes in another order."""
+    stored = [one.teacher.outputs for one in named if one.stored]
+    of_classes = bool(task.kind.class_names(task.labels))
+    if not stored or not of_classes or task.kind.stored_as is not task.kind:
+        return []
+    if task.label_column not in rows.column_names:
+        return []
+    labels = np.asarray(rows.with_format("numpy")[task.label_column][:])
+    labelled = np.flatnonzero(labelled_rows(labels))
+    if not len(labelled):
+        return []
+    ids = ids_of(task, rows.select(labelled))
+    problems = []
+    for outputs in stored:
+        said = outputs.logits(ids)
+        given = preflight.TeacherOutputs(said, labels[labelled], "on training rows")
+        problems += preflight.check_class_order(
+            task,
+            given,
+            side=f"outputs: {outputs.place}",
+            fix="put the class names of these outputs in their order (of classes without the data's names: "
+            "output_classes='[CLASS, CLASS, …]'), or label with the right teacher",
+        )
+    return problems
+
+
+def left_out_problems(left_out: int, kept: int) -> list[Problem]:
+    """How many training rows `missing_outputs: drop` leaves out: most of them, where texts are written otherwise."""
+    if not left_out:
+        return []
+    return [
+        Problem(
+            f"missing_outputs: {left_out:,} of {left_out + kept:,} training rows are left out, as the "
+            "stored outputs say nothing of them",
+            "label them too, compare how the texts of both are written, or accept it",
+            "warning",
+        )
+    ]
+
+
+def stored_results(one: Named, task: Task, rows: Dataset) -> Results | None:
+    """Scores and predictions of stored outputs on a split; None where they do not know all its rows, or it has
+    no labels.
+
+    Nor are there any of a text-to-text teacher, of whom nobody stored what it would write by itself, and of one whose
+    outputs are of other rows.
+    """
+    outputs = one.teacher.outputs
+    answers = task.kind.stored_as is task.kind or outputs.embedding
+    if task.kind.key_columns or not answers or task.label_column not in rows.column_names:
+        return None
+    if not _rows_known(outputs, task, rows).all():
+        return None
+    keys = _keys(outputs, task, rows)
+    logits = outputs.logits(keys.ids)
+    if not outputs.embedding:
+        return task.kind.results_of_rows(task, logits, rows)
+    texts = Dataset.from_dict({ROW: np.asarray(rows["index"][:])[keys.rows]})
+    return task.kind.results(task, logits, texts, rows, one.tokenizer)
+
+
+@dataclass(frozen=True)
+class StudentTokens:
+    """What makes the student's tokens, and the run's rows, to hold other tokenizers against."""
+
+    tokenizer: Processor
+    task: Task
+    rows: Dataset
+
+    def differ(self, tokenizer: Processor) -> bool:
+        """Whether another tokenizer splits the rows otherwise."""
+        checks = preflight.INPUT_CHECKS[self.task.kind.reads.name]
+        found = checks.processors(self.task, self.rows, tokenizer, self.tokenizer, side="")
+        return bool(preflight.errors_of(found))
+
+
+def bound(
+    rows: EncodedRows,
+    readers: Sequence[Named],
+    tokens: StudentTokens,
+    *,
+    own_tokens: bool,
+    progress: bool = False,
+) -> tuple[EncodedRows, list[Named]]:
+    """Rows with what each teacher's tokenizer makes of them, and the teachers as they read these rows.
+
+    Args:
+        own_tokens: a teacher that splits the rows into other tokens reads them by its own tokenizer, so that its
+            outputs can still be compared; not where inputs change from epoch to epoch, or an example has more than one
+            answer. Otherwise it is given the student's.
+    """
+    kind, length, found = rows.kind, rows.max_length, []
+    for one in readers:
+        if one.stored:
+            keys = _keys(one.teacher.outputs, rows.task, rows.raw)
+            stored = one.teacher.on_rows(keys.examples, keys.ids, keys.silent)
+            found.append(replace(one, teacher=stored))
+            continue
+        reading = kind.of_teacher(one.teacher.model.config)
+        if reading is not kind:
+            found.append(_reading(one, rows, reading, own_tokens=own_tokens, progress=progress))
+            continue
+        inputs, words = None, None
+        if not tokens.differ(one.tokenizer):
+            # Rows that are encoded in their turn have one tokenizer on both sides.
+            encoded, inputs = add_inputs(
+                rows.encoded,
+                rows.raw,
+                rows.task,
+                tokens.tokenizer,
+                one.tokenizer,
+                length,
+                progress=progress,
+            )
+            rows = replace(rows, encoded=encoded)
+        if inputs is None and own_tokens and kind.repeats:
+            theirs, _ = encode(rows.raw, rows.task, one.tokenizer, length, progress=progress)
+            words = OwnTokens(theirs, Collator(one.tokenizer, kind=kind))
+        found.append(replace(one, teacher=one.teacher.reading(inputs, words)))
+    return rows, found
+
+
+def _reading(
+    one: Named, rows: EncodedRows, kind: TaskType, *, own_tokens: bool, progress: bool
+) -> Named:
+    """A teacher that reads the rows' examples as another type of task has them.
+
+    Raises:
+        LimbeckError: it cannot have inputs of its own here.
+    """
+    if not own_tokens:
+        raise LimbeckError(
+            f"{one.setting}: a cross-encoder reads a query with a passage, and these rows have the student's texts",
+            "let it teach on the run's own rows",
+        )
+    task = replace(rows.task, kind=kind)
+    theirs, _ = encode(rows.raw, task, one.tokenizer, rows.max_length, progress=progress)
+    words = OwnTokens(theirs, Collator(one.tokenizer, kind=kind))
+    return replace(one, teacher=one.teacher.reading(None, words))
+
+
+# ---- what is said of it ----
+
+
+def input_problems(
+    named: Sequence[Named], tokens: StudentTokens, *, logits_only: bool
+) -> list[Problem]:
+    """How teachers read the run's rows where that is not as the student does.
+
+    Args:
+        named: the teachers, bound to these rows.
+        logits_only: nothing but teachers' outputs is compared, so that tokens may differ.
+    """
+    problems = []
+    for one in named:
+        side, teacher = one.setting, one.teacher
+        if one.stored:  # it reads no tokens
+            continue
+        if tokens.task.kind.of_teacher(teacher.model.config) is not tokens.task.kind:
+            said = f"{side}: it is a cross-encoder, which reads a passage with its query"
+            problems.append(
+                Problem(f"{said} and gives scores", "", "note")
+                if logits_only
+                else Problem(
+                    f"{said}, so that nothing inside it is of the student's texts",
+                    "compare scores alone: --method embedding-margin, or margin_mse, listwise_kl and ranked_pairs",
+                )
+            )
+            continue
+        if teacher.inputs is not None:
+            problems += _note(side, teacher.inputs)
+        elif teacher.own_tokens is not None and logits_only:
+            problems.append(
+                Problem(
+                    f"{side}: it splits texts otherwise than the student, so it reads every training row by "
+                    "its own tokenizer, and its logits alone are compared",
+                    "",
+                    "note",
+                )
+            )
+        elif not tokens.differ(one.tokenizer):  # else pre-flight has said it
+            problems.append(
+                Problem(
+                    f"{side} and student split some training rows into different tokens, though their vocabularies "
+                    "agree",
+                    "save the student with the teacher's tokenizer, or compare logits alone (method kd)",
+                )
+            )
+    return problems
+
+
+def _note(side: str, inputs: ModelInputs) -> list[Problem]:
+    said = []
+    if inputs.own:
+        said.append(f"is given {', '.join(inputs.own)} as its own tokenizer makes them")
+    if inputs.absent:
+        said.append(f"is not given {', '.join(sorted(inputs.absent))}, which its own does not make")
+    if not said:
+        return []
+    words = " and ".join(said)
+    return [Problem(f"{side}: it reads the student's tokens, {words}", "", "note")]

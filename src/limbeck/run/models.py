@@ -1,0 +1,301 @@
+"""The models that a recipe names: where its student starts, its teachers by short names, formed into a team.
+
+Part of `limbeck.run`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+from limbeck.data import Labelling
+from limbeck.recipe import Recipe
+from limbeck.students import (
+    BERT_VOCABULARY,
+    NAMED_CNNS,
+    RANDOM,
+    TOY_MODELS,
+    NamedModel,
+    generic_labels,
+    labels_of,
+    load_model,
+    named_model,
+    names_cnn,
+    read_config,
+    read_processor,
+    read_tokenizer,
+)
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import at_home
+from limbeck.support.given import is_reference
+from limbeck.support.words import short_names
+from limbeck.tasks import IMAGE, TEXT_READING, Processor, Task
+from limbeck.teachers import Team, form
+from limbeck.teachers.teacher import Teacher
+from limbeck.vision import image_processor, side_of, with_side
+
+
+@dataclass(frozen=True)
+class Start:
+    """What `build_student` starts from, and what makes its input."""
+
+    init: str | PretrainedConfig
+    tokenizer: Processor
+
+
+def start_of(recipe: Recipe, task: Task) -> Start:
+    """The student's start as the recipe has it, names of shapes resolved.
+
+    The tokenizer is `student.tokenizer`, or that of the weights; with random weights the pocket
+    tokenizer for pocket models and pocket data, else BERT's.
+
+    Raises:
+        LimbeckError: no such shape, or what the Hub or a folder cannot give.
+    """
+    _check_form(recipe, task)
+    init, given = recipe.student.init, recipe.student.tokenizer
+    if task.kind.reads is not TEXT_READING:
+        return _picture_start(recipe, task)
+    if init == "pocket":
+        return _toy_start(task, given)
+    named = named_model(init)
+    if named is None:
+        source = str(recipe.lead if recipe.student.from_teacher else init)
+        read_config(source)  # What is wrong with a model says more than its missing tokenizer.
+        return Start(init, read_tokenizer(given or source))
+    if named.family == "pocket":
+        shape = {"layers": named.layers, "width": named.width, "heads": named.heads}
+        return _toy_start(task, given, **shape)
+    if not named.random:
+        return _from_hub(named, given)
+    if recipe.data == "pocket" and given is None:
+        tokenizer = TOY_MODELS.get("pocket", "student.init:").tokenizer_of(task)
+    else:
+        tokenizer = _vocabulary(given or BERT_VOCABULARY, named)
+    return Start(named.config(tokenizer), tokenizer)
+
+
+def _toy_start(task: Task, given: str | None, **shape: int) -> Start:
+    toys = TOY_MODELS.get("pocket", "student.init:")
+    tokenizer = read_tokenizer(given) if given is not None else toys.tokenizer_of(task)
+    return Start(toys.config_of(task, **shape), tokenizer)
+
+
+def _check_form(recipe: Recipe, task: Task) -> None:
+    """Raise for a student of its own name that reads something else than the task's rows."""
+    init, wanted = recipe.student.init, task.kind.reads.name
+    if names_cnn(init):
+        form, others = IMAGE.reads.name, "pocket, or a shape such as bert-8-128-2"
+    elif init == "pocket" or named_model(init) is not None:
+        form, others = TEXT_READING.name, "one of " + ", ".join(NAMED_CNNS)
+    else:
+        return
+    if form != wanted:
+        raise LimbeckError(
+            f"student.init: {init} reads {form}, and the rows of {task.name} are {wanted}",
+            f"start from a checkpoint that reads them, or from {others}",
+        )
+
+
+def _picture_start(recipe: Recipe, task: Task) -> Start:
+    """A named CNN reads as its teacher does."""
+    init = recipe.student.init
+    if not names_cnn(init):
+        source = recipe.lead if recipe.student.from_teacher else init
+        return Start(init, processor_of(recipe, task, str(source)))
+    if recipe.lead is not None:
+        processor = processor_of(recipe, task, recipe.lead)
+    else:
+        own = image_processor(task.image_traits.side, task.image_traits.normalisation)
+        processor = _at_size(recipe, own)
+    return Start(NAMED_CNNS.get(init).config(image_size=side_of(processor)[0]), processor)
+
+
+def processor_of(recipe: Recipe, task: Task, source: str) -> Processor:
+    """What makes a model's input: of a run, a checkpoint's folder or a Hub name.
+
+    Raises:
+        LimbeckError: there is none to read.
+    """
+    return _at_size(recipe, read_processor(source, task.kind.reads))
+
+
+def _at_size(recipe: Recipe, processor: Processor) -> Processor:
+    size = None if recipe.images is None else recipe.images.size
+    return processor if size is None else with_side(processor, size)
+
+
+def _from_hub(named: NamedModel, given: str | None) -> Start:
+    repository = str(named.repository)
+    try:
+        read_config(repository)
+        return Start(repository, read_tokenizer(given or repository))
+    except LimbeckError as error:
+        raise LimbeckError(
+            f"student.init: {named.name} is {repository} on the Hub: {error.problems[0].message}",
+            "check the network and HF_HUB_OFFLINE, give a folder with a copy of it in place of "
+            f"the name, or take random weights: {named.name}{RANDOM}",
+        ) from error
+
+
+def _vocabulary(source: str, named: NamedModel) -> PreTrainedTokenizerBase:
+    try:
+        return read_tokenizer(source)
+    except LimbeckError as error:
+        raise LimbeckError(
+            f"student.init: {named.name}{RANDOM} has random weights and needs a tokenizer: "
+            f"{error.problems[0].message}",
+            "name one: student.tokenizer=FOLDER, a folder that holds a tokenizer or any "
+            "checkpoint's or run's",
+        ) from error
+
+
+ALONE = "teacher"
+"""What a teacher is called where there is one."""
+
+
+@dataclass(frozen=True)
+class Named:
+    """A teacher that the recipe names.
+
+    `name`: in logs, messages and records. `path`: as the recipe has it.
+    """
+
+    name: str
+    path: str
+    teacher: Teacher
+    tokenizer: Processor
+
+    @property
+    def setting(self) -> str:
+        """What messages call it."""
+        return ALONE if self.name == ALONE else f"teacher {self.name}"
+
+    @property
+    def stored(self) -> bool:
+        """Whether nothing is there of it but stored outputs."""
+        return self.teacher.outputs is not None
+
+    def only(self, numbers: Sequence[int]) -> Named:
+        """The same, of the rows with these numbers alone where it reads them by its own tokenizer."""
+        words = self.teacher.own_tokens
+        if words is None:
+            return self
+        return replace(self, teacher=self.teacher.reading(None, words.only(numbers)))
+
+
+def learns_from_its_teacher(recipe: Recipe) -> bool:
+    """Whether a stage learns from the run's own teacher: not if the only one that does has another."""
+    return any(
+        stage.recipe.needs_teacher and stage.recipe.taught_by == recipe.taught_by
+        for stage in recipe.stages()
+    )
+
+
+def named_teachers(recipe: Recipe, task: Task, live_teacher: Teacher | None) -> list[Named]:
+    """The teachers, loaded; several are told apart by their names.
+
+    One that is given is there even for terms that ask none: the student can be compared with it.
+    """
+    if recipe.teachers and recipe.team is not None:
+        paths, names = recipe.teachers, short_names(recipe.teachers)
+    elif live_teacher or learns_from_its_teacher(recipe) or recipe.student.from_teacher:
+        paths, names = [str(recipe.teacher)], [ALONE]
+    else:
+        return []
+    found = []
+    for name, path in zip(names, paths, strict=True):
+        if live_teacher is not None and path == str(recipe.teacher):  # it may be one of several
+            teacher = live_teacher
+        else:
+            teacher = Teacher(load_teacher(path, task), dropout=recipe.teacher_dropout)
+        found.append(Named(name, path, teacher, processor_of(recipe, task, path)))
+    return found
+
+
+def load_teacher(path: str, task: Task) -> PreTrainedModel:
+    """A fine-tuned model with the task's head.
+
+    Raises:
+        LimbeckError: it cannot be read, or has no trained head.
+    """
+    return load_model(
+        path,
+        regression=task.one_number,
+        head="required",
+        auto=task.kind.of_teacher(read_config(path)).auto,
+    )
+
+
+def lead_model(recipe: Recipe, task: Task, named: list[Named]) -> PreTrainedModel | None:
+    """The model that gives a student its layers or its configuration, if one does."""
+    if not recipe.student.from_teacher:
+        return None
+    known = next((one for one in named if one.path == recipe.lead), None)
+    if task.kind.of_teacher(read_config(str(recipe.lead))) is not task.kind:
+        raise LimbeckError(
+            f"student.init: it would start from {recipe.lead}, a cross-encoder, which gives no embedding of a text",
+            "name an encoder or an embedding model: --student PATH",
+        )
+    return load_teacher(str(recipe.lead), task) if known is None else known.teacher.model
+
+
+def form_team(recipe: Recipe, named: Sequence[Named]) -> Teacher | Team | None:
+    """Whoever teaches the run, as its recipe has it; where scores decide, all count alike as yet.
+
+    In a chain it is the smallest, in whose place its distilled form is put later.
+    """
+    members, names = [one.teacher for one in named], [one.name for one in named]
+    if recipe.team is None:
+        return members[0] if members else None
+    return form(recipe.team, members, names)
+
+
+# What a run knows of its classes before the rows are read: what the recipe says, and the teacher names.
+
+_HEAD = "Classification"
+
+
+def labelling_of(recipe: Recipe) -> Labelling:
+    """The classes that the recipe names, or whether there are any; and the names of its (first) teacher's."""
+    given = Labelling(
+        tuple(map(str, recipe.classes or ())), recipe.labels, separator=recipe.label_separator
+    )
+    path = recipe.teachers[0] if recipe.teachers else recipe.teacher
+    if recipe.outputs:  # by name, in whatever order the data's are
+        path = None
+    # Only data of the user's own have classes to find.
+    own = is_reference(recipe.data) or at_home(recipe.data).exists()
+    if path is None or not own:
+        return given
+    return replace(given, teacher=names_at(path))
+
+
+def names_at(path: str | Path) -> tuple[str, ...]:
+    """What a checkpoint calls its outputs, in id order; () where it cannot be read or has no such head."""
+    try:
+        return names_of(read_config(path))
+    except LimbeckError:  # said when the model itself is loaded
+        return ()
+
+
+def names_of(config: PretrainedConfig) -> tuple[str, ...]:
+    """What a classifier calls its outputs, in id order; () for another head."""
+    heads = config.architectures or []
+    return labels_of(config) if any(name.endswith(_HEAD) for name in heads) else ()
+
+
+def names_for_students(teacher: PreTrainedModel | None, task: Task) -> Task:
+    """The task with its teacher's names of the classes, which its students inherit; id by id.
+
+    Whether ids mean the same on both sides is for pre-flight to say.
+    """
+    if teacher is None:
+        return task
+    names = task.kind.class_names(labels_of(teacher.config))
+    if not names or len(names) != len(task.labels) or generic_labels(names):
+        return task
+    return replace(task, labels=names)
