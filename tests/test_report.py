@@ -12,7 +12,7 @@ from matplotlib.text import Text
 from limbeck.records import Record
 from limbeck.records.facts import ClassFacts, ClassificationScores, KeptFacts
 from limbeck.report import write_report
-from limbeck.report.content import Content, curve, draws, seconds_split
+from limbeck.report.content import Content, curve, seconds_split
 from limbeck.report.plots import Series, line_panel
 from limbeck.report.svg import Panel
 from limbeck.support.errors import LimbeckError
@@ -107,12 +107,11 @@ def test_every_drawing_says_in_words_what_it_shows(study):
     _, page = study
     assert page.labels
     said = "\n".join(page.labels)
-    # Dots, curves, terms, similarity, draws and cost, in numbers that were put in.
+    # Dots, curves, terms, similarity and cost, in numbers that were put in.
     assert "kd 71.0, 73.0, 75.0; rail-kd-l 75.0, 76.1, 77.2; teacher 90.0" in said
     assert "primary dev score by epoch: finetune from 63 to 71" in said
     assert "RTE: rail. rail by epoch: rail-kd-l from 0.9 to 0.3" in said
     assert "nearest teacher layer: 1 to 1; 2 to 3" in said
-    assert "Teacher layer of each epoch for student layer 1: " in said
     assert "kd student 70, teacher 40, evaluation 8, preparation 0, team 0, other 4" in said
 
 
@@ -135,7 +134,7 @@ def test_a_single_run_has_a_report_in_its_folder(tmp_path):
     path = write_report([a_run("rail-kd-l", 1, 73.0)], tmp_path)
     assert path == tmp_path / "report.html"
     page = Page(path.read_text())
-    for section in ("results", "curves", "terms", "draws", "cost", "runs"):
+    for section in ("results", "curves", "terms", "cost", "runs"):
         assert section in page.ids
     assert "scores" not in page.ids  # one dot would repeat the table
     assert "similarity" not in page.ids
@@ -212,21 +211,12 @@ def test_epochs_of_two_stages_follow_each_other():
     for epoch, (stage, number) in zip(run.epochs, ((1, 1), (1, 2), (2, 1)), strict=True):
         epoch.stage, epoch.epoch = stage, number
         epoch.train["loss"] = 10.0 * stage + number
-        epoch.active_layers = {"random": [[1, number]]}
         epoch.dev = epoch.dev if stage == 2 else {}
     found = curve("kd", 0, [run], lambda epoch: epoch.train["loss"])
     assert found is not None
     assert (found.x, found.mean) == ((1.0, 2.0, 3.0), (11.0, 12.0, 21.0))
     scored = curve("kd", 0, [run], lambda epoch: epoch.dev.get("primary"))
     assert scored is not None and scored.x == (3.0,)
-    assert draws(run) == {"random": [(1, [[1, 1]]), (2, [[1, 2]]), (3, [[1, 1]])]}
-
-
-def test_only_layers_that_change_count_as_drawn():
-    run = a_run("kd", 1, 80.0, epochs=2)
-    for number, epoch in enumerate(run.epochs):
-        epoch.active_layers = {"fixed": [[1, 4]], "random": [[1, 2 + number]]}
-    assert draws(run) == {"random": [(1, [[1, 2]]), (2, [[1, 3]])]}
 
 
 def test_time_that_no_part_claims_is_other():

@@ -8,14 +8,15 @@ from typing import TypeVar
 from limbeck.records.facts import Examples, Numbers
 from limbeck.records.record import Record
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 
-def grouped(runs: Iterable[Record], key: Callable[[Record], T]) -> dict[T, list[Record]]:
-    """Runs by what they share, in the order of appearance."""
-    found: dict[T, list[Record]] = {}
-    for run in runs:
-        found.setdefault(key(run), []).append(run)
+def grouped(things: Iterable[S], key: Callable[[S], T]) -> dict[T, list[S]]:
+    """Runs, say, by what they share, in the order of appearance."""
+    found: dict[T, list[S]] = {}
+    for one in things:
+        found.setdefault(key(one), []).append(one)
     return found
 
 

@@ -7,6 +7,7 @@ over seeds.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from statistics import fmean
 from typing import Any
@@ -53,7 +54,8 @@ def curve(
     """Mean, lowest and highest over runs at each epoch; None where nothing was recorded."""
     found: dict[int, list[float]] = {}
     for run in runs:
-        for place, epoch in _placed(run):
+        # Stages follow each other.
+        for place, epoch in enumerate(run.epochs, start=1):
             if (number := value(epoch)) is not None:
                 found.setdefault(place, []).append(number)
     if not found:
@@ -62,34 +64,6 @@ def curve(
     mean = tuple(map(fmean, values))
     low, high = tuple(map(min, values)), tuple(map(max, values))
     return Series(name, style, tuple(map(float, sorted(found))), mean, low, high)
-
-
-def _of_term(term: str, epoch: Epoch) -> float | None:
-    """A training term of an epoch."""
-    return epoch.train.get(term)
-
-
-def _placed(run: Record) -> Iterator[tuple[int, Epoch]]:
-    """Each epoch with its number in the whole run: stages count their own from 1."""
-    lengths: dict[int, int] = {}
-    for epoch in run.epochs:
-        lengths[epoch.stage] = max(lengths.get(epoch.stage, 0), epoch.epoch)
-    for epoch in run.epochs:
-        before = sum(length for stage, length in lengths.items() if stage < epoch.stage)
-        yield before + epoch.epoch, epoch
-
-
-def draws(run: Record) -> dict[str, list[tuple[int, list[list[int]]]]]:
-    """Objective → (epoch, pairs) for each objective whose layers changed during the run."""
-    found: dict[str, list[tuple[int, list[list[int]]]]] = {}
-    for place, epoch in _placed(run):
-        for objective, pairs in epoch.active_layers.items():
-            found.setdefault(objective, []).append((place, pairs))
-    return {
-        objective: epochs
-        for objective, epochs in found.items()
-        if any(pairs != epochs[0][1] for _, pairs in epochs)
-    }
 
 
 SECONDS = ("student", "teacher", "evaluation", "preparation", "team")
@@ -116,10 +90,6 @@ def flops_split(name: str, runs: Sequence[Record]) -> StackedBars | None:
 
 def _mean_cost(runs: Sequence[Record], field: str) -> float:
     return fmean(getattr(run.cost, field) or 0.0 for run in runs)
-
-
-# More drawings of one kind than this are for a table, not for the eye.
-_MOST_DRAWS = 6
 
 
 class Content:
@@ -151,7 +121,6 @@ class Content:
             self.curve_section(),
             self.term_section(),
             similarity_section(similarity or {}),
-            self.draw_section(),
             *classification_sections(self.finished),
             row_tests_section(self.finished),
             team_section(self.finished),
@@ -168,18 +137,16 @@ class Content:
         """
         teachers = [row for row in self.table.rows if row.role == "teacher"]
         teacher = teachers[0] if len(teachers) == 1 else None
-        cards = [
-            _card("Teacher", row, None, self._score([row]), [], _latency(row)) for row in teachers
-        ]
-        depths: dict[int | None, list[Row]] = {}
-        for row in self.table.rows:
-            if row.role == "student":
-                depths.setdefault(row.layers, []).append(row)
-        for depth, rows in depths.items():
+        cards = [_card("Teacher", row, None, self._score([row]), []) for row in teachers]
+        students = [row for row in self.table.rows if row.role == "student"]
+        for depth, rows in grouped(students, lambda row: row.layers).items():
             runs = [run for run in self.finished if run.student.layers == depth]
-            kept = _kept(runs) if len(rows) == 1 else []
-            score, speed = self._score(rows), _speed(runs, teacher)
-            cards.append(_card("Student", rows[0], teacher, score, kept, speed))
+            lines = []
+            if len(rows) == len(runs) == 1 and (kept := runs[0].kept) is not None:
+                lines = [f"{100 * kept.share:.1f} % of the teacher's score ({kept.interval})"]
+            # Of all methods of this depth.
+            row = replace(rows[0], facts=facts_of([run.student for run in runs], runs, None))
+            cards.append(_card("Student", row, teacher, self._score(rows), lines))
         return cards
 
     def alerts(self) -> list[str]:
@@ -255,7 +222,9 @@ class Content:
         for title, runs in self._panels():
             names = {term: None for run in runs for epoch in run.epochs for term in epoch.train}
             for term in sorted(names, key=lambda term: term != "loss"):
-                if found := self._series(runs, partial(_of_term, term)):
+                if found := self._series(
+                    runs, partial(lambda term, epoch: epoch.train.get(term), term)
+                ):
                     name = "total loss" if term == "loss" else term
                     drawings.append(
                         plots.line_panel(f"{title}: {name}", found, x_label="epoch", y_label=name)
@@ -263,25 +232,6 @@ class Content:
         lead = "Mean training loss of each epoch, and every named term of it, over seeds."
         title = "Training loss, term by term"
         return Section("terms", title, lead, drawings, self.legend(), "small")
-
-    def draw_section(self) -> Section:
-        """Teacher layers of the runs whose mapping changes."""
-        drawn = [(run, *one) for run in self.finished for one in draws(run).items()]
-        shown, more = drawn[:_MOST_DRAWS], len(drawn) - _MOST_DRAWS
-        drawings = [
-            plots.active_layers(
-                f"{run.method} ({objective}), {place_title(run, self.many_sources)}, seed {run.seed}",
-                epochs,
-                run.teacher.layers if run.teacher else None,
-            )
-            for run, objective, epochs in shown
-        ]
-        layers = {student for *_, epochs in shown for _, pairs in epochs for student, _ in pairs}
-        lead = "Which teacher layer taught each student layer, epoch by epoch."
-        if more > 0:
-            lead += f" {more} more in the runs' records."
-        legend = [legend_entry(f"student layer {layer}", layer - 1) for layer in sorted(layers)]
-        return Section("draws", "Layers sampled at random", lead, drawings, legend, "small")
 
     def cost_section(self) -> Section:
         """Seconds and FLOPs by what they went into."""
@@ -380,28 +330,6 @@ def _teacher(scores: Iterable[float | None]) -> Level:
     return ("teacher", known.pop()) if len(known) == 1 else None
 
 
-def _latency(row: Row) -> str | None:
-    fact = row.facts.get("latency")
-    return None if fact is None or fact.value is None else f"{FACTS['latency'].text(fact.value)} ms"
-
-
-def _kept(runs: Sequence[Record]) -> list[str]:
-    """The share of the teacher's score that a single run kept, with its interval."""
-    if len(runs) != 1 or (kept := runs[0].kept) is None:
-        return []
-    return [f"{100 * kept.share:.1f} % of the teacher's score ({kept.interval})"]
-
-
-def _speed(runs: Sequence[Record], teacher: Row | None) -> str | None:
-    """Latency over all runs of a depth, and the ratio to the teacher that each timed in turns."""
-    facts = facts_of([run.student for run in runs], runs, None)
-    value, ratio = facts["latency"].value, facts["speedup"].value
-    if value is None:
-        return None
-    said = f" ({ratio:.1f} × the teacher's speed)" if ratio and teacher else ""
-    return f"{FACTS['latency'].text(value)} ms{said}"
-
-
 def _titled(run: Record) -> str:
     layers = f" of {count_of(run.student.layers, 'layer')}" if run.student.layers else ""
     if run.kind == "distill":
@@ -410,12 +338,7 @@ def _titled(run: Record) -> str:
 
 
 def _card(
-    title: str,
-    row: Row,
-    teacher: Row | None,
-    score: str | None,
-    lines: list[str],
-    speed: str | None,
+    title: str, row: Row, teacher: Row | None, score: str | None, lines: list[str]
 ) -> dict[str, str]:
     """Title, the score in large type (the depth where there is no single score), and a line for each fact."""
     depth = count_of(row.layers, "layer") if row.layers else None
@@ -427,7 +350,11 @@ def _card(
         if value is not None:
             share = f" ({100 * value / other:.0f} %)" if other else ""
             lines = [*lines, f"{FACTS[name].text(value)} {noun}{share}"]
-    whole = "\n".join([*lines, *([] if speed is None else [speed])])
+    if (latency := row.facts.get("latency")) is not None and latency.value is not None:
+        ratio = row.facts["speedup"].value if teacher is not None else None
+        said = f" ({ratio:.1f} × the teacher's speed)" if ratio else ""
+        lines = [*lines, f"{FACTS['latency'].text(latency.value)} ms{said}"]
     if score is None:
-        return {"title": title, "big": depth or title, "lines": whole}
-    return {"title": f"{title}, {depth}" if depth else title, "big": score, "lines": whole}
+        return {"title": title, "big": depth or title, "lines": "\n".join(lines)}
+    head = f"{title}, {depth}" if depth else title
+    return {"title": head, "big": score, "lines": "\n".join(lines)}

@@ -155,38 +155,6 @@ def name_rows(axes: Axes, names: Sequence[str]) -> None:
     axes.set_ylim(len(names) - 0.4, -0.6)
 
 
-def active_layers(
-    title: str, epochs: Sequence[tuple[int, Sequence[Sequence[int]]]], total: int | None = None
-) -> Panel:
-    """Which teacher layer taught which student layer in each epoch: (epoch, pairs).
-
-    `total` is the teacher's number of layers, so that drawings of one teacher share their scale.
-    """
-    by_slot: dict[int, list[tuple[int, int]]] = {}
-    for epoch, pairs in epochs:
-        for student, teacher in pairs:
-            by_slot.setdefault(student, []).append((epoch, teacher))
-    said = "; ".join(
-        f"student layer {slot}: {', '.join(str(layer) for _, layer in found)}"
-        for slot, found in by_slot.items()
-    )
-    panel = Panel(title, f"{title}. Teacher layer of each epoch for {said}.", 4.2, 2.6)
-    with panel as axes:
-        for slot, found in sorted(by_slot.items()):
-            xs, ys = zip(*found, strict=True)
-            colour = series_colour(slot - 1)
-            # The faint line only leads the eye: layers are sampled again, nothing lies between.
-            axes.plot(xs, ys, linewidth=0.9, color=colour, alpha=0.35)
-            marker = series_marker(slot - 1)
-            axes.plot(xs, ys, linestyle="none", color=colour, marker=marker, markersize=5.5)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
-        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-        if total is not None:
-            axes.set_ylim(0.4, total + 0.6)
-        axes.set(xlabel="epoch", ylabel="teacher layer")
-    return panel
-
-
 def stacks(title: str, bars: Sequence[StackedBars], *, x_label: str, unit: str) -> Panel:
     """Horizontal stacked bars from the top; every bar has the same parts in the same order."""
     said = "; ".join(

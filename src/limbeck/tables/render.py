@@ -166,17 +166,9 @@ def terminal(table: ResultsTable) -> Group:
 
 def terminal_text(table: ResultsTable, width: int = 120) -> str:
     """What `terminal` shows, as plain text."""
-    console = Console(
-        file=io.StringIO(),
-        width=width,
-        color_system=None,
-        legacy_windows=False,
-        markup=False,
-        emoji=False,
-    )
-    with console.capture() as shown:
-        console.print(terminal(table))
-    return "\n".join(line.rstrip() for line in shown.get().splitlines()) + "\n"
+    shown = io.StringIO()
+    Console(file=shown, width=width, color_system=None, emoji=False).print(terminal(table))
+    return "\n".join(line.rstrip() for line in shown.getvalue().splitlines()) + "\n"
 
 
 def markdown(table: ResultsTable) -> str:
@@ -217,55 +209,31 @@ def comma_separated(table: ResultsTable) -> str:
     the difference to it, the number of pairs and the Holm-corrected p; beside a paper's numbers also
     `printed`, and `printed test` of the benchmark's test files. Empty: not known.
     """
-    titles = [(column.title, column.key) for column in table.columns]
-    parts = ["mean", "sd", "n", "failed", "unfinished"]
-    parts += ["difference", "low", "high", "pairs", "p"] if table.baseline else []
-    parts += ["printed"] if table.has_printed else []
-    parts += ["printed test"] if table.has_printed_test else []
-    facts = [name for name in table.facts if name != "layers"]
-    header = ["method", "role", "layers"]
-    header += [f"{title} {part}" for title, _ in titles for part in parts]
-    header += [f"average {part}" for part in parts] if table.has_average else []
-    own = {
-        name: ["value", *(["spread"] if name == "latency" else [])]
-        + ["printed"] * any(row.facts.get(name, Fact()).printed is not None for row in table.rows)
-        for name in facts
-    }
-    header += [
-        name if part == "value" else f"{name} {part}" for name, had in own.items() for part in had
-    ]
+    rows = [_unrounded(row, table) for row in table.rows]
     stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(header)
-    for row in table.rows:
-        cells = [row.cells[key] for _, key in titles]
-        cells += [row.average] if table.has_average else []
-        values: list[Any] = [row.label, row.role, row.layers]
-        for cell in cells:
-            numbers = _numbers(cell)
-            values += [numbers[part] for part in parts]
-        for name, had in own.items():
-            values += [getattr(row.facts.get(name, Fact()), part) for part in had]
-        writer.writerow(["" if value is None else value for value in values])
+    writer = csv.DictWriter(stream, [*rows[0]], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
     return stream.getvalue()
 
 
-def _numbers(cell: TableCell) -> dict[str, Any]:
-    compared = cell.comparison
-    return {
-        "mean": cell.mean,
-        "sd": cell.deviation,
-        "n": cell.n,
-        "failed": cell.failed,
-        "unfinished": cell.unfinished,
-        "difference": compared.difference if compared else None,
-        "low": compared.low if compared else None,
-        "high": compared.high if compared else None,
-        "pairs": compared.pairs if compared else None,
-        "p": compared.p if compared else None,
-        "printed": cell.printed,
-        "printed test": cell.printed_test,
-    }
+def _unrounded(row: Row, table: ResultsTable) -> dict[str, Any]:
+    values: dict[str, Any] = {"method": row.label, "role": row.role, "layers": row.layers}
+    cells = {column.title: row.cells[column.key] for column in table.columns}
+    for title, cell in (cells | {"average": row.average} if table.has_average else cells).items():
+        values |= {f"{title} mean": cell.mean, f"{title} sd": cell.deviation, f"{title} n": cell.n}
+        values |= {f"{title} failed": cell.failed, f"{title} unfinished": cell.unfinished}
+        for part in ("difference", "low", "high", "pairs", "p") if table.baseline else ():
+            values[f"{title} {part}"] = getattr(cell.comparison, part, None)
+        values |= {f"{title} printed": cell.printed} if table.has_printed else {}
+        values |= {f"{title} printed test": cell.printed_test} if table.has_printed_test else {}
+    for name in table.facts:
+        fact = row.facts.get(name, Fact())
+        values |= {name: fact.value} if name != "layers" else {}
+        values |= {f"{name} spread": fact.spread} if name == "latency" else {}
+        if any(other.facts.get(name, Fact()).printed is not None for other in table.rows):
+            values[f"{name} printed"] = fact.printed
+    return values
 
 
 def _styled(piece: Piece) -> Text:
