@@ -109,7 +109,7 @@ def test_list_tells_augmented_examples_from_outputs(store):
 
 def test_show_tells_whose_outputs_and_some_rows(store, labelled):
     shown = outputs("show", labelled).output
-    for said in ("praises", "rows.txt", "bad, good", "probabilities 2 float32", "KiB in 1 shard"):
+    for said in ("praises", "rows.txt", "bad, good", "probabilities 2 float32", " KiB", "1 shard"):
         assert said in shown, said
     good, slow = (line for line in shown.splitlines() if "film" in line or "plot" in line)
     assert "good" in good and "0.000 1.000" in good

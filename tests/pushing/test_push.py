@@ -161,7 +161,7 @@ def test_a_second_push_of_the_same_is_no_commit(run, hub):
 
 def test_a_large_file_that_is_refused_is_said_so(run, hub):
     hub.fails["/upload/"] = 403
-    with pytest.raises(LimbeckError, match="may not write"):
+    with pytest.raises(LimbeckError, match="right to write"):
         send(run, hub)
     send(run, hub)
     assert "model.safetensors" in hub.repos[REPO]
@@ -170,8 +170,8 @@ def test_a_large_file_that_is_refused_is_said_so(run, hub):
 @pytest.mark.parametrize(
     ("part", "status", "said"),
     [
-        ("/api/repos/create", 403, "may not write to ada/small-reviews"),
-        ("/preupload/", 409, "changed by others"),
+        ("/api/repos/create", 403, "right to write"),
+        ("/preupload/", 409, "others changed it"),
         ("/commit/", 429, "wait"),
         ("/commit/", 413, "refused ada/small-reviews with 413"),
         ("/api/validate-yaml", 400, "metadata in README.md"),
@@ -184,7 +184,7 @@ def test_refusals_are_clear(run, hub, part, status, said):
 
 
 def test_a_wrong_token_and_none(run, hub, monkeypatch):
-    with pytest.raises(LimbeckError, match="does not accept the token") as found:
+    with pytest.raises(LimbeckError, match="with a valid token") as found:
         send(run, hub, token="hf_wrong")
     assert "hf auth login" in str(found.value)
     monkeypatch.setattr("limbeck.cards.push.get_token", lambda: None)

@@ -198,6 +198,16 @@ def _check_name(repo: str) -> None:
         ) from None
 
 
+_FIXES = {
+    401: f"hf auth login, or set HF_TOKEN, with a valid token ({_TOKENS})",
+    403: f"use a token with the right to write ({_TOKENS}), or a name of your own",
+    404: f"use a token with the right to write ({_TOKENS}), or a name of your own",
+    409: f"others changed it meanwhile: {_AGAIN}",
+    429: f"wait; {_AGAIN}",
+}
+"""What to do about a status of the Hub's."""
+
+
 @contextmanager
 def _clear_errors(repo: str, endpoint: str) -> Iterator[None]:
     """Whatever the Hub or the way to it says becomes one LimbeckError."""
@@ -206,49 +216,20 @@ def _clear_errors(repo: str, endpoint: str) -> Iterator[None]:
     except LimbeckError:
         raise
     except Exception as error:
-        said = _explained(error, repo, endpoint)
-        if said is None:
-            raise
-        raise said from error
-
-
-def _explained(error: BaseException, repo: str, endpoint: str) -> LimbeckError | None:
-    """None for what is a defect and no answer of the Hub's."""
-    if isinstance(error, OfflineModeIsEnabled):
-        return LimbeckError("push: HF_HUB_OFFLINE is set", "unset it")
-    if isinstance(error, HfHubHTTPError):
-        return _refused(error, repo, endpoint)
-    if type(error).__module__.startswith("httpx") or isinstance(error, ConnectionError):
-        return LimbeckError(
-            f"push: cannot reach {endpoint}: {error}", f"check the network; {_AGAIN}"
-        )
-    if isinstance(error, ValueError) and "metadata in README.md" in str(error):
-        return LimbeckError(f"push: {error}", "correct student/README.md, or limbeck card RUN")
-    # Uploads in threads wrap what happened.
-    inner = error.__cause__
-    return None if inner is None else _explained(inner, repo, endpoint)
-
-
-def _refused(error: HfHubHTTPError, repo: str, endpoint: str) -> LimbeckError:
-    status = error.response.status_code
-    said = error.server_message or f"{status} {error.response.reason_phrase}"
-    login = "hf auth login, or set HF_TOKEN, with a valid one"
-    not_allowed = (
-        f"the token may not write to {repo} ({said})",
-        f"use a token with the right to write ({_TOKENS}), or a name of your own",
-    )
-    known = {
-        401: (f"{endpoint} does not accept the token ({said})", f"{login} ({_TOKENS})"),
-        403: not_allowed,
-        404: not_allowed,
-        409: (f"{repo} was changed by others meanwhile ({said})", _AGAIN),
-        429: (f"{endpoint} asks for fewer requests ({said})", f"wait; {_AGAIN}"),
-    }
-    message, fix = known.get(
-        status,
-        (
-            f"{endpoint} refused {repo} with {status}: {said}",
-            _AGAIN if status >= 500 else "see what the Hub says",
-        ),
-    )
-    return LimbeckError(f"push: {message}", fix)
+        if isinstance(error, ValueError) and "metadata in README.md" in str(error):
+            fix = "correct student/README.md, or limbeck card RUN"
+            raise LimbeckError(f"push: {error}", fix) from error
+        # Uploads in threads wrap what happened.
+        causes = (error, error.__cause__)
+        refused = next((one for one in causes if isinstance(one, HfHubHTTPError)), None)
+        if refused is not None:
+            status = refused.response.status_code
+            said = refused.server_message or refused.response.reason_phrase
+            fix = _FIXES.get(status, _AGAIN if status >= 500 else "see what the Hub says")
+            message = f"push: {endpoint} refused {repo} with {status}: {said}"
+            raise LimbeckError(message, fix) from error
+        unreachable = isinstance(error, OfflineModeIsEnabled | ConnectionError)
+        if unreachable or type(error).__module__.startswith("httpx"):
+            fix = f"check the network and HF_HUB_OFFLINE; {_AGAIN}"
+            raise LimbeckError(f"push: cannot reach {endpoint}: {error}", fix) from error
+        raise

@@ -15,7 +15,8 @@ from rich.table import Table
 
 from limbeck.cli.console import output, say
 from limbeck.support.errors import LimbeckError, Problem
-from limbeck.support.words import human_size
+from limbeck.support.words import count_of, human_size
+from limbeck.tables.cells import CellTable, one_line
 
 if TYPE_CHECKING:
     from limbeck.labelling.language_models.answers import AnswerJournal
@@ -32,15 +33,16 @@ _STORE = "A folder or URL that `limbeck label` wrote, or a key as listed."
 _ANSWERS = "endpoint answers"
 _SHOWN = 8
 """Letters of a key that are shown: it is told by its beginning."""
-_HEADINGS = ("key", "content", "model", "task", "rows", "precision", "size", "last used")
-_RIGHT = ("rows", "size")
+_LONGEST = 100
+"""Characters of a text that are shown."""
+_HEADINGS = ("content", "model", "task", "rows", "precision", "size", "last used")
 Places = Annotated[list[str] | None, typer.Argument(metavar="STORE", help=_STORE)]
 
 
 @outputs.command("list")
 def list_entries(stores: Places = None) -> None:
     """List what is stored for training, the last used first, endpoint answers, and the stores that are named."""
-    from limbeck.outputs import default_store, open_store
+    from limbeck.outputs import OutputStore, default_store, open_store
 
     folder, kept = default_store().folder, _kept()
     others: list[OutputStore] = []
@@ -52,18 +54,14 @@ def list_entries(stores: Places = None) -> None:
         except LimbeckError as error:
             problems += error.problems
     if kept or others:
-        table = Table(title=f"Stored: {folder}")
-        for heading in _HEADINGS:
-            table.add_column(heading, justify="right" if heading in _RIGHT else "left")
-        for one in kept:
-            table.add_row(one.key[:_SHOWN], *_cells(one), human_size(_size(one)), _when(one.used))
-        for store in others:
-            size = human_size(store.manifest.bytes)
-            table.add_row(store.files.url, *_cells(store), size, "")
-        table.add_section()
+        cells = [["key", *_HEADINGS]]
+        for one in [*kept, *others]:
+            key = one.files.url if isinstance(one, OutputStore) else one.key[:_SHOWN]
+            facts = _facts(one)
+            cells.append([key, *(facts.get(heading) or "–" for heading in _HEADINGS)])
+        output().print(CellTable(f"Stored: {folder}", cells, (0, 1, 2, 3, 5, 7)).printed())
         total = sum(map(_size, kept)) + sum(store.manifest.bytes for store in others)
-        table.add_row("all", "", "", "", "", "", human_size(total), "")
-        output().print(table)
+        say(f"all: {human_size(total)}")
     else:
         say(f"nothing is stored in {folder}")
     if problems:
@@ -86,7 +84,7 @@ def show(
     store = open_store(place, allow_incomplete=True)
     _print_facts(_facts(store))
     if rows and len(store):
-        output().print(_some_rows(store, rows))
+        output().print(_some_rows(store, rows).printed())
 
 
 @outputs.command()
@@ -211,23 +209,6 @@ def _print_facts(facts: dict[str, str]) -> None:
     output().print(table)
 
 
-def _cells(one: Any) -> list[str]:
-    """Content, model, task, rows and precision of an entry, a store or a journal."""
-    from limbeck.outputs import StoreManifest
-
-    if _is_journal(one):
-        return [_ANSWERS, one.about.get("model", "?"), "", str(len(one)), ""]
-    manifest = one.manifest
-    precision = manifest.settings.get("precision")
-    if isinstance(manifest, StoreManifest):
-        rows, model = _rows_of(manifest), manifest.teacher.name
-        precision = precision or manifest.teacher.fingerprint.get("precision")
-    else:
-        rows, model = f"{manifest.rows:,}", manifest.model
-    words = (manifest.content, model, manifest.task, rows, precision)
-    return [str(word or "?") for word in words]
-
-
 def _facts(one: Any) -> dict[str, str]:
     """What is known of an entry, a store or a journal."""
     from limbeck.outputs import StoreManifest
@@ -236,34 +217,36 @@ def _facts(one: Any) -> dict[str, str]:
         read, written = one.tokens
         return {
             "content": _ANSWERS,
-            "file": str(one.path),
+            "model": one.about.get("model", ""),
             **one.about,
-            "answers": f"{len(one):,}",
+            "rows": f"{len(one):,}",
             "tokens": f"{read:,} read, {written:,} written",
             "size": human_size(one.size),
             "last used": _when(one.used),
+            "place": str(one.path),
         }
-    manifest, place = one.manifest, str(getattr(one, "path", "") or one.files.url)
+    manifest = one.manifest
+    known = {
+        "content": manifest.content,
+        "task": manifest.task or "",
+        "size": human_size(manifest.bytes),
+        "place": str(getattr(one, "path", "") or one.files.url),
+        "last used": _when(one.used) if hasattr(one, "used") else "",
+    }
     if not isinstance(manifest, StoreManifest):
-        return {
-            "content": manifest.content,
-            "folder": place,
-            "model": manifest.model,
-            "task": manifest.task or "",
-            "examples": f"{manifest.rows:,}",
-            "size": human_size(manifest.bytes),
-        }
+        return known | {"model": manifest.model, "rows": f"{manifest.rows:,}"}
     of, rows, shards = manifest.rows, _rows_of(manifest), len(manifest.shards)
-    if not manifest.complete:
+    if not manifest.complete and manifest.row_ids:
         rows += ": incomplete, the command that made it continues it"
     elif left_out := len(manifest.missing_rows):
         rows += f": {left_out:,} have no outputs"
-    tokens = manifest.tokens
-    return {
-        "store": place,
-        "teacher": manifest.teacher.name,
-        "task": f"{manifest.task or ''} ({manifest.kind})".strip(),
+    tokens, teacher = manifest.tokens, manifest.teacher
+    precision = manifest.settings.get("precision") or teacher.fingerprint.get("precision")
+    return known | {
+        "model": teacher.name,
+        "kind": manifest.kind,
         "rows": rows,
+        "precision": str(precision or ""),
         "not read to their end": f"{manifest.truncated_rows:,}" if manifest.truncated_rows else "",
         "read from": ", ".join(of.source),
         "text columns": ", ".join(of.columns) + (", stored" if manifest.text else ""),
@@ -274,7 +257,7 @@ def _facts(one: Any) -> dict[str, str]:
             f"{column.name} {'×'.join(map(str, column.shape)) or 'one'} {column.dtype}"
             for column in manifest.columns
         ),
-        "size": f"{human_size(manifest.bytes)} in {shards:,} shard{'s' * (shards != 1)}",
+        "shards": count_of(shards, "shard"),
         "cost": ", ".join(f"{name} {count:,.6g}" for name, count in manifest.costs.items()),
         "made with": ", ".join(f"{name} {v}" for name, v in manifest.made_with.items()),
     }
@@ -288,7 +271,7 @@ def _rows_of(manifest: Any) -> str:
     return f"{total:,}" if stored == total else f"{stored:,} of {total:,}"
 
 
-def _some_rows(store: OutputStore, count: int) -> Table:
+def _some_rows(store: OutputStore, count: int) -> CellTable:
     """The first rows: id, texts, label, and probabilities, logits or votes."""
     from limbeck.outputs.shards import DECIDING, LABEL
 
@@ -298,18 +281,16 @@ def _some_rows(store: OutputStore, count: int) -> Table:
     shown = [name for name in DECIDING if name in known][:1]
     label = [LABEL] if store.manifest.labelled else []
     found = store.take(ids, [*texts, *label, *shown])
-    table = Table()
-    for heading in ("row", *texts, *label, *shown):
-        table.add_column(heading, overflow="ellipsis", no_wrap=heading in ("row", *shown))
+    cells = [["row", *texts, *label, *shown]]
     for place, number in enumerate(ids):
-        cells = [str(number), *(str(found[name][place]) for name in texts)]
+        row = [str(number), *(one_line(str(found[name][place]))[:_LONGEST] for name in texts)]
         for name in label:
             value = found[name][place]
-            cells.append(store.classes[value] if store.classes else f"{value:.4g}")
+            row.append(store.classes[value] if store.classes else f"{value:.4g}")
         for name in shown:
-            cells.append(" ".join(f"{value:.3f}" for value in found[name][place].ravel()[:8]))
-        table.add_row(*cells)
-    return table
+            row.append(" ".join(f"{value:.3f}" for value in found[name][place].ravel()[:8]))
+        cells.append(row)
+    return CellTable("", cells, tuple(range(1, 1 + len(texts) + len(label))))
 
 
 def _when(seconds: float) -> str:
