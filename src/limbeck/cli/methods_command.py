@@ -6,14 +6,13 @@ It reads the recipes that come with limbeck, and nothing else.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console, Group
 from rich.padding import Padding
-from rich.syntax import ANSI_DARK, ANSISyntaxTheme, Syntax
 from rich.table import Table
 from rich.text import Text
 
@@ -21,6 +20,7 @@ from limbeck.cli.console import output
 from limbeck.recipe.catalog import FAMILIES, CatalogEntry, available, find, names, no_such_method
 from limbeck.recipe.paper_settings import QUICK, Stated, flat, stated_of
 from limbeck.recipe.quick import quick_settings
+from limbeck.records.words import grouped
 from limbeck.support.errors import LimbeckError
 from limbeck.support.registry import (
     Registered,
@@ -29,9 +29,6 @@ from limbeck.support.registry import (
     registered_since,
     registrations,
 )
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 def methods(
@@ -90,31 +87,16 @@ def show_registered(one: Registered, console: Console) -> None:
 def list_methods(entries: Sequence[CatalogEntry], console: Console) -> None:
     """A heading for each family and a line for each method."""
     width = max(len(entry.method) for entry in entries)
-    narrow = console.width < width + _SMALLEST_SUMMARY
     for family, members in groupby(entries, key=lambda entry: entry.family):
         console.print(Text(FAMILIES[family], style="bold"))
-        if narrow:
-            _print_narrow(members, console)
-            continue
         rows = Table.grid(padding=(0, 2))
         rows.add_column(width=width + 2, no_wrap=True, style="cyan")
-        rows.add_column()
+        rows.add_column(overflow="fold")
         for entry in members:
             rows.add_row(Text(f"  {entry.method}"), Text(entry.summary))
         console.print(rows)
     console.print()
     console.print(Text("limbeck methods NAME shows one of them.", style="dim"))
-
-
-# Beside names of that length a summary needs this much to be read.
-_SMALLEST_SUMMARY = 32
-
-
-def _print_narrow(entries: Iterable[CatalogEntry], console: Console) -> None:
-    """Each summary below its method."""
-    for entry in entries:
-        console.print(Text(f"  {entry.method}", style="cyan"))
-        console.print(Padding(Text(entry.summary), (0, 0, 0, 4), expand=False))
 
 
 def show_method(entry: CatalogEntry, console: Console) -> None:
@@ -128,13 +110,8 @@ def show_method(entry: CatalogEntry, console: Console) -> None:
     show_stated(entry.method, console)
     console.print()
     console.print(Text("Recipe", style="bold"))
-    if console.is_terminal:
-        # word_wrap: a narrow terminal must not hide the end of a line. The terminal's own colours.
-        text = entry.text.rstrip()
-        theme = ANSISyntaxTheme(ANSI_DARK)
-        console.print(Syntax(text, "yaml", theme=theme, word_wrap=True))
-    else:
-        console.print(Text(entry.text.rstrip()), soft_wrap=True)
+    # A log gets whole lines; a narrow terminal must not hide the end of one.
+    console.print(Text(entry.text.rstrip()), soft_wrap=not console.is_terminal)
 
 
 NOT_STATED = "not stated"
@@ -182,15 +159,14 @@ def _side_by_side(rows: list[list[str]], width: int) -> Iterator[list[list[str]]
 def rows_of(method: str, sets: Mapping[str, Stated]) -> Iterator[list[str]]:
     """For each key: its name, the method's own value, and what each set of settings states."""
     quick = quick_settings(method)
-    stated = {name: dict(flat(one.keys)) for name, one in sets.items()}
-    keys = [*quick, *(key for one in stated.values() for key in one if key not in quick)]
-    for key in dict.fromkeys(keys):
+    stated = [key for one in sets.values() for key in dict(flat(one.keys))]
+    for key in dict.fromkeys([*quick, *stated]):
         own = "–" if quick.get(key) is None else shown(quick[key])
-        yield [key, own, *(_said(one, key) or NOT_STATED for one in sets.values())]
-
-
-def _said(stated: Stated, key: str) -> str:
-    return value_of(stated, key) or (SEARCHED if key in stated.grid else "")
+        said = (
+            value_of(one, key) or (SEARCHED if key in one.grid else NOT_STATED)
+            for one in sets.values()
+        )
+        yield [key, own, *said]
 
 
 def value_of(stated: Stated, key: str) -> str:
@@ -206,7 +182,9 @@ def words_of(stated: Stated) -> Iterator[str]:
     yield f"from: {stated.source}"
     if stated.start:
         yield f"start: {stated.start}"
-    for tasks, keys in exceptions(stated):
+    # Tasks that have the same together.
+    others = [task for task, keys in stated.tasks.items() if keys]
+    for keys, tasks in grouped(others, lambda task: keys_shown(stated.tasks[task])).items():
         yield f"{', '.join(tasks)}: {keys}"
     if stated.nets is not None:
         yield f"named CNNs: {keys_shown(stated.nets.keys)}"
@@ -216,15 +194,6 @@ def words_of(stated: Stated) -> Iterator[str]:
         yield f"runs: {stated.runs}"
     for note in stated.notes:
         yield f"note: {note}"
-
-
-def exceptions(stated: Stated) -> list[tuple[list[str], str]]:
-    """Tasks that have something otherwise, those that have the same together."""
-    found: dict[str, list[str]] = {}
-    for task, keys in stated.tasks.items():
-        if keys:
-            found.setdefault(keys_shown(keys), []).append(task)
-    return [(tasks, keys) for keys, tasks in found.items()]
 
 
 def keys_shown(keys: Mapping[str, Any]) -> str:
@@ -237,18 +206,11 @@ def shown(value: Any) -> str:
     if value is None:
         return "taken out"
     if isinstance(value, float):
-        return _short(value)
+        # Rates are written as powers.
+        if not 0 < abs(value) < 1e-3:
+            return f"{value:g}"
+        digits, _, power = f"{value:.6e}".partition("e")
+        return f"{digits.rstrip('0').rstrip('.')}e{int(power)}"
     if isinstance(value, list):
         return "[" + ", ".join(map(shown, value)) + "]"
     return str(value)
-
-
-def _short(value: float) -> str:
-    if not 0 < abs(value) < _SMALL:
-        return f"{value:g}"
-    digits, _, power = f"{value:.6e}".partition("e")
-    return f"{digits.rstrip('0').rstrip('.')}e{int(power)}"
-
-
-# Rates are written as powers below.
-_SMALL = 1e-3
