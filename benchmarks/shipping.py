@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import limbeck
-from limbeck.latency.benching import BenchSettings
 from limbeck.latency.report import BenchReport, Measurement
+from limbeck.latency.settings import BenchSettings
 from limbeck.latency.show import as_markdown
 from limbeck.runtimes.manifest import is_export, read_export
 from limbeck.support.errors import LimbeckError
@@ -154,7 +154,7 @@ def main() -> None:
         runs = train(task, args)
         for run in runs:
             ship(run)
-        settings = BenchSettings(lengths=(TOKENS, 128), passes=args.passes)
+        settings = BenchSettings.checked({"lengths": (TOKENS, 128), "passes": args.passes})
         report = limbeck.bench(runs, settings, out=args.work / f"bench-{task}", show=True)
         print(as_markdown(report), flush=True)
         # Read again: another task may have been recorded meanwhile.

@@ -56,7 +56,7 @@ def test_everything_that_is_typed_is_handed_on(monkeypatch, tmp_path):
     words = (
         "label --teacher a b --data hub --task sst2 --unlabelled c.txt d.csv --text-columns x y --label-column z "
         "--out s3://bucket/store --to t.parquet --outputs logits --with-text --shard-rows 5 "
-        "--batch-size 6 --max-length 7 --precision bf16 --max-rows 9 --missing-rows drop"
+        "--batch-size 6 --max-length 7 --precision bf16 --missing-rows drop"
     )
     assert invoke(*words.split()).exit_code == 130
     ((args, kwargs),) = calls
@@ -76,7 +76,6 @@ def test_everything_that_is_typed_is_handed_on(monkeypatch, tmp_path):
         "batch_size": 6,
         "max_length": 7,
         "precision": "bf16",
-        "max_rows": 9,
         "missing_rows": "drop",
         "show": True,
     }

@@ -159,7 +159,7 @@ SICK = (
 
 
 def test_sick_as_it_is_released(tmp_path) -> None:
-    data, dev = tmp_path / "SICK_train.txt", tmp_path / "SICK_trial.txt"
+    data, dev = tmp_path / "SICK_train.tsv", tmp_path / "SICK_trial.tsv"
     data.write_text(SICK)
     dev.write_text("\ufeff" + SICK.replace("\n", "\r\n"))
     _, splits = load_task(None, data, kind="embedding", division=Division(dev=dev))
@@ -181,5 +181,5 @@ def test_lines_of_text_with_tabs_in_them_stay_lines(tmp_path) -> None:
     dev.write_text(SICK)
     _, splits = load_task(None, data, kind="embedding", division=Division(dev=dev))
     assert splits["train"]["sentence1"][:] == ["sentence", "A\ttext"]
-    with pytest.raises(LimbeckError, match=r"is plain text(.|\n)*first line names"):
+    with pytest.raises(LimbeckError, match=r"is plain text(.|\n)*ends in .tsv"):
         load_task(None, dev, kind="embedding", division=Division(dev=data))

@@ -129,7 +129,7 @@ def test_other_layouts_may_be_compressed_too(tmp_path, packed):
     _, splits = load_task(None, packs("lists.jsonl", json.dumps(lists) + "\n"), for_training=False)
     assert splits["dev"]["passage"][:] == ["a", "b"]
     scored = "sentence1\tsentence2\tscore\na\tb\t0.5\nc\td\t1\n"
-    _, splits = load_task(None, packs("sick.txt", scored), kind="embedding", for_training=False)
+    _, splits = load_task(None, packs("sick.tsv", scored), kind="embedding", for_training=False)
     assert splits["dev"]["score"][:] == [0.5, 1.0]
     path = packs("votes.csv", "text,votes.yes,votes.no\na,1,2\n")
     assert read_outputs_file(path, ["text"]).values.tolist() == [[1.0, 2.0]]

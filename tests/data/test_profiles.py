@@ -4,10 +4,10 @@ from limbeck.support.errors import LimbeckError
 from limbeck.tables.profiles import (
     PROFILES,
     TITLES,
+    columns_of_task,
     get_profile,
-    profile_average,
-    profile_columns,
     profile_score,
+    weighted_mean,
 )
 from limbeck.tasks import TASKS
 
@@ -21,6 +21,18 @@ def test_titles_are_those_of_the_tasks_in_their_order():
 
 def dev(**metrics):
     return {"dev": metrics}
+
+
+def profile_columns(profile, task, scores):
+    return {one.title: one.value(scores) for one in columns_of_task(profile, task)}
+
+
+def profile_average(profile, tasks):
+    """Over the columns of all given tasks that the profile has, as a paper's last column."""
+    columns = get_profile(profile).columns
+    return weighted_mean(
+        [(one.weight, one.value(tasks[task])) for task in tasks for one in columns.get(task, ())]
+    )
 
 
 # BERT-large's row of the public GLUE leaderboard, whose published average is 80.5.

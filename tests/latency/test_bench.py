@@ -18,7 +18,7 @@ from transformers import BertConfig
 
 import tiny_runs as tiny
 from limbeck.latency import benching, worker
-from limbeck.latency.benching import BenchSettings, bench
+from limbeck.latency.benching import bench
 from limbeck.latency.contenders import Contender, contenders
 from limbeck.latency.report import (
     BenchCondition,
@@ -26,6 +26,7 @@ from limbeck.latency.report import (
     Measurement,
     keep_in_records,
 )
+from limbeck.latency.settings import BenchSettings
 from limbeck.latency.show import as_markdown, as_tables, pareto
 from limbeck.records import Record
 from limbeck.records.facts import BenchFacts, BenchRow
@@ -188,9 +189,11 @@ def test_a_compiled_model_is_timed_beside_the_eager_one(tmp_path):
 
 def test_what_is_wrong_is_said_at_once(tmp_path):
     with pytest.raises(LimbeckError) as wrong:
-        BenchSettings(lengths=(0,), threads=(4096,), passes=1).check()
-    assert len(wrong.value.problems) == 3
+        BenchSettings.checked({"lengths": [0], "passes": 1})
+    assert len(wrong.value.problems) == 2
     model = exported(tmp_path, "one", 1.0, 1)
+    with pytest.raises(LimbeckError, match="not so many cores"):
+        bench([model], BenchSettings(threads=(4096,)))
     with pytest.raises(LimbeckError, match=r"'torhc'"):
         contenders([model], ["torhc"])
     with pytest.raises(LimbeckError, match="none of the models runs on torch"):

@@ -8,8 +8,7 @@ import pytest
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
-from limbeck.tasks import modality as long_texts
-from limbeck.tasks.modality import encode_cut, tokens_of
+from limbeck.tasks.modality import encode_cut
 
 TEXT = "the film is good, bad or very slow; 1234567 people can't wait naïve 日本語の映画 привет 🙂"
 WORDS = TEXT.split()
@@ -153,10 +152,7 @@ def test_lists_of_words_have_the_tokens_of_the_whole_list(tokenizer):
     same(ours, tokenizer(rows, truncation=True, max_length=16, **how))
 
 
-@pytest.mark.parametrize(
-    "text", ["good film " * 60_000, "日本語" * 200_000], ids=["words", "no space"]
-)
-def test_no_tokenizer_sees_megabytes(text):
+def test_no_tokenizer_sees_megabytes():
     tokenizer, seen = MAKERS["wordpiece"](), []
 
     class Spy:
@@ -164,17 +160,9 @@ def test_no_tokenizer_sees_megabytes(text):
             return getattr(tokenizer, name)
 
         def __call__(self, texts, **how):
-            seen.append(max(map(len, [texts] if isinstance(texts, str) else texts)))
+            seen.append(max(map(len, texts)))
             return tokenizer(texts, **how)
 
-    ours = encode_cut(Spy(), [text, "bad"], max_length=32)
+    ours = encode_cut(Spy(), ["good film " * 60_000, "bad"], max_length=32)
     assert len(ours["input_ids"][0]) == 32
-    assert max(seen) < 300_000 < len(text)
-
-
-def test_a_very_long_text_is_counted_in_pieces(monkeypatch):
-    tokenizer = MAKERS["wordpiece"]()
-    text = LONG["words"]
-    whole = len(tokenizer(text, add_special_tokens=False)["input_ids"])
-    monkeypatch.setattr(long_texts, "_LONGEST_WORD", 1000)
-    assert tokens_of(tokenizer, text) == whole
+    assert max(seen) < 10_000

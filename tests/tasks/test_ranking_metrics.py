@@ -133,7 +133,8 @@ def test_as_the_retrieval_evaluator_has_it() -> None:
     theirs = evaluator.compute_all_metrics(Model())["dot"]
     queries, corpus = (torch.stack([vectors[name] for name in side]) for side in texts)
     names = [*texts[1]]
-    found = exact_search(queries, corpus, 20)
+    nothing = torch.empty((len(queries), 0), dtype=torch.int64)
+    found = exact_search(queries, corpus, 20, nothing)
     ranked = {
         query: {names[place]: score for score, place in zip(scores, places, strict=True)}
         for query, scores, places in zip(

@@ -119,7 +119,7 @@ def _how_timed(record: Record) -> str:
 
 _USUAL_RATE = 1e-4
 _OF_ROWS = (
-    *ROWS, "label_separator", "thresholds", "unlabelled", "unlabelled_duplicates", "max_rows", "train_rows",
+    *ROWS, "label_separator", "thresholds", "unlabelled", "unlabelled_duplicates", "train_rows",
     "train_rows_seed", "stratified", "batch_size", "candidates", "images", "embedding", "plugins",
 )  # fmt: skip
 """Settings of a run that say which rows there are and how they are read: a student of its model needs them too."""
@@ -184,12 +184,12 @@ def _distilled(record: Record, model: str, store: str | None = None) -> str | No
     layers = record.student.layers
     if layers is None or layers < 2 or record.data.startswith(PREFIX):
         return None
-    from limbeck.recipe.load import as_divided_then
+    from limbeck.recipe.load import as_written_then
 
     words = ["limbeck", "distill", "--method", _method(record), "--teacher", model]
     words += ["--outputs", store] if store is not None else []
     words += ["--layers", str((layers + 1) // 2)]
-    given = {**as_divided_then(record.recipe), "task": record.task, "data": record.data}
+    given = {**as_written_then(record.recipe), "task": record.task, "data": record.data}
     for name in _OF_ROWS:
         words += _typed(name, given.get(name))
     return shlex.join(words)

@@ -242,7 +242,8 @@ def settings_flags(panel: str, group: type[Settings]) -> type:
     for name, field in group.model_fields.items():
         of, text = _type_of(field.annotation), str(field.description)
         if field.default not in (None, False, ()) and not field.is_required():
-            text += f" [default: {' '.join(field.default) if of == list[str] else field.default}]"
+            listed = field.default if isinstance(field.default, tuple) else [field.default]
+            text += f" [default: {' '.join(map(str, listed))}]"
         extra: Any = field.json_schema_extra or {}
         flag = extra.get("flag", f"--{name.replace('_', '-')}")
         made = typer.Option(flag, help=escape(text), rich_help_panel=panel)
@@ -257,7 +258,8 @@ def _type_of(annotation: Any) -> Any:
     if origin is Literal:
         return str
     if origin in (list, tuple):
-        return list[str]
+        many: Any = list
+        return many[_type_of(get_args(annotation)[0])]
     parts = [one for one in get_args(annotation) if one is not NoneType]
     return _type_of(parts[0]) if parts else annotation
 

@@ -22,12 +22,10 @@ from limbeck.data.splits import (
     with_held_out,
     with_held_out_dev,
 )
-from limbeck.support.settings import MAX_ROWS
 
 __all__ = [
     "CORPUS",
     "DATA_READERS",
-    "MAX_ROWS",
     "NOTHING_NAMED",
     "Collator",
     "Conditions",

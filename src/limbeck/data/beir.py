@@ -16,7 +16,6 @@ from scipy import sparse
 
 from limbeck.data.table import read_table
 from limbeck.support.errors import LimbeckError, Problem
-from limbeck.support.settings import MAX_ROWS
 
 QUERIES, CORPUS, QRELS = "queries.jsonl", "corpus.jsonl", "qrels"
 _COLUMNS = ("query-id", "corpus-id", "score")
@@ -64,13 +63,12 @@ def beir_splits(folder: Path) -> list[str]:
     return splits
 
 
-def read_beir(folder: Path, split: str, max_rows: int = MAX_ROWS) -> RetrievalSet:
+def read_beir(folder: Path, split: str) -> RetrievalSet:
     """One split's queries, the corpus and the grades.
 
     Args:
         folder: in BEIR's layout.
         split: the name of a file of `qrels`.
-        max_rows: of each file; more are refused.
 
     Raises:
         LimbeckError: a file is missing or is not as the layout says, an id stands twice, or the grades name a query
@@ -81,10 +79,10 @@ def read_beir(folder: Path, split: str, max_rows: int = MAX_ROWS) -> RetrievalSe
         raise LimbeckError(
             f"{folder} has no {QRELS}/{split}.tsv", f"splits that are there: {', '.join(splits)}"
         )
-    queries = _texts(folder / QUERIES, max_rows)
-    corpus = _texts(folder / CORPUS, max_rows)
+    queries = _texts(folder / QUERIES)
+    corpus = _texts(folder / CORPUS)
     place = folder / QRELS / f"{split}.tsv"
-    qrels = _grades(place, max_rows)
+    qrels = _grades(place)
     strange = {
         QUERIES: [query for query in qrels if query not in queries],
         CORPUS: [one for judged in qrels.values() for one in judged if one not in corpus],
@@ -102,9 +100,9 @@ def read_beir(folder: Path, split: str, max_rows: int = MAX_ROWS) -> RetrievalSe
     return RetrievalSet({query: queries[query] for query in qrels}, corpus, qrels)
 
 
-def _texts(path: Path, max_rows: int) -> dict[str, str]:
+def _texts(path: Path) -> dict[str, str]:
     """Text by id, behind a title where there is one."""
-    table = read_table(path, max_rows)
+    table = read_table(path)
     table.need(["_id", "text"])
     fix = 'write {"_id": "q1", "text": "…"}, one object per line, ids as text'
     names = [name for name in ("_id", "title", "text") if name in table.columns]
@@ -119,8 +117,8 @@ def _texts(path: Path, max_rows: int) -> dict[str, str]:
     return found
 
 
-def _grades(path: Path, max_rows: int) -> Grades:
-    table = read_table(path, max_rows)
+def _grades(path: Path) -> Grades:
+    table = read_table(path)
     table.need(_COLUMNS)
     queries, passages = (table.texts(name) for name in _COLUMNS[:2])
     scores = table.numbers(_COLUMNS[2], fix="expected a number, 0 or more")
@@ -140,7 +138,7 @@ def _grades(path: Path, max_rows: int) -> Grades:
 # ---- as pairs to train on ----
 
 
-def read_beir_pairs(folder: Path, max_rows: int) -> dict[str, Pairs]:
+def read_beir_pairs(folder: Path) -> dict[str, Pairs]:
     """By split what was judged, and passages that share words with the query, which have grade 0.
 
     Grades name little but what is relevant, and a reranker learns from what only looks so.
@@ -155,7 +153,7 @@ def read_beir_pairs(folder: Path, max_rows: int) -> dict[str, Pairs]:
             f"{folder} has qrels of {', '.join(found)}",
             f"name the files {', '.join(f'{split}.tsv' for split in _SPLITS)}",
         )
-    return {split: _pairs(read_beir(folder, split, max_rows)) for split in known}
+    return {split: _pairs(read_beir(folder, split)) for split in known}
 
 
 def _pairs(found: RetrievalSet) -> Pairs:

@@ -48,9 +48,8 @@ def holds_candidates(names: Sequence[str]) -> bool:
 
 def pairs_in(table: FileTable) -> FileTable:
     """With a row for every pair of a query and one of its candidates, where the rows are lists of these."""
-    if table.typed and holds_candidates([*table.columns]):
-        return replace(table, columns=pairs_of(table.columns, table.path))
-    return table
+    of_lists = table.typed and holds_candidates([*table.columns])
+    return replace(table, columns=pairs_of(table.columns, table.path)) if of_lists else table
 
 
 def with_pairs(table: FileTable, named: Sequence[str]) -> tuple[FileTable, Sequence[str]]:
@@ -193,17 +192,39 @@ Texts = list[list[str]]
 """Texts by column: the queries, their positives, then negatives; "" where a row has no more."""
 
 
-class Tuples(NamedTuple):
-    """Texts by column, the queries first, and whether it is known which passages belong to their query.
+class Texted(NamedTuple):
+    """Rows of texts to embed.
 
-    Where it is, the first passage of each row does and no other.
+    Attributes:
+        texts: by column.
+        scores: how similar the first two texts of a row are: 1 of a query and a passage that belongs to it, NaN where
+            nobody knows.
+        first: what the first text of each row is, a query or a passage; None of sentences.
+        taught: a teacher's embedding of each first text.
     """
 
     texts: Texts
-    graded: bool = True
+    scores: Sequence[float]
+    first: Sequence[str] | None = None
+    taught: Sequence[Sequence[float]] | None = None
+
+    @classmethod
+    def of_queries(cls, rows: Iterable[Sequence[str]], *, graded: bool = True) -> Texted:
+        """Rows of a query and its passages, of which the first belongs to it, unless they are not `graded`."""
+        texts = [list(column) for column in zip_longest(*rows, fillvalue="")]
+        count = len(texts[0])
+        return cls(texts, [1.0 if graded else math.nan] * count, [QUERY] * count)
+
+    def without(self, held: frozenset[str]) -> Texted:
+        """The rows of sentences of which no text is among those that are held out."""
+        rows = enumerate(zip(*self.texts, strict=True))
+        kept = [row for row, texts in rows if held.isdisjoint(texts)]
+        texts = [[column[row] for row in kept] for column in self.texts]
+        first = self.first and [self.first[row] for row in kept]
+        return self._replace(texts=texts, scores=[self.scores[row] for row in kept], first=first)
 
 
-def tuples_of(table: FileTable, named: Sequence[str]) -> Tuples | None:
+def tuples_of(table: FileTable, named: Sequence[str]) -> Texted | None:
     """The tuples of a table; None where its texts are to be taken one by one.
 
     Args:
@@ -221,7 +242,8 @@ def tuples_of(table: FileTable, named: Sequence[str]) -> Tuples | None:
         return _of_pairs(table)
     if len(names) < 2:
         return None
-    return Tuples([tuple_texts(table, name, blank=place > 1) for place, name in enumerate(names)])
+    columns = [tuple_texts(table, name, blank=place > 1) for place, name in enumerate(names)]
+    return Texted.of_queries(zip(*columns, strict=True))
 
 
 def _has_lists(table: FileTable) -> bool:
@@ -246,29 +268,24 @@ def tuple_texts(table: FileTable, column: str, *, blank: bool = True) -> list[st
     return table.texts(column, gaps=blank, blank=blank, fix=fix)
 
 
-def _of_pairs(table: FileTable) -> Tuples:
+def _of_pairs(table: FileTable) -> Texted:
     """Of a query and one of its candidates on each row; without any grade a query has all of its passages."""
     queries, passages = (tuple_texts(table, name, blank=False) for name in (QUERY, PASSAGE))
     graded = LABEL in table.columns
     grades = table.numbers(LABEL, gaps=True, fix=GRADE_FIX) if graded else []
     if not all(map(math.isnan, grades)):
-        return Tuples(tuples_of_grades(queries, passages, grades))
+        return tuples_of_grades(queries, passages, grades)
     groups = by_query(np.unique(queries, return_inverse=True)[1])
     rows = (
         [queries[places[0]], *dict.fromkeys(passages[place] for place in places)]
         for places in sorted(groups, key=lambda places: int(places[0]))
     )
-    return Tuples(_by_column(rows), graded=False)
-
-
-def _by_column(rows: Iterable[list[str]]) -> Texts:
-    """Rows of different lengths as columns."""
-    return [list(column) for column in zip_longest(*rows, fillvalue="")]
+    return Texted.of_queries(rows, graded=False)
 
 
 def tuples_of_grades(
     queries: Sequence[str], passages: Sequence[str], grades: Sequence[float]
-) -> Texts:
+) -> Texted:
     """Every passage with a grade above 0 with its query and all passages of grade 0.
 
     Raises:
@@ -286,4 +303,4 @@ def tuples_of_grades(
             "no query has a passage with a grade above 0, so that nothing belongs together",
             "give grades: 1 for what answers the query, else 0",
         )
-    return _by_column(rows)
+    return Texted.of_queries(rows)

@@ -281,7 +281,6 @@ class RowSource:
         size: how far `position` goes; None where nobody knows.
         position: how far it has been read.
         once: whether it cannot be opened a second time.
-        total: how many rows there are; None where nobody knows.
         at_once: rows that are easily held in memory together.
         typed: whether values have types; without, every value is text.
         class_names: what the datasets library calls the ids of a column of classes, or of lists of them.
@@ -292,7 +291,6 @@ class RowSource:
     size: int | None = None
     position: int = 0
     once: bool = False
-    total: int | None = None
     at_once: int = _AT_ONCE
     typed: bool = True
     class_names: Mapping[str, list[str]] = MappingProxyType({})
@@ -355,10 +353,10 @@ class ParquetSource(RowSource):
         self.class_names = _class_names(schema)
         self.size = max(path.stat().st_size, 1)
         about = self._file.metadata
-        self.total = about.num_rows
+        self._total = about.num_rows
         groups = range(about.num_row_groups)
         size = sum(about.row_group(group).total_byte_size for group in groups)
-        self.at_once = min(_AT_ONCE, max(_BYTES_AT_ONCE * self.total // max(size, 1), 1))
+        self.at_once = min(_AT_ONCE, max(_BYTES_AT_ONCE * self._total // max(size, 1), 1))
         self._read = 0
         self._batches = self._file.iter_batches(self.at_once)
         self._left = schema.empty_table()
@@ -371,8 +369,8 @@ class ParquetSource(RowSource):
                 self._check(self._left)
         taken, self._left = self._left.slice(0, count), self._left.slice(count)
         self._read += len(taken)
-        assert self.size is not None and self.total is not None
-        self.position = self.size * self._read // max(self.total, 1)
+        assert self.size is not None
+        self.position = self.size * self._read // max(self._total, 1)
         return ArrowRows(taken)
 
     def _check(self, rows: pa.Table) -> None:

@@ -16,7 +16,7 @@ from PIL import Image
 
 from limbeck.data.glue import contents
 from limbeck.data.label_column import Labelling, class_order
-from limbeck.data.own import SPLIT_NAMES
+from limbeck.data.own import split_places
 from limbeck.data.reader import DataRequest, Loaded, OnDisk, data_reader
 from limbeck.data.splits import (
     Division,
@@ -72,16 +72,7 @@ class ImageFolder(OnDisk):
 
 def _folders(path: Path) -> dict[str, Path]:
     """The folder of each split; a folder of classes alone is train."""
-    found = {}
-    for split, names in SPLIT_NAMES.items():
-        there = [path / name for name in names if (path / name).is_dir()]
-        if len(there) > 1:
-            raise LimbeckError(
-                f"{path} has several {split} folders: {', '.join(f.name for f in there)}",
-                "keep one of them",
-            )
-        if there:
-            found[split] = there[0]
+    found = split_places(path, "folders", lambda place: place.name if place.is_dir() else None)
     if not found:
         return {"train": path}
     if "train" not in found:

@@ -18,7 +18,6 @@ from limbeck.data.reader import DATA_READERS, DataReader, DataRequest, reader_of
 from limbeck.data.splits import AS_USUAL, Division, with_label_column
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import at_home, no_such_file
-from limbeck.support.settings import MAX_ROWS
 from limbeck.tasks.metrics import TEACHER_LABEL
 from limbeck.tasks.task import Task, as_kind, judged_by_teacher
 
@@ -49,7 +48,6 @@ def load_task(
     seed: int = 0,
     for_training: bool = True,
     progress: bool = False,
-    max_rows: int = MAX_ROWS,
     division: Division = AS_USUAL,
 ) -> tuple[Task, DatasetDict]:
     """A task and its splits: train, dev (dev_mismatched for MNLI), and test where there is one.
@@ -73,15 +71,15 @@ def load_task(
 
     `seed` draws the dev and test splits where a source has none, and pocket data; it is the data's seed, so
     runs that are compared share it. With `for_training=False` one labelled split is enough and a
-    single file is a dev split as a whole. `progress` shows the bars of downloads. `max_rows`: of a file of the
-    user's own; more are refused. `division`: where dev and test rows come from. Raises
+    single file is a dev split as a whole. `progress` shows the bars of downloads. `division`: where dev and
+    test rows come from. Raises
     LimbeckError for an unknown task, a missing or damaged source, and columns that do not fit.
     """
     if labelling.problems():
         raise LimbeckError(labelling.problems())
     columns = tuple(text_columns or ()), label_column
     request = DataRequest(
-        name, source, *columns, kind, labelling, seed, for_training, progress, max_rows, division
+        name, source, *columns, kind, labelling, seed, for_training, progress, division
     )
     try:
         reader = _reader(request)

@@ -24,7 +24,6 @@ from limbeck.data.label_column import numbers_of, row_of_numbers, structured
 from limbeck.data.row_ids import row_ids
 from limbeck.data.table import ArrowColumn, FileTable, read_table
 from limbeck.support.errors import LimbeckError
-from limbeck.support.settings import MAX_ROWS
 
 What = Literal["logits", "votes", "probabilities", "score"]
 QUANTITIES: tuple[What, ...] = get_args(What)
@@ -64,7 +63,6 @@ def read_outputs_file(
     *,
     classes: Sequence[str] = (),
     order: Sequence[str] = (),
-    max_rows: int = MAX_ROWS,
     several: bool = False,
     candidates: bool = False,
 ) -> FileOutputs:
@@ -84,7 +82,7 @@ def read_outputs_file(
     Raises:
         LimbeckError: what is not there, or is no such number; names that are not the data's classes.
     """
-    whole = read_table(path, max_rows)
+    whole = read_table(path)
     margins = margins_of(whole, text_columns) if candidates else None
     if margins is not None:
         return FileOutputs(MARGIN, (), *margins)
@@ -246,9 +244,7 @@ TEXTS = ("sentence", "text", "query", "passage")
 _ALIKE = 2e-2
 
 
-def read_embeddings_file(
-    path: Path, named: Sequence[str] = (), max_rows: int = MAX_ROWS
-) -> FileOutputs | None:
+def read_embeddings_file(path: Path, named: Sequence[str] = ()) -> FileOutputs | None:
     """Read a file of embeddings; None where it has no column of them.
 
     Args:
@@ -258,7 +254,7 @@ def read_embeddings_file(
         LimbeckError: no column of texts, embeddings that are no finite numbers or of different widths, or of one
             text several that differ.
     """
-    table = read_table(path, max_rows)
+    table = read_table(path)
     if EMBEDDING not in table.columns:
         return None
     column = _text_column(table, named)

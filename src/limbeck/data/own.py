@@ -6,12 +6,12 @@ files, or lie in GLUE's layout. What the labels are is for `label_column` to say
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from datasets import DatasetDict
@@ -25,14 +25,9 @@ from limbeck.data.glue import (
     task_of_folder,
     tasks_inside,
 )
-from limbeck.data.label_column import (
-    LabelColumn,
-    check_written_labels,
-    read_labels,
-    without_gaps,
-)
+from limbeck.data.label_column import LabelColumn, check_written_labels, read_labels, without_gaps
 from limbeck.data.reader import DataRequest, Loaded, OnDisk, data_reader
-from limbeck.data.splits import check_splits, make_split, with_held_out
+from limbeck.data.splits import SplitRows, check_splits, hold_out, make_split, with_held_out
 from limbeck.data.table import FileTable, finite, read_table, usual_label, usual_texts
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.files import at_home
@@ -41,19 +36,23 @@ from limbeck.tasks.abstract_type import marked
 from limbeck.tasks.metrics import TEACHER_LABEL
 from limbeck.tasks.task import TASKS, Task
 
-SPLIT_NAMES = {
+# What the files or folders of each split may be called.
+_SPLIT_NAMES = {
     "train": ("train",),
     "dev": ("dev", "validation", "valid", "val"),
     "test": ("test",),
 }
-"""What the files or folders of each split may be called."""
 _SECRET: tuple[tuple[Any, ...], ...] = ((None, ""), (-1,), ("-1",))
 # The IMDb table that circulates as one CSV file, and the names of its columns and classes.
 IMDB_COLUMNS = {"text": "review", "label": "sentiment"}
 _IMDB_CLASSES = {"negative": "neg", "positive": "pos"}
 
-Rows = tuple[Mapping[str, Sequence[Any]], Sequence[Any] | None]
-"""One split: its text columns by name, and its labels where it has any."""
+
+class Rows(NamedTuple):
+    """One split: its text columns by name, and its labels where it has any."""
+
+    texts: Mapping[str, Sequence[Any]]
+    labels: Sequence[Any] | None
 
 
 @data_reader("table")
@@ -69,15 +68,14 @@ class OwnTable(OnDisk):
         With a known task the rows are that task's: its classes, and its columns unless others are named. Otherwise the
         text columns come out as "sentence", or "sentence1" and "sentence2".
         """
-        known = request.known
-        tables = read_tables_of(request)
-        texts, label = named_columns(tables, known, request.text_columns, request.label_column)
+        known, tables = request.known, read_tables(request)
+        texts, label = named_columns(tables, request)
         assert label is not None
         labels = {split: written_labels(table, label, split) for split, table in tables.items()}
         labels["train"] = without_gaps(labels["train"] or ()) or None
         for split, values in labels.items():
             check_written_labels(values or (), label, tables[split].path, gaps=split == "train")
-        _need_labels(tables, labels, label)
+        _need_labels(tables["train"], labels, label)
         if known is None:
             found = read_labels(tables, labels, label, request.labelling)
             task, labels = _new_task(request.new_name, len(texts), found), found.values
@@ -135,39 +133,32 @@ def folder_without_task(path: Path) -> Problem:
     )
 
 
-def read_tables_of(request: DataRequest) -> dict[str, FileTable]:
-    """The table of each split that has a file. Raises LimbeckError as `read_table` and `split_files`."""
-    files = files_of(request.path, request.files)
-    return {split: read_table(file, request.max_rows) for split, file in files.items()}
+# ---- splits ----
 
 
 def splits_of_tables(
     request: DataRequest,
     task: Task,
-    tables: dict[str, FileTable],
+    tables: Mapping[str, FileTable],
     texts: Sequence[str],
     labels: Mapping[str, list[Any] | None],
 ) -> DatasetDict:
     """Make the splits of tables, by the names of their text columns and the labels of each split; see `made_splits`."""
-
-    def rows(split: str) -> Rows:
-        pairs = zip(task.text_columns, texts, strict=True)
-        columns = {ours: tables[split].text(theirs) for ours, theirs in pairs}
+    rows = {}
+    for split, table in tables.items():
         values = labels[split]
-        return columns, None if values is None else marked(task, values)
-
-    def groups() -> np.ndarray | None:
-        return groups_of(tables["train"], request.division.group_column)
-
-    return made_splits(request, task, tables, rows, groups)
+        columns = zip(task.text_columns, map(table.text, texts), strict=True)
+        rows[split] = Rows(dict(columns), None if values is None else marked(task, values))
+    groups = groups_of(tables["train"], request.division.group_column)
+    return made_splits(request, task, rows, groups)
 
 
 def made_splits(
     request: DataRequest,
     task: Task,
-    files: Collection[str],
-    rows: Callable[[str], Rows],
-    groups: Callable[[], np.ndarray | None],
+    rows: Mapping[str, Rows],
+    groups: np.ndarray | None = None,
+    draw: Callable[..., SplitRows] = hold_out,
 ) -> DatasetDict:
     """Make the splits of a user's own files, and check them.
 
@@ -176,61 +167,21 @@ def made_splits(
     Args:
         request: what was asked for.
         task: the task of the rows.
-        files: the splits that have a file.
-        rows: gives the text columns of a split, and its labels or None.
-        groups: gives the groups of the training rows, as `groups_of`.
+        rows: of each split that has a file.
+        groups: numbers (n,) of the training rows, of which equal ones keep rows together.
+        draw: divides the training rows, as `hold_out`.
     """
     splits = DatasetDict()
-    for split in files:
-        texts, labels = rows(split)
-        if not request.for_training and [*files] == ["train"]:
+    for split, (texts, labels) in rows.items():
+        if not request.for_training and [*rows] == ["train"]:
             splits["dev"] = make_split(task, texts, labels)
         elif split == "train" and labels is not None:
-            shares = request.division.beside(files)
-            splits |= with_held_out(task, texts, labels, request.seed, shares, groups())
+            shares = request.division.beside(rows)
+            splits |= with_held_out(task, texts, labels, request.seed, shares, groups, draw)
         else:
             splits[split] = make_split(task, texts, labels)
     check_splits(task, splits, str(request.path), for_training=request.for_training)
     return splits
-
-
-def _need_labels(
-    tables: dict[str, FileTable], labels: dict[str, list[Any] | None], column: str
-) -> None:
-    """Raise LimbeckError where neither train nor dev has any label; rows of train may go without."""
-    train = tables["train"]
-    if labels.get("dev") or any(value is not None for value in labels["train"] or ()):
-        return
-    train.need([column], "label column")
-    raise LimbeckError(
-        f"{train.path}: all of {len(train)} rows have no label in {column}",
-        "give a folder with a labelled dev file beside it, or label some rows: the dev split is made of those; or let "
-        f"the teacher label held-out rows: limbeck distill --label-column {TEACHER_LABEL}",
-    )
-
-
-def written_labels(table: FileTable, column: str, split: str) -> list[Any] | None:
-    """The label column as it is written; None of a split without labels."""
-    if column not in table.columns:
-        return None
-    values = table.named(column)
-    # A test file may keep the column and leave it blank, or filled with the Hub's sign for secret labels.
-    if split == "test" and any(all(value in secret for value in values) for secret in _SECRET):
-        return None
-    return values
-
-
-def has_own_files(folder: Path) -> bool:
-    """Whether the folder holds a train file of a type that is read here."""
-    return any(True for _ in _files_of(folder, SPLIT_NAMES["train"], ()))
-
-
-def files_of(path: Path, named: Mapping[str, Path], more: Sequence[str] = ()) -> dict[str, Path]:
-    """The file of each split: those of a folder, or one file with those that are named for dev and test.
-
-    `more` are endings beside the usual ones. Raises LimbeckError as `split_files`.
-    """
-    return split_files(path, more) if path.is_dir() else {"train": path, **named}
 
 
 def groups_of(table: FileTable, column: str | None) -> np.ndarray | None:
@@ -241,12 +192,32 @@ def groups_of(table: FileTable, column: str | None) -> np.ndarray | None:
     if column is None:
         return None
     table.need([column], "group column")
-    keys = [
-        (row, None) if value in (None, "") else repr(value)
-        for row, value in enumerate(table.columns[column])
-    ]
-    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
-    return np.array([numbers[key] for key in keys], dtype=np.int64)
+    numbers: dict[Any, int] = {}
+    return np.array(
+        [
+            numbers.setdefault(row if value in (None, "") else repr(value), len(numbers))
+            for row, value in enumerate(table.columns[column])
+        ],
+        dtype=np.int64,
+    )
+
+
+# ---- files ----
+
+
+def read_tables(request: DataRequest) -> dict[str, FileTable]:
+    """The table of each split that has a file. Raises LimbeckError as `read_table` and `files_of`."""
+    return {
+        split: read_table(file) for split, file in files_of(request.path, request.files).items()
+    }
+
+
+def files_of(path: Path, named: Mapping[str, Path], more: Sequence[str] = ()) -> dict[str, Path]:
+    """The file of each split: those of a folder, or one file with those that are named for dev and test.
+
+    `more` are endings beside the usual ones. Raises LimbeckError as `split_files`.
+    """
+    return split_files(path, more) if path.is_dir() else {"train": path, **named}
 
 
 def split_files(folder: Path, more: Sequence[str] = ()) -> dict[str, Path]:
@@ -255,16 +226,7 @@ def split_files(folder: Path, more: Sequence[str] = ()) -> dict[str, Path]:
     Raises:
         LimbeckError: there is none for train, or there are several for one split.
     """
-    files: dict[str, Path] = {}
-    for split, stems in SPLIT_NAMES.items():
-        found = list(_files_of(folder, stems, more))
-        if len(found) > 1:
-            raise LimbeckError(
-                f"{folder} has several {split} files: {', '.join(file.name for file in found)}",
-                "keep one of them",
-            )
-        if found:
-            files[split] = found[0]
+    files = split_places(folder, "files", lambda path: _stem_of_rows(path, more))
     if "train" not in files:
         raise LimbeckError(
             f"{folder} has no train file; it holds {', '.join(contents(folder))}",
@@ -274,66 +236,35 @@ def split_files(folder: Path, more: Sequence[str] = ()) -> dict[str, Path]:
     return files
 
 
-def _files_of(folder: Path, stems: Sequence[str], more: Sequence[str]) -> Iterator[Path]:
-    """The files of rows in a folder with one of some names, by name."""
-    for path in sorted(folder.iterdir()):
-        if stem_of(path) in stems and ending_of(path) in (*FORMS, *more) and path.is_file():
-            yield path
-
-
-def named_columns(
-    tables: dict[str, FileTable],
-    known: Task | None,
-    text_columns: Sequence[str],
-    label_column: str | None,
-    *,
-    need_label: bool = True,
-) -> tuple[list[str], str | None]:
-    """Names of the text columns and of the label column in the files; the latter None only where none is needed.
+def split_places(folder: Path, what: str, name_of: Callable[[Path], str | None]) -> dict[str, Path]:
+    """What lies in a folder under a split's name, by split; `name_of` gives each one's name, None of what is no part.
 
     Raises:
-        LimbeckError: columns that are not named, or not there.
+        LimbeckError: there are several for one split.
     """
-    train = tables["train"]
-    texts, label = list(text_columns), label_column
-    if known is not None:
-        aliases = IMDB_COLUMNS if known.name == "imdb" else {}
-        named = [c if c in train.columns else aliases.get(c, c) for c in known.text_columns]
-        texts = texts or named
-        label = label or ("label" if "label" in train.columns else aliases.get("label", "label"))
-    else:
-        if label is None and need_label:
-            every = chain.from_iterable(table.columns for table in tables.values())
-            label = usual_label([*dict.fromkeys(every)], [*train.class_names])
-        if not texts and (label is not None or not need_label):
-            columns = train.columns.items()
-            texts = usual_texts([n for n, one in columns if n != label and one.text is not None])
-    problems = []
-    there = f"columns of {train.path.name}: {', '.join(train.columns)}"
-    if not texts:
-        problems.append(Problem("no text columns are named", f"--text-columns A [B]; {there}"))
-    if label is None and need_label:
-        problems.append(Problem("no label column is named", f"--label-column NAME; {there}"))
-    wanted = (len(known.text_columns),) if known else (1, 2)
-    if texts and len(texts) not in wanted:
-        problems.append(
-            Problem(
-                f"{len(texts)} text columns are named: {', '.join(texts)}",
-                f"name {' or '.join(map(str, wanted))}",
+    places = [(name_of(path), path) for path in sorted(folder.iterdir())]
+    found = {}
+    for split, names in _SPLIT_NAMES.items():
+        there = [path for name, path in places if name in names]
+        if len(there) > 1:
+            raise LimbeckError(
+                f"{folder} has several {split} {what}: {', '.join(path.name for path in there)}",
+                "keep one of them",
             )
-        )
-    if len(set(texts)) < len(texts):
-        problems.append(Problem(f"one text column is named twice: {texts[0]}", "name two columns"))
-    if label is not None and label in texts:
-        problems.append(Problem(f"column {label!r} is named as text and as label", "name another"))
-    if problems:
-        raise LimbeckError(problems)
-    missing = [table.missing(texts, "text column") for table in tables.values()]
-    if label is not None and not any(label in table.columns for table in tables.values()):
-        missing.append(train.missing([label], "label column"))
-    if problems := [problem for problem in missing if problem is not None]:
-        raise LimbeckError(problems)
-    return texts, label
+        if there:
+            found[split] = there[0]
+    return found
+
+
+def has_own_files(folder: Path) -> bool:
+    """Whether the folder holds a train file of a type that is read here."""
+    return any(_stem_of_rows(path) == "train" for path in folder.iterdir())
+
+
+def _stem_of_rows(path: Path, more: Sequence[str] = ()) -> str | None:
+    """The name of a file of rows without its endings."""
+    of_rows = ending_of(path) in (*FORMS, *more) and path.is_file()
+    return stem_of(path) if of_rows else None
 
 
 def own_name(path: Path) -> str:
@@ -354,6 +285,84 @@ def is_own(path: Path) -> bool:
     return may_be_own(path) and (path.is_file() or has_own_files(path))
 
 
+# ---- columns and labels ----
+
+
+def named_columns(
+    tables: Mapping[str, FileTable], request: DataRequest, *, need_label: bool = True
+) -> tuple[list[str], str | None]:
+    """Names of the text columns and of the label column in the files; the latter None only where none is needed.
+
+    Raises:
+        LimbeckError: columns that are not named, or not there.
+    """
+    train, known = tables["train"], request.known
+    texts, label = list(request.text_columns), request.label_column
+    if known is not None:
+        aliases = IMDB_COLUMNS if known.name == "imdb" else {}
+        wanted = (*known.text_columns, "label")
+        named = [name if name in train.columns else aliases.get(name, name) for name in wanted]
+        texts, label = texts or named[:-1], label or named[-1]
+    elif label is None and need_label:
+        every = chain.from_iterable(table.columns for table in tables.values())
+        label = usual_label([*dict.fromkeys(every)], [*train.class_names])
+    if not texts and (label is not None or not need_label):
+        columns = train.columns.items()
+        texts = usual_texts([n for n, one in columns if n != label and one.text is not None])
+    problems = []
+    there = f"columns of {train.path.name}: {', '.join(train.columns)}"
+    counts = (1, 2) if known is None else (len(known.text_columns),)
+    if not texts:
+        problems.append(Problem("no text columns are named", f"--text-columns A [B]; {there}"))
+    elif len(texts) not in counts or len({*texts}) < len(texts):
+        problems.append(
+            Problem(
+                f"{len(texts)} text columns are named: {', '.join(texts)}",
+                f"name {' or '.join(map(str, counts))}, each once",
+            )
+        )
+    if label is None and need_label:
+        problems.append(Problem("no label column is named", f"--label-column NAME; {there}"))
+    if label is not None and label in texts:
+        problems.append(Problem(f"column {label!r} is named as text and as label", "name another"))
+    if problems:
+        raise LimbeckError(problems)
+    missing = [table.missing(texts, "text column") for table in tables.values()]
+    if label is not None and not any(label in table.columns for table in tables.values()):
+        missing.append(train.missing([label], "label column"))
+    if problems := [problem for problem in missing if problem is not None]:
+        raise LimbeckError(problems)
+    return texts, label
+
+
+def our_columns(texts: int) -> tuple[str, ...]:
+    """What one or two text columns are called that nobody else has named."""
+    return ("sentence",) if texts == 1 else ("sentence1", "sentence2")
+
+
+def written_labels(table: FileTable, column: str, split: str) -> list[Any] | None:
+    """The label column as it is written; None of a split without labels."""
+    if column not in table.columns:
+        return None
+    values = table.named(column)
+    # A test file may keep the column and leave it blank, or filled with the Hub's sign for secret labels.
+    if split == "test" and any(all(value in secret for value in values) for secret in _SECRET):
+        return None
+    return values
+
+
+def _need_labels(train: FileTable, labels: Mapping[str, list[Any] | None], column: str) -> None:
+    """Raise LimbeckError where neither train nor dev has any label; rows of train may go without."""
+    if labels.get("dev") or any(value is not None for value in labels["train"] or ()):
+        return
+    train.need([column], "label column")
+    raise LimbeckError(
+        f"{train.path}: all of {len(train)} rows have no label in {column}",
+        "give a folder with a labelled dev file beside it, or label some rows: the dev split is made of those; or let "
+        f"the teacher label held-out rows: limbeck distill --label-column {TEACHER_LABEL}",
+    )
+
+
 def _new_task(name: str, texts: int, labels: LabelColumn) -> Task:
     """The task that the columns make."""
     metrics: tuple[str, ...] = ("pearson", "spearman")
@@ -364,11 +373,6 @@ def _new_task(name: str, texts: int, labels: LabelColumn) -> Task:
     return Task(name, name, our_columns(texts), labels.names, metrics, primary, said=labels.said)
 
 
-def our_columns(texts: int) -> tuple[str, ...]:
-    """What one or two text columns are called that nobody else has named."""
-    return ("sentence",) if texts == 1 else ("sentence1", "sentence2")
-
-
 def _known_labels(task: Task, values: list[Any], path: Path) -> list[Any]:
     """Labels of a known task as ids or numbers: written as names, ids or digits."""
     ids: dict[object, Any] = {}
@@ -376,16 +380,15 @@ def _known_labels(task: Task, values: list[Any], path: Path) -> list[Any]:
         ids |= {label: number, number: number, str(number): number}
     if task.name == "imdb":
         ids |= {alias: ids[label] for alias, label in _IMDB_CLASSES.items()}
-    read = finite if task.regression else ids.get
+    read: Callable[[Any], Any] = finite if task.regression else ids.get
     found = [None if value is None else read(value) for value in values]
-    pairs = enumerate(zip(found, values, strict=True), start=1)
-    row = next((row for row, (label, value) in pairs if label is None and value is not None), None)
-    if row is not None:
-        names = f"one of {', '.join(task.labels)}, or their numbers"
-        raise LimbeckError(
-            f"{path}, row {row}: the label is {values[row - 1]!r}",
-            f"expected {'a number' if task.regression else names}",
-        )
+    for row, (known, value) in enumerate(zip(found, values, strict=True), start=1):
+        if known is None and value is not None:
+            wanted = f"one of {', '.join(task.labels)}, or their numbers"
+            raise LimbeckError(
+                f"{path}, row {row}: the label is {value!r}",
+                f"expected {'a number' if task.regression else wanted}",
+            )
     return found
 
 
@@ -401,7 +404,7 @@ class FirstRows:
     """The first rows of a file.
 
     Attributes:
-        columns: values by column, None where a row has none.
+        columns: values by column, without those of rows that have none.
         class_columns: columns whose class names a Parquet file states.
         plain: whether the file is plain text, whose column is its whole line.
     """
@@ -422,23 +425,31 @@ class FirstRows:
                 rows = found.take(_FIRST_ROWS)
         except (LimbeckError, OSError):  # said where the rows are read
             return None
-        columns = {name: rows.values(name) for name in found.columns}
+        columns = {
+            name: [value for value in rows.values(name) if value not in (None, "")]
+            for name in found.columns
+        }
         classes = tuple(found.class_names)
         return cls(columns, classes, form_of(file) == "text") if len(rows) else None
 
     @property
     def words(self) -> list[str]:
         """The columns that hold text."""
-        return [name for name, values in self.columns.items() if _holds_text(values)]
+        return [
+            name
+            for name, values in self.columns.items()
+            if values and all(isinstance(value, str) for value in values)
+        ]
 
     @property
     def other_values(self) -> dict[str, Any]:
         """The first value that is no text, of each column that has one."""
-        found = {
-            name: next((value for value in _known(values) if not isinstance(value, str)), None)
+        return {
+            name: value
             for name, values in self.columns.items()
+            for value in reversed(values)
+            if not isinstance(value, str)
         }
-        return {name: value for name, value in found.items() if value is not None}
 
     @property
     def like_labels(self) -> list[str]:
@@ -446,27 +457,9 @@ class FirstRows:
         return [name for name, values in self.columns.items() if _is_like_label(values)]
 
 
-def _known(values: Sequence[Any]) -> list[Any]:
-    return [value for value in values if value not in (None, "")]
-
-
-def _holds_text(values: Sequence[Any]) -> bool:
-    known = _known(values)
-    return bool(known) and all(isinstance(value, str) for value in known)
-
-
 def _is_like_label(values: Sequence[Any]) -> bool:
-    known = _known(values)
-    if not all(isinstance(value, str | int | float) for value in known):
+    if not all(isinstance(value, str | int | float) for value in values):
         return False
-    several = len({*known})
-    return 1 < several <= min(_MOST_CLASSES, len(known) // 2) or (
-        several > 1 and all(_is_fraction(value) for value in known)
-    )
-
-
-def _is_fraction(value: Any) -> bool:
-    try:
-        return "." in str(value) and float(value) is not None
-    except ValueError:
-        return False
+    several = len({*values})
+    fractions = all("." in str(value) and finite(value) is not None for value in values)
+    return several > 1 and (fractions or several <= min(_MOST_CLASSES, len(values) // 2))

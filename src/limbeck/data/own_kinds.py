@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,7 +33,6 @@ from limbeck.data.reader import DataRequest, Loaded, OnDisk, data_reader
 from limbeck.data.table import FileTable, read_table
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.plain import loads
-from limbeck.support.settings import MAX_ROWS
 from limbeck.tasks import MASKED, SPANS, TOKENS
 from limbeck.tasks.positions import metrics_for_tags, said_of_tags
 from limbeck.tasks.task import Task
@@ -47,7 +47,11 @@ _HEADINGS = ("word", "token", "words", "tokens")
 _TAG = re.compile(r"[Oo]|[BILUESbilues]([-_].+)?")
 
 
-def read_conll(path: Path) -> tuple[list[list[str]], list[list[str]]]:
+Columns = list[list[Any]]
+"""The columns of a file in the order in which they were asked for."""
+
+
+def read_conll(path: Path) -> Columns:
     """Read the words of each sentence, and their tags (the last column).
 
     A first line that says "word" or "token" is a header.
@@ -86,7 +90,7 @@ def read_conll(path: Path) -> tuple[list[list[str]], list[list[str]]]:
             f"{path}: the first column numbers the words (1, 2, …), and is no column of words",
             "write word TAB tag, one word a line; of CoNLL-U leave the first column out",
         )
-    return words, tags
+    return [words, tags]
 
 
 def _is_comment(line: str, fields: Sequence[str], width: int | None) -> bool:
@@ -101,90 +105,69 @@ def _is_comment(line: str, fields: Sequence[str], width: int | None) -> bool:
 # Reading SQuAD's own JSON: articles of paragraphs of questions.
 
 
-def is_squad(path: Path) -> bool:
-    """Whether the file is one JSON object with the key `data`, not an object per line."""
+def squad_articles(path: Path) -> list[Any] | None:
+    """The articles of a file that is one JSON object with the key `data`; None of any other file."""
     try:
         with opened_text(path) as file:
             content = loads(file.read())
     except (OSError, ValueError):
-        return False
-    return isinstance(content, dict) and isinstance(content.get("data"), list)
+        return None
+    articles = content.get("data") if isinstance(content, dict) else None
+    return articles if isinstance(articles, list) else None
 
 
-def _check(question: Any, context: Any, answers: Any) -> None:
-    """Raise TypeError for values of another type than SQuAD's."""
-    for answer in answers:
-        start, text = answer["answer_start"], answer["text"]
-        if not isinstance(text, str) or not isinstance(start, int) or abs(start) > len(context):
-            raise TypeError(f"an answer is {answer!r:.60}")
-    if not isinstance(question, str) or not isinstance(context, str):
-        raise TypeError(f"the question or context of {question!r:.60} is no text")
-
-
-def read_squad(path: Path) -> tuple[list[str], list[str], list[dict[str, list[Any]]]]:
-    """Questions, contexts and answers of a file for which `is_squad` holds.
+def read_squad(path: Path, articles: Sequence[Any]) -> Columns:
+    """Questions, contexts and answers.
 
     Raises LimbeckError for another layout inside, and for questions without an answer (SQuAD 2.0):
     they have no score in SQuAD 1.1.
     """
-    questions: list[str] = []
-    contexts: list[str] = []
-    answers: list[dict[str, list[Any]]] = []
-    unanswered, place = 0, "the file"
+    rows: list[tuple[str, str, dict[str, list[Any]]]] = []
+    unanswered = 0
     try:
-        with opened_text(path) as file:
-            articles = loads(file.read())["data"]
         for article in articles:
-            place = f"the article behind question {len(questions)}"
             for paragraph in article["paragraphs"]:
-                place = f"the paragraph behind question {len(questions)}"
                 for asked in paragraph["qas"]:
-                    place = f"question {len(questions) + 1}"
-                    found = asked["answers"]
+                    texts, found = (asked["question"], paragraph["context"]), asked["answers"]
+                    answers = [one["text"] for one in found]
+                    starts = [one["answer_start"] for one in found]
+                    if not all(isinstance(text, str) for text in (*texts, *answers)):
+                        raise TypeError(f"a question, context or answer is no text: {asked!r:.80}")
+                    if not all(type(one) is int and 0 <= one <= len(texts[1]) for one in starts):
+                        raise TypeError(f"an answer_start is no place in the text: {found!r:.80}")
                     unanswered += not found
-                    _check(asked["question"], paragraph["context"], found)
-                    questions.append(asked["question"])
-                    contexts.append(paragraph["context"])
-                    answers.append(
-                        {
-                            "text": [answer["text"] for answer in found],
-                            "answer_start": [answer["answer_start"] for answer in found],
-                        }
-                    )
+                    rows.append((*texts, {"text": answers, "answer_start": starts}))
     except (KeyError, TypeError) as error:
+        reason = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise LimbeckError(
-            f"{path}, {place}: not in SQuAD's layout: "
-            + (f"no {error}" if isinstance(error, KeyError) else str(error)),
+            f"{path}, behind question {len(rows)}: not in SQuAD's layout: {reason}",
             "expected data → paragraphs → context, qas → question, answers → text, answer_start",
         ) from error
-    if unanswered or not questions:
+    if unanswered or not rows:
         raise LimbeckError(
-            f"{path}: {unanswered} of {len(questions)} questions have no answer",
+            f"{path}: {unanswered} of {len(rows)} questions have no answer",
             "take them out: every question needs an answer in its context, as in SQuAD 1.1",
         )
-    return questions, contexts, answers
+    return [list(column) for column in zip(*rows, strict=True)]
 
 
 # ---- the readers ----
 
 
-Columns = dict[str, list[Any]]
+class KindLayout(NamedTuple):
+    """Which columns a table of a kind has, and how its files are read.
 
-
-class Wanted(NamedTuple):
-    """The names of the columns to read: text, and label (None for text that is its own)."""
+    Attributes:
+        texts: names of the text columns, unless others are named.
+        label: name of the label column; None for text that is its own label.
+        endings: of files beside the usual ones.
+        read: reads the columns of a file by their names, the label's last.
+    """
 
     texts: tuple[str, ...]
     label: str | None
-    max_rows: int = MAX_ROWS
-
-
-class KindLayout(NamedTuple):
-    """How a kind's files are read, and which columns a table of it has unless others are named."""
-
-    wanted: Wanted
     endings: tuple[str, ...]
-    read: Callable[[Path, Wanted], Columns]
+    read: Callable[[Path, Sequence[str]], Columns]
 
 
 @data_reader("tags, answers or text")
@@ -211,25 +194,24 @@ class OwnKind(OnDisk):
                 "register a reader of them (limbeck.data_reader)",
             )
         layout = _LAYOUTS[kind.name]
-        wanted = _wanted(layout.wanted, request)
+        names = _named(layout, request)
         files = files_of(request.path, request.files, layout.endings)
-        read = {split: layout.read(file, wanted) for split, file in files.items()}
-        task = request.known or _new_task(request, layout.wanted, _tags(files, read, wanted))
-
-        def rows(split: str) -> Rows:
-            columns = (read[split][name] for name in wanted.texts)
-            texts = dict(zip(task.text_columns, columns, strict=True))
-            if wanted.label is None:  # masked text is its own label
-                return texts, texts[task.label_column]
-            return texts, _labels(task, read[split][wanted.label], files[split])
-
-        def groups() -> np.ndarray | None:
-            return _groups(files["train"], request.division.group_column, request.max_rows)
-
-        return task, made_splits(request, task, files, rows, groups)
+        read = {split: layout.read(file, names) for split, file in files.items()}
+        train, tags = files["train"], read["train"][-1]
+        task = request.known or _new_task(request, layout, _tags(train, names[-1], tags))
+        rows = {
+            split: Rows(
+                dict(zip(task.text_columns, columns, strict=False)),
+                _as_ids(task, columns[-1], files[split]),
+            )
+            for split, columns in read.items()
+        }
+        groups = _groups(train, request.division.group_column)
+        return task, made_splits(request, task, rows, groups)
 
 
-def _wanted(usual: Wanted, request: DataRequest) -> Wanted:
+def _named(usual: KindLayout, request: DataRequest) -> list[str]:
+    """The columns of a table, the label's last."""
     texts, label = request.text_columns or usual.texts, request.label_column
     problems = []
     if len(texts) != len(usual.texts):
@@ -245,23 +227,23 @@ def _wanted(usual: Wanted, request: DataRequest) -> Wanted:
         )
     if problems:
         raise LimbeckError(problems)
-    return Wanted(texts, label or usual.label, request.max_rows)
+    return [*texts, *([] if usual.label is None else [label or usual.label])]
 
 
-def _groups(path: Path, column: str | None, max_rows: int) -> np.ndarray | None:
+def _groups(path: Path, column: str | None) -> np.ndarray | None:
     """As `groups_of`, of a table; raises LimbeckError for a file that has no columns beside those of its kind."""
     if column is None:
         return None
-    no_table = form_of(path) in (None, "text")
-    if no_table or (ending_of(path) == ".json" and is_squad(path)):
+    squad = ending_of(path) == ".json" and squad_articles(path) is not None
+    if form_of(path) in (None, "text") or squad:
         raise LimbeckError(
             f"group_column: {path} has no column {column!r}",
             "give a table with that column (CSV, JSON lines, Parquet), or files for train, dev and test",
         )
-    return groups_of(read_table(path, max_rows), column)
+    return groups_of(read_table(path), column)
 
 
-def _new_task(request: DataRequest, usual: Wanted, found: Sequence[str]) -> Task:
+def _new_task(request: DataRequest, usual: KindLayout, found: Sequence[str]) -> Task:
     name, kind, labelling = request.new_name, request.task_type, request.labelling
     label = usual.label or usual.texts[0]
     if kind is not TOKENS and (labelling.classes or labelling.holds):
@@ -278,27 +260,24 @@ def _new_task(request: DataRequest, usual: Wanted, found: Sequence[str]) -> Task
     return replace(task, labels=tags, metrics=metrics, primary=primary, said=said_of_tags(tags))
 
 
-def _tags(files: dict[str, Path], read: dict[str, Columns], wanted: Wanted) -> Sequence[str]:
-    """The tags of the training rows, in the order of their ids."""
-    if wanted.label is None:
+def _tags(path: Path, column: str, written: list[Any]) -> Sequence[str]:
+    """The tags of the training rows, in the order of their ids; none of labels that are no lists."""
+    if not isinstance(written[0], list):
         return ()
-    if form_of(files["train"]) == "parquet":
-        with closing(open_rows(files["train"])) as source:
-            stored = source.class_names.get(wanted.label)
-        if stored:
-            return stored
-    written = read["train"][wanted.label]
-    found = {tag for tags in written for tag in tags} if isinstance(written[0], list) else set()
-    return sorted(found, key=lambda tag: (tag.upper() != "O", tag))
+    if form_of(path) == "parquet":
+        with closing(open_rows(path)) as source:
+            if stored := source.class_names.get(column):
+                return stored
+    return sorted({*chain.from_iterable(written)}, key=lambda tag: (tag.upper() != "O", tag))
 
 
-def _labels(task: Task, written: list[Any], path: Path) -> list[Any]:
+def _as_ids(task: Task, written: list[Any], path: Path) -> list[Any]:
+    """Tags as ids; other labels as they are."""
     if not task.labels:
         return written
     ids = {tag: number for number, tag in enumerate(task.labels)}
     for row, tags in enumerate(written, start=1):
-        strange = [tag for tag in tags if tag not in ids]
-        if strange:
+        if strange := [tag for tag in tags if tag not in ids]:
             raise LimbeckError(
                 f"{path}, row {row}: the tag {strange[0]!r}",
                 f"tags of the task: {', '.join(task.labels[:20])}",
@@ -309,20 +288,19 @@ def _labels(task: Task, written: list[Any], path: Path) -> list[Any]:
 # ---- files ----
 
 
-def _read_tokens(path: Path, wanted: Wanted) -> Columns:
-    assert wanted.label is not None
+def _read_tokens(path: Path, names: Sequence[str]) -> Columns:
     if ending_of(path) in CONLL or form_of(path) in ("tsv", "text"):
-        words, tags = read_conll(path)
-        return {wanted.texts[0]: words, wanted.label: tags}
-    table = _table(path, wanted)
-    columns = {name: table.named(name) for name in (wanted.texts[0], wanted.label)}
-    for row, (words, tags) in enumerate(zip(*columns.values(), strict=True), start=1):
-        for column, values in ((wanted.texts[0], words), (wanted.label, tags)):
+        return read_conll(path)
+    table = _table(path, names)
+    columns = [table.named(name) for name in names]
+    for row, both in enumerate(zip(*columns, strict=True), start=1):
+        for name, values in zip(names, both, strict=True):
             if not isinstance(values, list) or not all(isinstance(v, str) for v in values):
                 raise LimbeckError(
-                    f"{path}, row {row}: {column} is {values!r:.80}, expected a list of strings",
+                    f"{path}, row {row}: {name} is {values!r:.80}, expected a list of strings",
                     'write {"tokens": ["…"], "tags": ["O"]}, one object per line',
                 )
+        words, tags = both
         if len(words) != len(tags) or not words:
             raise LimbeckError(
                 f"{path}, row {row}: {len(words)} words and {len(tags)} tags",
@@ -331,43 +309,39 @@ def _read_tokens(path: Path, wanted: Wanted) -> Columns:
     return columns
 
 
-def _read_spans(path: Path, wanted: Wanted) -> Columns:
-    assert wanted.label is not None
-    if ending_of(path) == ".json" and is_squad(path):
-        return dict(zip((*wanted.texts, wanted.label), read_squad(path), strict=True))
-    table = _table(path, wanted)
-    written = list(table.columns[wanted.label])
+def _read_spans(path: Path, names: Sequence[str]) -> Columns:
+    articles = squad_articles(path) if ending_of(path) == ".json" else None
+    if articles is not None:
+        return read_squad(path, articles)
+    table = _table(path, names)
+    *texts, label = names
+    written = list(table.columns[label])
     for row, answers in enumerate(written, start=1):
-        well_formed = (
-            isinstance(answers, dict)
-            and isinstance(answers.get("text"), list)
-            and isinstance(answers.get("answer_start"), list)
-            and len(answers["text"]) == len(answers["answer_start"])
-        )
-        if not well_formed:
+        both = answers if isinstance(answers, dict) else {}
+        found = both.get("text"), both.get("answer_start")
+        lists = [one for one in found if isinstance(one, list)]
+        if len(lists) < 2 or len(lists[0]) != len(lists[1]):
             raise LimbeckError(
-                f"{path}, row {row}: {wanted.label} is {answers!r:.80}",
+                f"{path}, row {row}: {label} is {answers!r:.80}",
                 'expected {"text": ["…"], "answer_start": [0]}, as in SQuAD',
             )
-    return {name: table.texts(name) for name in wanted.texts} | {wanted.label: written}
+    return [*map(table.texts, texts), written]
 
 
-def _read_masked(path: Path, wanted: Wanted) -> Columns:
+def _read_masked(path: Path, names: Sequence[str]) -> Columns:
     if form_of(path) == "text":  # its one column is meant, whatever those of tables are called
-        table = read_table(path, wanted.max_rows)
-        return {wanted.texts[0]: table.texts(TEXT_COLUMN)}
-    return {wanted.texts[0]: _table(path, wanted).texts(wanted.texts[0])}
+        names = [TEXT_COLUMN]
+    return [_table(path, names).texts(names[0])]
 
 
-def _table(path: Path, wanted: Wanted) -> FileTable:
-    table = read_table(path, wanted.max_rows)
-    names = [*wanted.texts, *([] if wanted.label is None else [wanted.label])]
+def _table(path: Path, names: Sequence[str]) -> FileTable:
+    table = read_table(path)
     table.need(names, fix="name --text-columns and --label-column")
     return table
 
 
 _LAYOUTS = {
-    TOKENS.name: KindLayout(Wanted(("tokens",), "tags"), CONLL, _read_tokens),
-    SPANS.name: KindLayout(Wanted(("question", "context"), "answers"), (), _read_spans),
-    MASKED.name: KindLayout(Wanted(("text",), None), (), _read_masked),
+    TOKENS.name: KindLayout(("tokens",), "tags", CONLL, _read_tokens),
+    SPANS.name: KindLayout(("question", "context"), "answers", (), _read_spans),
+    MASKED.name: KindLayout(("text",), None, (), _read_masked),
 }

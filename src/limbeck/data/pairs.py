@@ -7,10 +7,9 @@ nobody judged, 0 of one of dev or test.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from datasets import Dataset, DatasetDict
@@ -26,9 +25,9 @@ from limbeck.data.candidates import (
     with_pairs,
 )
 from limbeck.data.files import form_of, open_rows
-from limbeck.data.own import files_of, split_files
+from limbeck.data.own import Rows, files_of, made_splits, split_files
 from limbeck.data.reader import DataRequest, Loaded, OnDisk, data_reader
-from limbeck.data.splits import Division, SplitRows, check_splits, hold_out, make_split, take
+from limbeck.data.splits import Division, SplitRows, hold_out, with_labels
 from limbeck.data.table import read_table
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import PAIR_SCORE
@@ -37,14 +36,6 @@ from limbeck.tasks.pair_score import METRICS_OF_RANKS
 from limbeck.tasks.task import Task
 
 _USUAL = (QUERY, PASSAGE)
-
-
-class Pairs(NamedTuple):
-    """The rows of one split; `labels` is None where no row has a grade, and holds NaN for those without."""
-
-    queries: Sequence[str]
-    passages: Sequence[str]
-    labels: Sequence[float] | None
 
 
 @data_reader("queries with candidates")
@@ -73,89 +64,74 @@ class OwnPairs(OnDisk):
         path, scored = request.path, request.dev_set
         named = request.files if scored is None else {}
         if is_beir(path):
-            return _loaded(request, _of_folder(path, request.max_rows))
-        files = files_of(path, named)
-        splits = {split: _read(file, request, split=split) for split, file in files.items()}
-        if scored is not None:
-            splits |= _dev_of_folder(scored, request.max_rows)
-        return _loaded(request, splits)
+            rows = _of_folder(path)
+        else:
+            files = files_of(path, named)
+            rows = {split: _read(file, request, split=split) for split, file in files.items()}
+            if scored is not None:
+                rows |= _dev_of_folder(scored)
+        name = request.new_name
+        task = Task(name, name, _USUAL, (), METRICS_OF_RANKS, METRICS_OF_RANKS[0], kind=PAIR_SCORE)
+        queries = rows["train"].texts[QUERY] if "train" in rows else []
+        groups = np.unique(queries, return_inverse=True)[1]
+        splits = made_splits(request, task, rows, groups, _whole_queries)
+        return task, DatasetDict({split: _judged(split, found) for split, found in splits.items()})
 
 
-def _of_folder(folder: Path, max_rows: int) -> dict[str, Pairs]:
+def _judged(split: str, rows: Dataset) -> Dataset:
+    """What nobody judged counts as not relevant where it is scored, as in TREC's scores."""
+    if split == "train" or LABEL not in rows.column_names:
+        return rows
+    return with_labels(rows, LABEL, np.nan_to_num(rows.with_format("numpy")[LABEL][:]))
+
+
+def _whole_queries(
+    labels: Sequence[float], stratify: bool, seed: int, division: Division, queries: np.ndarray
+) -> SplitRows:
+    """Rows of train, dev and test: whole queries that have something relevant, and something else beside it."""
+    grades = np.nan_to_num(np.asarray(labels))
+    useful = [rows for rows in by_query(queries) if len(rows) > 1 and (grades[rows] > 0).any()]
+    shares = [division.dev_share, division.test_share]
+    if len(useful) < 1 + sum(share != 0 for share in shares):
+        raise LimbeckError(
+            f"{len(useful)} queries have several candidates and one of them relevant, too few to keep some back as a "
+            "dev split",
+            "give a folder with train and dev files, or more queries",
+        )
+    drawn = hold_out(range(len(useful)), stratify, seed, division)
+    none = np.array([], dtype=np.int64)
+    dev, test = (
+        np.sort(np.concatenate([none, *(useful[one] for one in part)]))
+        for part in (drawn.dev, drawn.test)
+    )
+    return SplitRows(np.setdiff1d(np.arange(len(grades)), np.concatenate([dev, test])), dev, test)
+
+
+# ---- files ----
+
+
+def _of_folder(folder: Path) -> dict[str, Rows]:
     """The splits of a folder in BEIR's layout."""
-    read = read_beir_pairs(folder, max_rows)
-    return {name: Pairs(*columns) for name, columns in read.items()}
+    read = read_beir_pairs(folder)
+    return {
+        split: Rows({QUERY: queries, PASSAGE: passages}, grades)
+        for split, (queries, passages, grades) in read.items()
+    }
 
 
-def _dev_of_folder(folder: Path, max_rows: int) -> dict[str, Pairs]:
+def _dev_of_folder(folder: Path) -> dict[str, Rows]:
     """Dev and test of a folder that is named as dev; test is dev where there is no other.
 
     Raises:
         LimbeckError: it has neither.
     """
-    found = _of_folder(folder, max_rows)
-    found.pop("train", None)
+    found = {split: rows for split, rows in _of_folder(folder).items() if split != "train"}
     if not found:
         raise LimbeckError(
             f"{folder} has no qrels/dev.tsv and no qrels/test.tsv to score a reranker on",
             "add one of them",
         )
     return found if "dev" in found else {"dev": found["test"]}
-
-
-def _loaded(request: DataRequest, read: Mapping[str, Pairs]) -> Loaded:
-    name = request.new_name
-    task = Task(name, name, _USUAL, (), METRICS_OF_RANKS, METRICS_OF_RANKS[0], kind=PAIR_SCORE)
-    splits = dict(read)
-    if [*splits] == ["train"] and not request.for_training:
-        splits = {"dev": splits["train"]}
-    elif (pairs := splits.get("train")) is not None and pairs.labels is not None:
-        parts = _held_out(pairs, request.seed, request.division.beside(splits))
-        splits |= {
-            split: Pairs(*take(pairs._asdict(), rows).values())
-            for split, rows in parts._asdict().items()
-            if split == "train" or len(rows)
-        }
-    found = DatasetDict({split: _split(task, split, pairs) for split, pairs in splits.items()})
-    check_splits(task, found, str(request.path), for_training=request.for_training)
-    return task, found
-
-
-def _split(task: Task, split: str, pairs: Pairs) -> Dataset:
-    """As rows; what nobody judged counts as not relevant where it is scored, as in TREC's scores."""
-    texts = dict(zip(_USUAL, pairs[:2], strict=True))
-    labels = pairs.labels
-    if labels is not None and split != "train":
-        labels = np.nan_to_num(labels).tolist()
-    return make_split(task, texts, labels)
-
-
-def _held_out(pairs: Pairs, seed: int, division: Division) -> SplitRows:
-    """Rows of train, dev and test: whole queries that have something relevant, and something else beside it."""
-    labels = np.asarray(pairs.labels)
-    groups = by_query(np.unique(pairs.queries, return_inverse=True)[1])
-    useful = [
-        place
-        for place, rows in enumerate(groups)
-        if len(rows) > 1 and (np.nan_to_num(labels[rows]) > 0).any()
-    ]
-    shares = [division.dev_share, division.test_share]
-    if len(useful) < 1 + sum(share != 0 for share in shares) and any(shares):
-        raise LimbeckError(
-            f"{len(useful)} queries have several candidates and one of them relevant, too few to keep some back as a "
-            "dev split",
-            "give a folder with train and dev files, or more queries",
-        )
-    drawn = hold_out(useful, False, seed, division)
-    none = np.array([], dtype=np.int64)
-    dev, test = (
-        np.sort(np.concatenate([none, *(groups[useful[one]] for one in part)]))
-        for part in (drawn.dev, drawn.test)
-    )
-    return SplitRows(np.setdiff1d(np.arange(len(labels)), np.concatenate([dev, test])), dev, test)
-
-
-# ---- files ----
 
 
 def _has_lists(path: Path) -> bool:
@@ -171,8 +147,8 @@ def _has_lists(path: Path) -> bool:
         return False
 
 
-def _read(path: Path, request: DataRequest, *, split: str) -> Pairs:
-    table, named = with_pairs(read_table(path, request.max_rows), request.text_columns)
+def _read(path: Path, request: DataRequest, *, split: str) -> Rows:
+    table, named = with_pairs(read_table(path), request.text_columns)
     texts, label = list(named or _USUAL), request.label_column or LABEL
     problems = []
     if len(texts) != 2 or len({*texts, label}) < 3:
@@ -194,10 +170,11 @@ def _read(path: Path, request: DataRequest, *, split: str) -> Pairs:
         raise LimbeckError(problems)
     queries, passages = (table.texts(name, blank=False, fix="fill the gap") for name in texts)
     _each_once(path, queries, passages)
+    rows = Rows({QUERY: queries, PASSAGE: passages}, None)
     if label not in table.columns:
-        return Pairs(queries, passages, None)
+        return rows
     grades = table.numbers(label, gaps=True, least=0, fix=GRADE_FIX)
-    return Pairs(queries, passages, None if np.isnan(grades).all() else grades)
+    return rows if np.isnan(grades).all() else rows._replace(labels=grades)
 
 
 def _each_once(path: Path, queries: Sequence[str], passages: Sequence[str]) -> None:

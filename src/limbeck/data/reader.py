@@ -22,7 +22,6 @@ from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import at_home, no_such_file
 from limbeck.support.given import is_reference, place_of
 from limbeck.support.registry import Registry
-from limbeck.support.settings import MAX_ROWS
 from limbeck.tasks import SENTENCE, TaskType, get_task_type
 from limbeck.tasks.task import TASKS, Task, as_kind, get_task
 
@@ -74,7 +73,6 @@ class DataRequest:
     seed: int = 0
     for_training: bool = True
     progress: bool = False
-    max_rows: int = MAX_ROWS
     division: Division = field(default_factory=Division)
 
     @property

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
 
 from datasets import Dataset, DatasetDict, List, Value
 
@@ -24,19 +22,17 @@ from limbeck.data.candidates import (
     PASSAGE,
     QUERY,
     USUAL,
-    Texts,
-    Tuples,
+    Texted,
     tuple_texts,
     tuples_of,
     tuples_of_grades,
 )
-from limbeck.data.files import form_of, open_rows
+from limbeck.data.files import form_of
 from limbeck.data.own import files_of
 from limbeck.data.reader import DataRequest, Loaded, OnDisk, data_reader
 from limbeck.data.splits import check_splits, make_split
 from limbeck.data.table import FileTable, read_table
 from limbeck.support.errors import LimbeckError
-from limbeck.support.plain import regular
 from limbeck.tasks import EMBEDDING
 from limbeck.tasks.candidates import FIRST
 from limbeck.tasks.metrics import TEACHER_EMBEDDING, TEACHER_LABEL
@@ -57,24 +53,6 @@ _USUAL_TEXTS = (
 )
 _USUAL_SCORES = (SCORE, "similarity_score", "similarity", "relatedness_score", "label")
 _SEARCHED = ("dev", "test")
-
-
-class Texted(NamedTuple):
-    """The rows of a file: texts by column, the similarity of the first two, and whether the first one asks."""
-
-    texts: Texts
-    scores: Sequence[float]
-    asks: bool = False
-    taught: Sequence[Sequence[float]] | None = None
-    """A teacher's embedding of each first text."""
-
-    def without(self, held: frozenset[str]) -> Texted:
-        """The rows of which no text is among those that are held out."""
-        kept = [
-            row for row, texts in enumerate(zip(*self.texts, strict=True)) if held.isdisjoint(texts)
-        ]
-        texts = [[column[row] for row in kept] for column in self.texts]
-        return self._replace(texts=texts, scores=[self.scores[row] for row in kept])
 
 
 @data_reader("sentences")
@@ -111,7 +89,7 @@ class Sentences(OnDisk):
         splits = DatasetDict({split: _split(task, found) for split, found in read.items()})
         if searched is not None:
             alone = searched != path or not request.for_training
-            splits |= _searched_splits(task, searched, request.max_rows, alone=alone)
+            splits |= _searched_splits(task, searched, alone=alone)
         if request.for_training and "dev" not in splits:
             raise LimbeckError(
                 f"{request.text!r}: sentences alone, and nothing to score embeddings on",
@@ -136,18 +114,15 @@ def _split(task: Task, found: Texted) -> Dataset:
     if found.taught is not None:
         feature = List(Value("float32"), length=len(found.taught[0]))
         split = split.add_column(TEACHER_EMBEDDING, list(found.taught), feature=feature)
-    return split.add_column(FIRST, [QUERY] * rows, feature=Value("string")) if found.asks else split
-
-
-def _asked(found: Tuples) -> Texted:
-    """Queries with what belongs to them, and what does not, or with passages of which nobody says it."""
-    return Texted(found.texts, [1.0 if found.graded else math.nan] * len(found.texts[0]), asks=True)
+    if found.first is None:
+        return split
+    return split.add_column(FIRST, list(found.first), feature=Value("string"))
 
 
 # ---- folders in BEIR's layout ----
 
 
-def _searched_splits(task: Task, folder: Path, max_rows: int, *, alone: bool) -> DatasetDict:
+def _searched_splits(task: Task, folder: Path, *, alone: bool) -> DatasetDict:
     """The splits dev and test of a folder; read to score `alone`, the test split is dev where there is no other.
 
     Raises:
@@ -159,37 +134,23 @@ def _searched_splits(task: Task, folder: Path, max_rows: int, *, alone: bool) ->
             f"{folder} has no qrels/dev.tsv and no qrels/test.tsv to score embeddings on",
             "add one of them",
         )
-    read = {one: _searched(task, folder, one, max_rows) for one in there}
+    read = {one: _searched(task, folder, one) for one in there}
     return DatasetDict({"dev": read["test"]} if alone and there == ["test"] else read)
 
 
-def _searched(task: Task, folder: Path, split: str, max_rows: int) -> Dataset:
+def _searched(task: Task, folder: Path, split: str) -> Dataset:
     """Queries, then the corpus, with the places and grades of what was judged."""
-    found = read_beir(folder, split, max_rows)
+    found = read_beir(folder, split)
     first = len(found.queries)
     places = {name: first + place for place, name in enumerate(found.corpus)}
-    texts = [*found.queries.values(), *found.corpus.values()]
-    blank = [""] * len(texts)
-    columns = dict.fromkeys(task.text_columns, blank) | {task.text_columns[0]: texts}
-    rows = make_split(task, columns, [math.nan] * len(texts))
+    kinds = [QUERY] * first + [PASSAGE] * len(found.corpus)
+    texts = [[*found.queries.values(), *found.corpus.values()]]
+    rows = _split(task, Texted(texts, [math.nan] * len(kinds), kinds))
     qrels = [found.qrels[query] for query in found.queries] + [{}] * len(found.corpus)
     judged = [[places[name] for name in grades] for grades in qrels]
     values = [[*grades.values()] for grades in qrels]
     rows = rows.add_column(JUDGED, judged, feature=RETRIEVAL_FEATURES[JUDGED])
-    rows = rows.add_column(GRADES, values, feature=RETRIEVAL_FEATURES[GRADES])
-    kinds = [QUERY] * first + [PASSAGE] * len(found.corpus)
-    return rows.add_column(FIRST, kinds, feature=Value("string"))
-
-
-def _tuples_of_folder(folder: Path, max_rows: int) -> Tuples:
-    """The train split of a folder: what was judged, and near passages as negatives."""
-    splits = read_beir_pairs(folder, max_rows)
-    if "train" not in splits:
-        raise LimbeckError(
-            f"{folder} has no qrels/train.tsv to learn from",
-            "name a file of sentences, pairs or triplets as data, and the folder as dev",
-        )
-    return Tuples(tuples_of_grades(*splits["train"]))
+    return rows.add_column(GRADES, values, feature=RETRIEVAL_FEATURES[GRADES])
 
 
 # ---- files ----
@@ -199,42 +160,38 @@ def _read_files(request: DataRequest, searched: Path | None) -> dict[str, Texted
     """The rows of each split, of those that are not searched."""
     path = request.path
     if searched == path:
-        if not request.for_training:
-            return {}
-        return {"train": _asked(_tuples_of_folder(path, request.max_rows))}
+        return {"train": _judged(path)} if request.for_training else {}
     files = files_of(path, request.files if searched is None else {})
     if not request.for_training and [*files] == ["train"]:
         files = {"dev": path}
-    return {split: _read(file, split, request) for split, file in files.items()}
+    return {
+        split: _train(file, request.text_columns) if split == "train" else _scored(file, request)
+        for split, file in files.items()
+    }
 
 
-def _read(path: Path, split: str, request: DataRequest) -> Texted:
-    plain = form_of(path) == "text" and not _has_heading(path, request.text_columns)
-    if plain and split != "train":
+def _judged(folder: Path) -> Texted:
+    """The train split of a folder: what was judged, and near passages as negatives."""
+    splits = read_beir_pairs(folder)
+    if "train" not in splits:
         raise LimbeckError(
-            f"{path} is plain text, and the {split} split is scored",
-            "give a table with the columns sentence1, sentence2 and score; plain text is one where its first line "
-            "names them, with tabs between",
+            f"{folder} has no qrels/train.tsv to learn from",
+            "name a file of sentences, pairs or triplets as data, and the folder as dev",
         )
-    tabs = not plain and form_of(path) == "text"
-    table = read_table(path, request.max_rows, "tsv" if tabs else None)
-    if plain:
-        (sentences,) = table.columns
-        return Texted([table.texts(sentences)], [math.nan] * len(table))
-    if split != "train":
-        names = _pair_columns(table, request.text_columns)
-        taught = table.columns.get(TEACHER_EMBEDDING)
-        return Texted(
-            [tuple_texts(table, name) for name in names],
-            _scores(table, request.label_column),
-            taught=None if taught is None else [*taught],
-        )
-    named = request.text_columns
-    table.need(named, fix=NAMING)
-    found = tuples_of(table, named) if len(named) != 1 else None
-    if found is not None:
-        return _asked(found)
-    columns = named or next((names for names in _USUAL_TEXTS if {*names} <= {*table.columns}), ())
+    return tuples_of_grades(*splits["train"])
+
+
+def _train(path: Path, named: Sequence[str]) -> Texted:
+    """Lines of text, tuples, or texts one by one."""
+    table = read_table(path)
+    columns: Sequence[str] = [*table.columns]
+    if form_of(path) != "text":
+        table.need(named, fix=NAMING)
+        found = tuples_of(table, named) if len(named) != 1 else None
+        if found is not None:
+            return found
+        usual = (names for names in _USUAL_TEXTS if {*names} <= {*table.columns})
+        columns = named or next(usual, ())
     if not columns:
         raise LimbeckError(
             f"{path} has no text column of a usual name among {', '.join(table.columns)}",
@@ -243,12 +200,18 @@ def _read(path: Path, split: str, request: DataRequest) -> Texted:
     return Texted([tuple_texts(table, name) for name in columns], [math.nan] * len(table))
 
 
-def _has_heading(path: Path, named: Sequence[str]) -> bool:
-    """Whether the first line of plain text names columns, tabs between them, as SICK's files are released."""
-    with closing(open_rows(regular(path), "tsv")) as source:
-        names = source.columns
-    usual = (tuple(named),) if named else _USUAL_TEXTS
-    return len(names) > 1 and any({*texts} <= {*names} for texts in usual)
+def _scored(path: Path, request: DataRequest) -> Texted:
+    """Pairs with their similarity."""
+    if form_of(path) == "text":
+        raise LimbeckError(
+            f"{path} is plain text, and its split is scored",
+            "give a table with the columns sentence1, sentence2 and score; one with tabs ends in .tsv",
+        )
+    table = read_table(path)
+    texts = [tuple_texts(table, name) for name in _pair_columns(table, request.text_columns)]
+    taught = table.columns.get(TEACHER_EMBEDDING)
+    scores = _scores(table, request.label_column)
+    return Texted(texts, scores, taught=None if taught is None else [*taught])
 
 
 def _pair_columns(table: FileTable, named: Sequence[str]) -> Sequence[str]:

@@ -16,7 +16,7 @@ from limbeck.data.label_column import Labelling, check_spellings, class_order
 from limbeck.data.own import (
     named_columns,
     our_columns,
-    read_tables_of,
+    read_tables,
     splits_of_tables,
     written_labels,
 )
@@ -53,11 +53,9 @@ class OwnSeveralLabels(OnDisk):
         kind, labelling, given = request.task_type, request.labelling, request.label_column
         if labelling.holds == "numbers":
             raise LimbeckError(f"labels: numbers, and kind {kind.name} has classes", "leave it out")
-        tables = read_tables_of(request)
+        tables = read_tables(request)
         names = _columns_of_classes(tables["train"], labelling) if given is None else ()
-        texts, label = named_columns(
-            tables, None, request.text_columns, given, need_label=not names
-        )
+        texts, label = named_columns(tables, request, need_label=not names)
         if label is None:
             sets = {split: _of_columns(table, names, split) for split, table in tables.items()}
         else:

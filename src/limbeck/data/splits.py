@@ -8,7 +8,7 @@ teacher and its student, share their rows (CR-ILD, §5 and Appendix C: ill-condi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -323,13 +323,14 @@ def with_held_out(
     seed: int,
     division: Division,
     groups: np.ndarray | None = None,
+    draw: Callable[..., SplitRows] = hold_out,
 ) -> DatasetDict:
-    """Train, and dev and test as far as `division` (as `beside` gives it) has a share for them; see `hold_out`."""
+    """Train, and dev and test as far as `division` (as `beside` gives it) has a share for them, as `draw` does."""
     if not division.dev_share and division.test_share == 0:
         return DatasetDict({"train": make_split(task, texts, labels)})
     stratify = bool(task.kind.row_classes(task))
     known = labels if stratify or task.regression else range(len(labels))
-    parts = hold_out(known, stratify, seed, division, groups)
+    parts = draw(known, stratify, seed, division, groups)
     return DatasetDict(
         {
             name: make_split(task, take(texts, rows), [labels[row] for row in rows])
@@ -443,7 +444,7 @@ class Conditions(NamedTuple):
         if self.label_noise:
             labels = self._classes(rows, task, "label_noise: there is no other class to give")
             noisy = with_noise(labels, len(task.labels), self.label_noise, self.label_noise_seed)
-            rows = _with_labels(rows, task.label_column, noisy)
+            rows = with_labels(rows, task.label_column, noisy)
         return rows
 
     def relabelled(self, rows: int) -> int:
@@ -515,8 +516,8 @@ def with_noise(labels: np.ndarray, classes: int, rate: float, seed: int) -> np.n
     return noisy
 
 
-def _with_labels(rows: Dataset, column: str, labels: np.ndarray) -> Dataset:
-    """The same rows with other class ids, columns and features in their places."""
+def with_labels(rows: Dataset, column: str, labels: np.ndarray) -> Dataset:
+    """The same rows with other class ids or numbers, columns and features in their places."""
     order, feature = rows.column_names, rows.features[column]
     changed = rows.remove_columns(column).add_column(column, labels.tolist(), feature=feature)
     return changed.select_columns(order)

@@ -20,7 +20,6 @@ import pyarrow.compute as pc
 from limbeck.data.files import form_of, nameless_file, open_rows
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.plain import regular
-from limbeck.support.settings import MAX_ROWS
 
 LARGE = 1 << 24
 """Bytes of a column that may stay in memory together."""
@@ -288,20 +287,17 @@ def finite(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def read_table(path: Path, max_rows: int = MAX_ROWS, form: str | None = None) -> FileTable:
-    """Read a file by its ending, or as another form of `files`; blank lines of plain text are no rows.
+def read_table(path: Path) -> FileTable:
+    """Read a file by its ending; blank lines of plain text are no rows.
 
     Raises:
-        LimbeckError: what does not fit, with the file, and the line where there is one; no rows; or more than
-            `max_rows`, as a Parquet file of a few kilobytes may hold millions.
+        LimbeckError: what does not fit, with the file, and the line where there is one; no rows.
     """
-    source = open_rows(regular(path), form, blank_lines=False)
-    plain = (form or form_of(path)) == "text"
+    source = open_rows(regular(path), blank_lines=False)
+    plain = form_of(path) == "text"
     columns: dict[str, ArrowColumn] = {}
     count = 0
     try:
-        if (total := source.total) is not None and total > max_rows:
-            raise _too_many(path, str(total), max_rows, f"set max_rows={total}")
         while len(rows := source.take(source.at_once)):
             for name in rows.names:
                 if (
@@ -312,8 +308,6 @@ def read_table(path: Path, max_rows: int = MAX_ROWS, form: str | None = None) ->
                 for part in rows.parts(name):
                     column.extend(part)
             count += len(rows)
-            if count > max_rows:
-                raise _too_many(path, f"more than {max_rows}", max_rows, "raise max_rows")
     finally:
         source.close()
     table = FileTable(path, columns, source.typed, source.class_names)
@@ -323,13 +317,6 @@ def read_table(path: Path, max_rows: int = MAX_ROWS, form: str | None = None) ->
             "write one text per line" if plain else "check that the right file is named",
         )
     return table
-
-
-def _too_many(path: Path, rows: str, max_rows: int, fix: str) -> LimbeckError:
-    return LimbeckError(
-        f"{path} holds {rows} rows, and no more than {max_rows} are read unasked",
-        f"{fix} to read them all, or name a file of fewer",
-    )
 
 
 # ---- columns that nobody named ----

@@ -5,7 +5,7 @@ The columns are found by the names that a task's own data have; all others, a la
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -30,7 +30,6 @@ from limbeck.data.table import FileTable, read_table, taken, usual_label, usual_
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home
 from limbeck.support.given import is_reference, place_of
-from limbeck.support.settings import MAX_ROWS
 from limbeck.tasks import TEXT
 from limbeck.tasks.abstract_type import absent_label, labelled_rows
 from limbeck.tasks.task import TASKS, Task
@@ -86,7 +85,6 @@ def read_text_rows(
     *,
     task: str | None = None,
     text_columns: Sequence[str] = (),
-    max_rows: int = MAX_ROWS,
 ) -> TextRows:
     """All rows of a source, of all its splits.
 
@@ -97,15 +95,14 @@ def read_text_rows(
         task: a known task, whose columns they are; it is needed for what is no file of the user's own.
         text_columns: the columns that hold text, one or two. If left out, those of usual names
             (`limbeck.data.table`), or the only one. Of queries with candidates every pair is a row.
-        max_rows: of a file; more are refused.
 
     Raises:
         LimbeckError: nothing is there, it cannot be read, or its text columns are not known or not text.
     """
     known = TASKS.get(task) if task is not None else None
     if not (is_reference(source) or _means_files(source, known, text_columns)):
-        return _of_task(source, task, text_columns, max_rows)
-    parts = [_of_file(file, known, text_columns, max_rows) for file in row_files([str(source)])]
+        return _of_task(source, task, text_columns)
+    parts = [_of_file(file, known, text_columns) for file in row_files([str(source)])]
     found = joined(parts)
     return replace(found, source=(str(source),)) if is_reference(source) else found
 
@@ -136,27 +133,19 @@ def joined(parts: Sequence[TextRows]) -> TextRows:
             "label them apart, or name the columns with --text-columns",
         )
     names = [*parts[0].columns]
-    stacked = zip(*(part.columns.values() for part in parts), strict=True)
-    columns = {
-        name: pa.chunked_array(
-            [chunk for column in same for chunk in column.chunks], pa.large_string()
-        )
-        for name, same in zip(names, stacked, strict=True)
-    }
-    return TextRows(
-        columns,
-        tuple(source for part in parts for source in part.source),
-        parts[0].names,
-        sum(part.blank for part in parts),
-    )
+    below = zip(*(part.columns.values() for part in parts), strict=True)
+    columns = {name: _stacked(same) for name, same in zip(names, below, strict=True)}
+    sources = tuple(source for part in parts for source in part.source)
+    return TextRows(columns, sources, parts[0].names, sum(part.blank for part in parts))
 
 
-def _of_task(
-    source: str | Path, task: str | None, text_columns: Sequence[str], max_rows: int
-) -> TextRows:
-    found, splits = load_task(
-        task, source, text_columns=text_columns, for_training=False, max_rows=max_rows
-    )
+def _stacked(columns: Iterable[pa.ChunkedArray]) -> pa.ChunkedArray:
+    chunks = [chunk for column in columns for chunk in column.chunks]
+    return pa.chunked_array(chunks, pa.large_string())
+
+
+def _of_task(source: str | Path, task: str | None, text_columns: Sequence[str]) -> TextRows:
+    found, splits = load_task(task, source, text_columns=text_columns, for_training=False)
     parts = []
     for split in splits.values():
         table = split.with_format("arrow")[:]
@@ -174,57 +163,11 @@ def _strings(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(pa.large_string())
 
 
-def _of_file(
-    file: Path, known: Task | None, text_columns: Sequence[str], max_rows: int
-) -> TextRows:
-    names = text_columns or (None if known is not None else _unnamed_columns(file, max_rows))
-    width = len(names or [TEXT_COLUMN])
-    if width > 2:
-        raise LimbeckError(
-            f"{width} text columns are named", "name one or two: --text-columns A [B]"
-        )
-    task = known or Task("rows", "rows", our_columns(width), (), (), "")
-    if names is not None and width != len(task.text_columns):
-        raise LimbeckError(
-            f"{file}: {width} text columns are named, and task {task.name!r} reads {len(task.text_columns)}",
-            f"--text-columns names those that stand for {', '.join(task.text_columns)}",
-        )
-    (found,) = read_unlabelled([str(file)], task, text_columns=names, max_rows=max_rows)
-    called = names or ((TEXT_COLUMN,) if known is None else known.text_columns)
-    return replace(found, names=tuple(called))
-
-
-def _unnamed_columns(file: Path, max_rows: int) -> list[str] | None:
-    """The columns that training takes, or the only one; None of plain text, which has no columns."""
-    if form_of(file) == "text":
-        return None
-    table = pairs_in(read_table(file, max_rows))
-    columns = [*table.columns]
-    if {*_PAIR} <= {*columns}:  # as training finds them, lists of candidates among them
-        return [*_PAIR]
-    if len(columns) == 1:
-        return columns
-    label = usual_label(columns, [*table.class_names])
-    named = table.columns.items()
-    words = [n for n, column in named if n != label and column.text_or_gaps is not None]
-    found = usual_texts(words)
-    if not found:
-        raise LimbeckError(
-            f"{file}: no text columns are named",
-            f"--text-columns A [B]; columns that are there: {', '.join(columns)}",
-        )
-    return found
-
-
 # ---- the texts of files ----
 
 
 def read_unlabelled(
-    sources: Sequence[str],
-    task: Task,
-    *,
-    text_columns: Sequence[str] | None = None,
-    max_rows: int = MAX_ROWS,
+    sources: Sequence[str], task: Task, *, text_columns: Sequence[str] | None = None
 ) -> list[TextRows]:
     """The texts of files, folders and patterns of files (`more/*.csv`), in the order in which they are named.
 
@@ -234,63 +177,71 @@ def read_unlabelled(
         sources: paths, patterns, or references of rows that were given as objects.
         task: whose text columns they are; a known task's files may also have those of its release.
         text_columns: names of the columns in the files, where the task's own data have others.
-        max_rows: of one file; more are refused.
 
     Raises:
         LimbeckError: a file that is not there, or is of no known type, or lacks the columns, or holds what is no text.
     """
-    found = []
-    for path in row_files(sources, "unlabelled"):
-        table = read_table(path, max_rows)
-        columns = (
-            [_lines(table, task)]
-            if form_of(path) == "text"
-            else _columns(table, task, text_columns or ())
-        )
-        found.append(_with_text(path, dict(zip(task.text_columns, columns, strict=True))))
-    return found
+    files = row_files(sources, "unlabelled")
+    return [_of_file(file, task, text_columns or ()) for file in files]
 
 
-def _lines(table: FileTable, task: Task) -> pa.ChunkedArray:
-    """A text a line, whatever the task calls its column."""
-    if len(task.text_columns) > 1:
-        raise LimbeckError(
-            f"unlabelled: {table.path} is plain text, and task {task.name!r} reads pairs",
-            f"give a table with the columns {' and '.join(task.text_columns)}",
-        )
-    return table.text(TEXT_COLUMN)
-
-
-def _columns(table: FileTable, task: Task, text_columns: Sequence[str]) -> list[pa.ChunkedArray]:
-    # Texts whose task nobody knows are pairs wherever they look like it; a task's candidates may be columns too.
-    if task.kind.candidates is not None:
-        table, text_columns = with_pairs(table, text_columns)
+def _of_file(file: Path, task: Task | None, named: Sequence[str]) -> TextRows:
+    """The texts of a file, of a task or of whoever asks for the columns that training takes."""
+    table = read_table(file)
+    names: Sequence[str]
+    if form_of(file) == "text":  # a text a line, whatever the task calls its column
+        names = [TEXT_COLUMN]
+    elif task is not None and task.kind.candidates is not None:
+        table, given = with_pairs(table, named)
+        names = given or _columns_of(task, table)
     else:
+        # Texts whose task nobody knows are pairs wherever they look like it.
         table = pairs_in(table)
-    known = [text_columns] if text_columns else _names_of(task)
-    names = next((names for names in known if set(names) <= set(table.columns)), None)
-    if names is None:
-        wanted = " or ".join(", ".join(map(repr, names)) for names in known)
+        names = named or (_unnamed(table) if task is None else _columns_of(task, table))
+    ours = our_columns(len(names)) if task is None else task.text_columns
+    if len(names) != len(ours):
+        reads = "rows have one or two" if task is None else f"task {task.name!r} reads {len(ours)}"
         raise LimbeckError(
-            f"{table.path} has no text column{'s' if len(known[0]) > 1 else ''} {wanted}",
-            f"columns that are there: {', '.join(table.columns)}; name those that hold the text "
-            "(--text-columns), as in all files of a task",
+            f"{file}: {len(names)} text column{'s' * (len(names) > 1)} ({', '.join(names)}), and {reads}",
+            "--text-columns names those that are read; plain text has one",
         )
+    table.need(names, "text column", "name those that hold the text (--text-columns)")
     fix = "write it as text, or remove the row"
-    return [table.text(name, gaps=True, fix=fix) for name in names]
+    texts = (table.text(name, gaps=True, fix=fix) for name in names)
+    called = named or (names if task is None else ours)
+    return _with_text(file, dict(zip(ours, texts, strict=True)), called)
 
 
-def _names_of(task: Task) -> list[Sequence[str]]:
-    """The names that a task's text columns go by."""
-    names = [task.text_columns]
-    if task.name in LAYOUTS:
-        names.append(LAYOUTS[task.name].text)
+def _columns_of(task: Task, table: FileTable) -> Sequence[str]:
+    """A task's own text columns, or those of its release where a table has these."""
+    released = [LAYOUTS[task.name].text] if task.name in LAYOUTS else []
     if task.name == "imdb":
-        names.append((IMDB_COLUMNS["text"],))
-    return list(dict.fromkeys(names))
+        released.append((IMDB_COLUMNS["text"],))
+    every = (names for names in (task.text_columns, *released) if {*names} <= {*table.columns})
+    return next(every, task.text_columns)
 
 
-def _with_text(path: Path, columns: Mapping[str, pa.ChunkedArray]) -> TextRows:
+def _unnamed(table: FileTable) -> list[str]:
+    """The columns that training takes, or the only one."""
+    columns = [*table.columns]
+    if {*_PAIR} <= {*columns}:  # as training finds them, lists of candidates among them
+        return [*_PAIR]
+    if len(columns) == 1:
+        return columns
+    label = usual_label(columns, [*table.class_names])
+    named = table.columns.items()
+    words = [n for n, column in named if n != label and column.text_or_gaps is not None]
+    if found := usual_texts(words):
+        return found
+    raise LimbeckError(
+        f"{table.path}: no text columns are named",
+        f"--text-columns A [B]; columns that are there: {', '.join(columns)}",
+    )
+
+
+def _with_text(
+    path: Path, columns: Mapping[str, pa.ChunkedArray], names: Sequence[str]
+) -> TextRows:
     """Without the rows in which no column says anything."""
     blank = None
     for column in columns.values():
@@ -304,7 +255,7 @@ def _with_text(path: Path, columns: Mapping[str, pa.ChunkedArray]) -> TextRows:
                 f"unlabelled: {path} holds no text", "check that the right file is named"
             )
         columns = {name: taken(column, kept) for name, column in columns.items()}
-    return TextRows(columns, (str(path),), tuple(columns), count)
+    return TextRows(columns, (str(path),), tuple(names), count)
 
 
 # ---- rows with the text that a decoder is to write, which stands beside the input texts ----
@@ -316,7 +267,6 @@ def read_target_rows(
     task: str | None = None,
     text_columns: Sequence[str] = (),
     label_column: str | None = None,
-    max_rows: int = MAX_ROWS,
 ) -> tuple[Task, TextRows]:
     """All labelled rows of a source, of all its splits, the target's text as their last column.
 
@@ -325,14 +275,13 @@ def read_target_rows(
         task: a known task, or the name of one's own, with which prompts begin.
         text_columns: of a file of one's own.
         label_column: of a file of one's own.
-        max_rows: of a file; more are refused.
 
     Raises:
         LimbeckError: it cannot be read, no row has a label, or a text column is called `target`.
     """
     found, splits = load_task(
         task, source, text_columns=text_columns, label_column=label_column, kind=TEXT.name,
-        for_training=False, max_rows=max_rows,
+        for_training=False,
     )  # fmt: skip
     if TARGET in found.text_columns:
         raise LimbeckError(
@@ -407,110 +356,58 @@ def with_unlabelled(
     labelled = labelled_rows(train.with_format("numpy")[task.label_column][:])
     if labelled.all() and not files:
         return splits, UnlabelledRows()
-    compared = _Compared.of(task, splits, labelled, files)
-    scored = int(compared.is_scored(compared.unlabelled).sum())
-    if scored and duplicates == "refuse":
-        raise compared.refusal()
-    keep_own = labelled | ~compared.is_scored(compared.own)
-    if not keep_own.all():
-        train = train.select(np.flatnonzero(keep_own))
-    kept, repeated = compared.fresh()
-    splits = DatasetDict({**splits, "train": train})
+    table: pa.Table = train.with_format("arrow")[:]
+    own = TextRows({name: table[name] for name in task.text_columns}, ("the training rows",), ())
+    parts = [own, *files]
+    ids = np.concatenate([part.ids for part in parts])
+    known = np.concatenate([labelled, np.zeros(len(ids) - len(own), dtype=bool)])
+    in_split = {
+        name: ~known & np.isin(ids, ids_of(task, rows))
+        for name, rows in splits.items()
+        if name != "train"
+    }
+    scored = np.any([np.zeros(len(ids), dtype=bool), *in_split.values()], axis=0)
+    if scored.any() and duplicates == "refuse":
+        raise _also_scored(parts, scored, in_split, int((~known).sum()))
+    first = np.zeros(len(ids), dtype=bool)
+    first[np.unique(ids, return_index=True)[1]] = True
+    from_files = np.arange(len(ids)) >= len(own)
+    repeated = from_files & ~first & ~scored
+    keep = ~scored & ~repeated
+    kept = np.split(keep, np.cumsum([len(part) for part in parts])[:-1])
+    if not kept[0].all():
+        train = train.select(np.flatnonzero(kept[0]))
     if files:
-        splits["train"] = stacked(train, _rows(task, train, files, kept))
-    left = int((keep_own & ~labelled).sum()) + sum(int(mask.sum()) for mask in kept)
-    if not len(splits["train"]):
+        train = stacked(train, _rows(task, train, files, kept[1:]))
+    if not len(train):
         raise LimbeckError("unlabelled: no row is left to train on", "name files of other rows")
+    counts = int((keep & ~known).sum()), int(scored.sum()), int(repeated.sum())
     blank = sum(file.blank for file in files)
-    return splits, UnlabelledRows(left, scored, repeated, blank)
+    return DatasetDict({**splits, "train": train}), UnlabelledRows(*counts, blank)
 
 
-def _texts(task: Task, rows: Dataset) -> list[pa.ChunkedArray]:
-    table: pa.Table = rows.with_format("arrow")[:]
-    return [table.column(name) for name in task.text_columns]
-
-
-@dataclass(frozen=True)
-class _Compared:
-    """The rows of a run by what they say.
-
-    Attributes:
-        texts: the text columns of the training rows.
-        labelled: which of these have a label, (n,) of bool.
-        own: their ids, int64 (n,).
-        files: the files of rows without labels.
-        of_files: of each file the ids of its rows.
-        scored: by split that is scored, the ids of its rows.
-    """
-
-    texts: Sequence[pa.ChunkedArray]
-    labelled: np.ndarray
-    own: np.ndarray
-    files: Sequence[TextRows]
-    of_files: Sequence[np.ndarray]
-    scored: Mapping[str, np.ndarray]
-
-    @classmethod
-    def of(
-        cls, task: Task, splits: DatasetDict, labelled: np.ndarray, files: Sequence[TextRows]
-    ) -> _Compared:
-        texts = _texts(task, splits["train"])
-        scored = {name: ids_of(task, rows) for name, rows in splits.items() if name != "train"}
-        of_files = [file.ids for file in files]
-        return cls(texts, labelled, ids_of_columns(texts), files, of_files, scored)
-
-    @property
-    def unlabelled(self) -> np.ndarray:
-        """The ids of all rows without a label, those of the training rows first."""
-        return np.concatenate([self.own[~self.labelled], *self.of_files])
-
-    def is_scored(self, ids: np.ndarray) -> np.ndarray:
-        """Which of some rows dev or test holds, (n,) of bool."""
-        if not self.scored:
-            return np.zeros(len(ids), dtype=bool)
-        return np.isin(ids, np.concatenate([*self.scored.values()]))
-
-    def fresh(self) -> tuple[list[np.ndarray], int]:
-        """By file which rows are neither scored on nor repeat a training row; and how many repeat one."""
-        joined = np.concatenate([self.own, *self.of_files])
-        first = np.zeros(len(joined), dtype=bool)
-        first[np.unique(joined, return_index=True)[1]] = True
-        masks, start, repeated = [], len(self.own), 0
-        for file in self.of_files:
-            new, scored = first[start : start + len(file)], self.is_scored(file)
-            masks.append(new & ~scored)
-            repeated += int((~new & ~scored).sum())
-            start += len(file)
-        return masks, repeated
-
-    def refusal(self) -> LimbeckError:
-        """Says how many rows without a label are scored on, in which splits, and the first of them."""
-        unlabelled = self.unlabelled
-        counts = {
-            name: int(np.isin(unlabelled, there).sum()) for name, there in self.scored.items()
-        }
-        total = int(self.is_scored(unlabelled).sum())
-        shown = list(self._examples())
-        said = ", ".join(f"{count} in {name}" for name, count in counts.items() if count)
-        return LimbeckError(
-            f"unlabelled: {total} of {len(unlabelled)} rows are rows of the splits that are scored, text by text "
-            f"({said}): {'; '.join(shown)}" + ("; …" if total > len(shown) else ""),
-            "remove them; or set unlabelled_duplicates=drop, which leaves them out and says so",
-        )
-
-    def _examples(self) -> Iterator[str]:
-        """The first few of them, by file and text."""
-        sources = [("the training rows", self.texts, self.is_scored(self.own) & ~self.labelled)]
-        sources += [
-            (Path(file.source[0]).name, [*file.columns.values()], self.is_scored(ids))
-            for file, ids in zip(self.files, self.of_files, strict=True)
-        ]
-        left = _SHOWN
-        for name, columns, mask in sources:
-            for row in np.flatnonzero(mask)[:left]:
-                left -= 1
-                texts = " | ".join(column[int(row)].as_py() for column in columns)
-                yield f"{name}: {texts!r:.80}"
+def _also_scored(
+    parts: Sequence[TextRows],
+    scored: np.ndarray,
+    in_split: Mapping[str, np.ndarray],
+    unlabelled: int,
+) -> LimbeckError:
+    """Says how many rows without a label are scored on, in which splits, and the first of them."""
+    total, shown = int(scored.sum()), []
+    starts = np.cumsum([0, *map(len, parts)])
+    for row in np.flatnonzero(scored)[:_SHOWN].tolist():
+        at = int(np.searchsorted(starts, row, side="right")) - 1
+        texts = parts[at].take(np.array([row - starts[at]])).values()
+        name = Path(parts[at].source[0]).name
+        shown.append(f"{name}: {' | '.join(text for (text,) in texts)!r:.80}")
+    said = ", ".join(
+        f"{int(rows.sum())} in {name}" for name, rows in in_split.items() if rows.any()
+    )
+    return LimbeckError(
+        f"unlabelled: {total} of {unlabelled} rows are rows of the splits that are scored, text by text "
+        f"({said}): {'; '.join(shown)}" + ("; …" if total > len(shown) else ""),
+        "remove them; or set unlabelled_duplicates=drop, which leaves them out and says so",
+    )
 
 
 def _rows(
@@ -520,13 +417,8 @@ def _rows(
     places = [np.flatnonzero(mask) for mask in kept]
     count = sum(map(len, places))
     columns: dict[str, Any] = {
-        name: pa.chunked_array(
-            [
-                chunk
-                for file, chosen in zip(files, places, strict=True)
-                for chunk in _chosen(file.columns[name], chosen).chunks
-            ],
-            pa.large_string(),
+        name: _stacked(
+            [_chosen(file.columns[name], rows) for file, rows in zip(files, places, strict=True)]
         )
         for name in task.text_columns
     }

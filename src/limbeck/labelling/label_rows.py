@@ -156,7 +156,7 @@ def _check(
 def _read(sources: Sequence[str | Path], asked: LabelSettings) -> TextRows:
     """The rows of all sources, one after another."""
     given: dict[str, Any] = {"task": asked.task, "text_columns": asked.text_columns}
-    return joined([read_text_rows(one, **given, max_rows=asked.max_rows) for one in sources])
+    return joined([read_text_rows(one, **given) for one in sources])
 
 
 def _content(labeller: Labeller, source: LabellerSource, texts: Sequence[str]) -> ShardContent:

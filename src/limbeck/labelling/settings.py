@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from limbeck.support.settings import MAX_ROWS, Count, Place, Settings, Words
+from limbeck.support.settings import Count, Place, Settings, Words
 
 
 class LabelSettings(Settings):
@@ -17,7 +17,6 @@ class LabelSettings(Settings):
     label_column: str | None = Field(
         None, description="labels of a file of your own, which a text-to-text teacher reads"
     )
-    max_rows: Count = Field(MAX_ROWS, description="most rows of a file; more are refused")
     out: Place | None = Field(
         None,
         description="the store: a folder, or a URL such as s3://bucket/store; the same command again continues it",

@@ -223,6 +223,5 @@ def target_rows(
         task=task,
         text_columns=asked.text_columns,
         label_column=asked.label_column,
-        max_rows=asked.max_rows,
     )
     return found.name, rows

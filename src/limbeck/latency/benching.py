@@ -16,60 +16,19 @@ import numpy as np
 
 from limbeck.latency.contenders import Contender, contenders, inputs_of
 from limbeck.latency.report import BenchCondition, BenchReport, Measurement, keep_in_records
+from limbeck.latency.settings import BenchSettings
 from limbeck.latency.show import as_markdown, draw_plots
 from limbeck.latency.worker import BenchProcess
 from limbeck.records import hardware, versions
 from limbeck.records.facts import busy_note
 from limbeck.run.finish import refresh
 from limbeck.support.cores import cores
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home, write_whole
 from limbeck.support.terminal import phases
 from limbeck.support.words import count_of
 
 _LIBRARIES = ("onnxruntime", "openvino")
-
-
-@dataclass(frozen=True)
-class BenchSettings:
-    """What is measured.
-
-    Attributes:
-        batch_sizes: rows of a pass.
-        lengths: tokens of a row.
-        threads: numbers of threads, each pinned to as many cores.
-        backends: by default torch for checkpoints, and what an exported folder is for.
-        passes: timed passes of each model under each condition.
-        warm_up: passes before them.
-    """
-
-    batch_sizes: Sequence[int] = (1,)
-    lengths: Sequence[int] = (32, 128)
-    threads: Sequence[int] = (1,)
-    backends: Sequence[str] | None = None
-    passes: int = 100
-    warm_up: int = 10
-
-    def check(self) -> None:
-        """Raise LimbeckError with everything that is wrong."""
-        limit = cores()
-        many = [number for number in self.threads if limit is not None and number > limit]
-        checks = [
-            (self.passes < 5, f"passes {self.passes}", "give at least 5, or nothing is known"),
-            (self.warm_up < 1, f"warm_up {self.warm_up}", "give at least 1"),
-            (
-                bool(many),
-                f"threads {' '.join(map(str, many))}: there are not so many cores",
-                f"give at most {limit}",
-            ),
-        ]
-        for name in ("batch_sizes", "lengths", "threads"):
-            values = getattr(self, name)
-            wrong = not values or min(values) < 1 or len(set(values)) < len(values)
-            said = f"{name} {' '.join(map(str, values))}"
-            checks.append((wrong, said, "give numbers from 1 up, each once"))
-        if problems := [Problem(said, fix) for wrong, said, fix in checks if wrong]:
-            raise LimbeckError(problems)
 
 
 def bench(
@@ -95,8 +54,10 @@ def bench(
         LimbeckError: settings that cannot be, a model that cannot be read, a backend that is not
             installed or that no model runs on.
     """
-    chosen = settings or BenchSettings()
-    chosen.check()
+    chosen, limit = settings or BenchSettings.checked({}), cores()
+    if limit is not None and max(chosen.threads) > limit:
+        said = f"threads {max(chosen.threads)}: there are not so many cores"
+        raise LimbeckError(said, f"give at most {limit}")
     who = contenders([str(model) for model in models], chosen.backends)
     found: list[Measurement] = []
     with tempfile.TemporaryDirectory() as folder, phases(shown=show) as begin:

@@ -21,7 +21,6 @@ from limbeck.preflight.score_checks import teacher_record
 from limbeck.support.errors import Problem, problem_list
 from limbeck.tasks import Task
 from limbeck.tasks.abstract_type import no_unlabelled
-from limbeck.tasks.modality import tokens_of
 
 # Rows that are tokenised again to find the longest example, once it is known that some are cut.
 _LENGTH_SAMPLE = 5_000
@@ -153,9 +152,10 @@ def longest_of(task: Task, dataset: Dataset, tokenizer: PreTrainedTokenizerBase)
     characters = np.array([sum(len(text) for text in row) for row in zip(*columns, strict=True)])
     order = np.argsort(-characters, kind="stable")[:_LENGTH_SAMPLE]
     special = tokenizer.num_special_tokens_to_add(pair=len(columns) == 2)
-    return special + max(
-        sum(tokens_of(tokenizer, column[row]) for column in columns) for row in order
-    )
+    longest = [[column[row] for row in order] for column in columns]
+    encoded = [tokenizer(texts, add_special_tokens=False, verbose=False) for texts in longest]
+    lengths = zip(*(map(len, one["input_ids"]) for one in encoded), strict=True)
+    return special + max(map(sum, lengths))
 
 
 # Were teacher and student trained on the same rows: as few of them, with the same noise. A teacher

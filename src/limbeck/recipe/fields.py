@@ -19,7 +19,6 @@ from limbeck.recipe.groups import (
     StudentSpec,
 )
 from limbeck.support.settings import (
-    MAX_ROWS,
     Batch,
     ClassNames,
     Count,
@@ -199,9 +198,6 @@ class RecipeFields(Settings):
         None, description="use N training rows, sampled with train_rows_seed"
     )
     train_rows_seed: Seed = Field(0, description="seed that samples train_rows")
-    max_rows: Count = Field(
-        MAX_ROWS, description="your own data: rows that one file may hold; more are refused"
-    )
     stratified: bool = Field(
         False, description="sample train_rows with the classes in proportion, exactly"
     )

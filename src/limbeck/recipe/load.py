@@ -179,11 +179,12 @@ def _base(method: str, own: dict[str, Any], given: dict[str, Any]) -> dict[str, 
     return catalog.read(method)
 
 
-def as_divided_then(raw: dict[str, Any]) -> dict[str, Any]:
-    """A run's recipe, also of an earlier version, which knew no test share: its file had no test rows.
+def as_written_then(raw: dict[str, Any]) -> dict[str, Any]:
+    """A run's recipe, also of an earlier version, which had a limit on rows, and no test share.
 
-    Of other sources of data it makes no difference.
+    Its single file of the user's own had no test rows; of other sources of data that makes no difference.
     """
+    raw = {key: value for key, value in raw.items() if key != "max_rows"}
     data, named = raw.get("data"), ("text_columns", "label_column", "kind")
     if "test_share" in raw or raw.get("dev") is not None or not isinstance(data, str):
         return raw

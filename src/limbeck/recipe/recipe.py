@@ -15,7 +15,7 @@ from limbeck.objectives import RECORDED, CurriculumSpec, Loss, TermSpec, Weighti
 from limbeck.recipe.augment_spec import AugmentSpec
 from limbeck.recipe.fields import RecipeFields
 from limbeck.recipe.groups import FirstStage, ImageSpec, StudentSpec
-from limbeck.recipe.load import as_divided_then, read_raw
+from limbeck.recipe.load import as_written_then, read_raw
 from limbeck.recipe.quick import USUAL
 from limbeck.recipe.validation import check
 from limbeck.students.execution import Attention, Precision
@@ -68,7 +68,7 @@ class Recipe(RecipeFields):
     def recorded(cls, raw: dict[str, Any], run: str) -> Recipe:
         """The recipe that a run's record holds. Raises LimbeckError where it holds none."""
         try:
-            return cls.model_validate(as_divided_then(raw), context=RECORDED)
+            return cls.model_validate(as_written_then(raw), context=RECORDED)
         except ValidationError as error:
             wrong = "; ".join(
                 f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()[:3]

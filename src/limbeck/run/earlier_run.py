@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from limbeck.data.row_facts import facts_of
 from limbeck.outputs import add_model
 from limbeck.recipe import Recipe
-from limbeck.recipe.load import as_divided_then
+from limbeck.recipe.load import as_written_then
 from limbeck.records import RECORD_NAME, Record
 from limbeck.run.inputs import checksums_of_inputs
 from limbeck.run.prepare import prepare
@@ -170,7 +170,7 @@ def _as_of_now(there: dict[str, Any]) -> dict[str, Any]:
 
     What this version cannot read stays as it was written.
     """
-    full = _DEFAULTS | as_divided_then(there)
+    full = _DEFAULTS | as_written_then(there)
     try:
         return Recipe.model_validate(full).model_dump(mode="json")
     except ValidationError:

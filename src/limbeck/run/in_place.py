@@ -115,7 +115,6 @@ def _of_file(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
         named if fits else task.text_columns,
         classes=task.labels,
         order=recipe.output_classes or (),
-        max_rows=recipe.max_rows,
         several=_several(task),
         candidates=task.kind.candidates is not None,
     )
@@ -133,7 +132,7 @@ def embeddings_of(place: str, recipe: Recipe) -> GivenOutputs | None:
     path = at_home(place)
     if form_of(path) in (None, "text") or not path.is_file():
         return None
-    found = read_embeddings_file(path, recipe.text_columns or (), recipe.max_rows)
+    found = read_embeddings_file(path, recipe.text_columns or ())
     if found is None:
         return None
     width = found.values.shape[1]

@@ -106,7 +106,6 @@ def load_rows(recipe: Recipe, *, labels_read: bool = True) -> tuple[Task, Datase
         label_column=recipe.label_column,
         kind=recipe.kind,
         labelling=labelling_of(recipe),
-        max_rows=recipe.max_rows,
         division=recipe.division,
     )
     absent = [split for split in ("train", task.dev_splits[0]) if split not in rows]
@@ -227,9 +226,7 @@ def add_unlabelled(
         splits = DatasetDict(splits)
         splits["train"] = splits["train"].select(np.flatnonzero(labelled))
         return splits, UnlabelledRows()
-    files = read_unlabelled(
-        recipe.unlabelled, task, text_columns=recipe.text_columns, max_rows=recipe.max_rows
-    )
+    files = read_unlabelled(recipe.unlabelled, task, text_columns=recipe.text_columns)
     return with_unlabelled(task, splits, files, recipe.unlabelled_duplicates)
 
 

@@ -190,12 +190,8 @@ def _scored(prepared: Prepared) -> tuple[Prepared, list[TeamMember]]:
 
 def _score(task: str, scores: Mapping[str, Mapping[str, float | None]]) -> float | None:
     """By the profile, or the primary score of a task that it has no column for."""
-    known = {
-        split: {name: value for name, value in found.items() if value is not None}
-        for split, found in scores.items()
-    }
-    found = profile_score(_PROFILE, task, known)
-    return known.get("dev", {}).get("primary") if found is None else found
+    found = profile_score(_PROFILE, task, scores)
+    return scores.get("dev", {}).get("primary") if found is None else found
 
 
 def _alone(recipe: Recipe, teacher: str, changes: dict[str, Any]) -> Recipe:

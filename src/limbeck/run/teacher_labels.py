@@ -62,7 +62,7 @@ _NEEDS = {
 }
 # What decides which rows are held out, and what the teacher reads of them.
 _KEYS = (
-    "teacher", "data", "task", "kind", "text_columns", "max_length", "max_rows", "dev_share", "test_share", "embedding",
+    "teacher", "data", "task", "kind", "text_columns", "max_length", "dev_share", "test_share", "embedding",
 )  # fmt: skip
 
 
@@ -214,7 +214,7 @@ def _texts(recipe: Recipe) -> Mapping[str, list[Any]]:
     kind, named = recipe.kind, recipe.text_columns
     if kind in (TOKENS.name, SPANS.name):
         path = at_home(place_of(recipe.data))
-        table = read_table(next(path.glob("*")) if path.is_dir() else path, recipe.max_rows)
+        table = read_table(next(path.glob("*")) if path.is_dir() else path)
         names = named or _USUAL[kind]
         rows = {
             repr(row): row for row in zip(*(table.columns[name] for name in names), strict=True)
@@ -238,7 +238,6 @@ def _texts(recipe: Recipe) -> Mapping[str, list[Any]]:
     found = read_text_rows(
         recipe.data,
         text_columns=(named or ())[: 1 if first_only else None],
-        max_rows=recipe.max_rows,
     )
     names = tuple(named or found.columns)[: len(found.columns)]
     return dict(zip(names, found.take(found.first).values(), strict=True))

@@ -70,7 +70,7 @@ LONGEST = 512
 # What a recipe says of which rows there are and how they are read.
 _ROWS = {
     "task", "kind", "data", "dev", "test", "dev_share", "test_share", "group_column", "text_columns",
-    "label_column", "classes", "labels", "label_separator", "max_rows", "max_length",
+    "label_column", "classes", "labels", "label_separator", "max_length",
 }  # fmt: skip
 
 
@@ -608,7 +608,6 @@ def rows_of_run(
         if own
         else Labelling(teacher=names_at(student)),
         for_training=drawn,
-        max_rows=recipe.max_rows,
         division=recipe.division if drawn else Division(),
     )
     return task, splits, wanted

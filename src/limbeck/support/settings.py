@@ -16,8 +16,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.step_state import StepState
 
-MAX_ROWS = 5_000_000
-"""Rows of one file that are read unasked."""
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 """NumPy takes no others."""
 Count = Annotated[int, Field(gt=0, le=10**9)]

@@ -6,8 +6,9 @@ Part of `limbeck.tables`; `tests_against` adds the paired comparisons, renderers
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from limbeck.evaluation.compare import summary
@@ -29,13 +30,9 @@ from limbeck.tables.model import (
     Row,
     TableCell,
     TableColumn,
-    check_profile,
     columns_of,
-    floor_values,
-    knows,
     on_split,
     place_of,
-    profile_note,
     split_note,
     task_title,
     values_of,
@@ -50,6 +47,7 @@ from limbeck.tables.notes import (
     teacher_notes,
     teacher_of,
 )
+from limbeck.tables.profiles import get_profile, knows, weighted_mean
 from limbeck.tables.teachers import TeacherRow, share_kept, split_teachers
 
 FLOOR = "words alone"
@@ -65,8 +63,8 @@ class _RowGroup:
     method: str
     layers: int | None
     variant: tuple[str, ...]
-    runs: list[Record] = field(default_factory=list)
-    scores: Scores = field(default_factory=dict)
+    runs: list[Record]
+    scores: Scores
 
     @property
     def finished(self) -> list[Record]:
@@ -94,7 +92,7 @@ def build_table(
     of their own, and the one that a student's record describes is only whom its speed is held against. Raises
     LimbeckError for an unknown profile, baseline or fact column, or where there is nothing to show.
     """
-    check_profile(profile)
+    about = f"Profile {profile}: {get_profile(profile).summary}."
     check_facts(facts)
     tests = baseline if isinstance(baseline, Baseline) else Baseline(baseline)
     method = tests.method
@@ -133,7 +131,7 @@ def build_table(
         )
         rows.append(_student_row(group, columns, compared, found, method))
     follows = any(knows(run.task) for run in records)
-    notes = [profile_note(profile) if follows else "", said, _seed_note(rows), *test_notes]
+    notes = [about if follows else "", said, _seed_note(rows), *test_notes]
     notes += left_out + _agreement_notes(students)
     notes += comparability_notes(students) + teacher_notes(students)
     rows_of = {id(run): index for index, group in enumerate(groups) for run in group.runs}
@@ -162,24 +160,15 @@ def _agreement_notes(students: Sequence[Record]) -> list[str]:
 
 
 def _groups(students: Sequence[Record], by: Sequence[str], profile: str) -> list[_RowGroup]:
-    groups: dict[Any, _RowGroup] = {}
-    split = _split_further(students, by)
-    for run in students:
-        variant = _variant(run, (*by, *split[run.method, _layers(run), _variant(run, by)]))
-        layers = _layers(run)
-        label = " ".join([run.method, *variant])
-        key = (run.method, layers, variant)
-        group = groups.setdefault(key, _RowGroup(label, run.method, layers, variant))
-        group.runs.append(run)
-    for group in groups.values():
-        group.scores = _scores_by_seed(group.runs, profile)
-    return sorted(groups.values(), key=_row_order)
-
-
-def _split_further(students: Sequence[Record], by: Sequence[str]) -> dict[Any, list[str]]:
-    """By row the settings in which runs of one seed differ: a mean over them would be of no method."""
+    groups = []
     rows = grouped(students, lambda run: (run.method, _layers(run), _variant(run, by)))
-    return {row: other_settings(runs) for row, runs in rows.items()}
+    for (method, layers, _), runs in rows.items():
+        # Runs of one seed with other settings are no repetitions: a mean over them would be of no method.
+        further = (*by, *other_settings(runs))
+        for variant, own in grouped(runs, lambda run: _variant(run, further)).items():  # noqa: B023
+            label, scores = " ".join([method, *variant]), _scores_by_seed(own, profile)
+            groups.append(_RowGroup(label, method, layers, variant, own, scores))
+    return sorted(groups, key=_row_order)
 
 
 def _row_order(group: _RowGroup) -> tuple[Any, ...]:
@@ -189,15 +178,13 @@ def _row_order(group: _RowGroup) -> tuple[Any, ...]:
 
 
 def _scores_by_seed(runs: Sequence[Record], profile: str) -> Scores:
-    found: dict[str, dict[int, list[float]]] = {}
-    for run in runs:
-        if run.status == "finished":
-            for key, value in values_of(run, profile).items():
-                found.setdefault(key, {}).setdefault(run.seed, []).append(value)
-    return {
-        key: {seed: sum(values) / len(values) for seed, values in by_seed.items()}
-        for key, by_seed in found.items()
-    }
+    found: Scores = {}
+    for seed, repeated in grouped(runs, lambda run: run.seed).items():
+        values = [values_of(run, profile) for run in repeated if run.status == "finished"]
+        for key in dict.fromkeys(key for one in values for key in one):
+            mean = fmean(one[key] for one in values if key in one)
+            found.setdefault(key, {})[seed] = mean
+    return found
 
 
 def _layers(run: Record) -> int | None:
@@ -285,10 +272,11 @@ def _floor_rows(
     """What words alone reach on the runs' own rows: a row for each number of them and each teacher."""
     found: dict[tuple[int, str], Scores] = {}
     for run in students:
-        for key, value in floor_values(run, profile).items():
-            assert run.floor is not None
-            by = "" if run.examples.labels is None else f", labels of {teacher_of(run)}"
-            own = found.setdefault((run.floor.given, by), {})
+        if run.floor is None:
+            continue
+        by = "" if run.examples.labels is None else f", labels of {teacher_of(run)}"
+        own = found.setdefault((run.floor.given, by), {})
+        for key, value in values_of(run, profile, run.floor.scores).items():
             own.setdefault(key, {})[run.seed] = value
     # Of tasks side by side each has its own number of rows.
     apart = any(sum(column.key in scores for scores in found.values()) > 1 for column in columns)
@@ -345,32 +333,15 @@ def _student_row(
 
 def _average(scores: Scores, columns: Sequence[TableColumn], comparison: Any) -> TableCell:
     """Mean over tasks, where the row has them all; spread over the seeds that ran them all."""
-    averaged = [column for column in columns if column.in_average]
-    parts = [scores.get(column.key, {}) for column in averaged]
-    if not parts or not all(parts):
+    parts = [(one.weight, scores.get(one.key, {})) for one in columns if one.in_average]
+    if not parts or not all(part for _, part in parts):
         return TableCell()
-    means = {
-        column.key: sum(part.values()) / len(part)
-        for column, part in zip(averaged, parts, strict=True)
-    }
-    shared = set.intersection(*(set(part) for part in parts))
-    whole = all(set(part) == shared for part in parts)
-    per_seed = [
-        _weighted({column.key: scores[column.key][seed] for column in averaged}, columns)
-        for seed in (sorted(shared) if whole else ())
-    ]
+    mean = weighted_mean([(weight, fmean(part.values())) for weight, part in parts])
+    shared = set.intersection(*(set(part) for _, part in parts))
+    whole = sorted(shared) if all(set(part) == shared for _, part in parts) else []
+    per_seed = [weighted_mean([(weight, part[seed]) for weight, part in parts]) for seed in whole]
     deviation = summary([value for value in per_seed if value is not None])[1]
-    mean = _weighted(means, columns)
     return TableCell(mean, deviation, len(shared), comparison=comparison)
-
-
-def _weighted(values: Mapping[str, float], columns: Sequence[TableColumn]) -> float | None:
-    """The mean over the averaged columns by their weights; None where one has no value."""
-    averaged = [column for column in columns if column.in_average]
-    if not averaged or any(column.key not in values for column in averaged):
-        return None
-    total = sum(column.weight for column in averaged)
-    return sum(column.weight * values[column.key] for column in averaged) / total
 
 
 def _seed_note(rows: Sequence[Row]) -> str:

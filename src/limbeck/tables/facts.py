@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,19 +13,7 @@ from limbeck.support.errors import LimbeckError, unknown
 from limbeck.tables.cells import duration, magnitude, milliseconds
 from limbeck.tables.model import Fact, place_of
 
-
-@dataclass(frozen=True)
-class FactColumn:
-    """A column's heading, and how to read and print its value."""
-
-    title: str
-    text: Callable[[float], str]
-    of_model: Callable[[ModelFacts], float | None] | None = None
-    of_run: Callable[[Record], float | None] | None = None
-    against: Callable[[Sequence[Record], Sequence[Record]], float | None] | None = None
-    """Of a row's runs and of those of the baseline's row."""
-    middle: bool = False
-    """Of several runs the median and not the mean: one slow run says nothing about the model."""
+Value = Callable[[Sequence[ModelFacts], Sequence[Record], Sequence[Record]], float | None]
 
 
 def speedup(run: Record) -> float | None:
@@ -50,28 +38,57 @@ def training_speedup(runs: Sequence[Record], baseline: Sequence[Record]) -> floa
     return sum(theirs for _, theirs in timed) / sum(mine for mine, _ in timed)
 
 
+Join = Callable[[list[Any]], float]
+
+
+def _joined(found: Iterable[Any], join: Join) -> float | None:
+    known = [value for value in found if value is not None]
+    return join(known) if known else None
+
+
+def _of_models(read: Callable[[ModelFacts], Any], join: Join = statistics.fmean) -> Value:
+    return lambda models, runs, baseline: _joined(map(read, models), join)
+
+
+def _of_runs(read: Callable[[Record], Any], join: Join = statistics.fmean) -> Value:
+    return lambda models, runs, baseline: _joined(map(read, runs), join)
+
+
+@dataclass(frozen=True)
+class FactColumn:
+    """A column's heading, how to print a value, and the value of a row's models and runs beside the baseline's runs."""
+
+    title: str
+    text: Callable[[float], str]
+    value: Value
+
+
 FACTS: dict[str, FactColumn] = {
-    "layers": FactColumn("layers", lambda v: f"{v:g}", lambda m: m.layers),
-    "parameters": FactColumn("parameters", magnitude, lambda m: m.parameters),
-    "embeddings": FactColumn("of them embeddings", magnitude, lambda m: m.embedding_parameters),
-    "flops": FactColumn("FLOPs / example", magnitude, lambda m: m.flops_per_example),
-    "flops-128": FactColumn("FLOPs at 128 tokens", magnitude, lambda m: m.flops_at_128),
+    "layers": FactColumn("layers", "{:g}".format, _of_models(lambda m: m.layers)),
+    "parameters": FactColumn("parameters", magnitude, _of_models(lambda m: m.parameters)),
+    "embeddings": FactColumn(
+        "of them embeddings", magnitude, _of_models(lambda m: m.embedding_parameters)
+    ),
+    "flops": FactColumn("FLOPs / example", magnitude, _of_models(lambda m: m.flops_per_example)),
+    "flops-128": FactColumn("FLOPs at 128 tokens", magnitude, _of_models(lambda m: m.flops_at_128)),
+    # Of several runs the median and not the mean: one slow run says nothing about the model.
     "latency": FactColumn(
         "latency (ms)",
         lambda v: milliseconds(v)[0],
-        lambda m: m.latency_ms.median if m.latency_ms else None,
-        middle=True,
+        _of_models(lambda m: m.latency_ms and m.latency_ms.median, statistics.median),
     ),
-    "speedup": FactColumn("× teacher's speed", lambda v: f"{v:.1f}", of_run=speedup, middle=True),
-    "kept": FactColumn("% of teacher", lambda v: f"{v:.1f}"),
+    "speedup": FactColumn(
+        "× teacher's speed", "{:.1f}".format, _of_runs(speedup, statistics.median)
+    ),
+    "kept": FactColumn("% of teacher", "{:.1f}".format, lambda *_: None),
     "last": FactColumn(
-        "last epoch",
-        lambda v: f"{v:.1f}",
-        of_run=lambda r: None if r.last is None else r.last.primary,
+        "last epoch", "{:.1f}".format, _of_runs(lambda r: r.last and r.last.primary)
     ),
-    "time": FactColumn("training time", duration, of_run=lambda r: r.cost.total_seconds),
+    "time": FactColumn("training time", duration, _of_runs(lambda r: r.cost.total_seconds)),
     "training-speedup": FactColumn(
-        "× baseline's training speed", lambda v: f"{v:.2f}", against=training_speedup
+        "× baseline's training speed",
+        "{:.2f}".format,
+        lambda models, runs, baseline: training_speedup(runs, baseline),
     ),
 }
 DEFAULT_FACTS = ("layers", "parameters", "kept")
@@ -96,26 +113,12 @@ def facts_of(
     runs were timed at different times; `speedup` compares what each run timed in turns. `baseline`: the
     runs of the baseline's row, where the table has one.
     """
-    facts: dict[str, Fact] = {"kept": Fact(kept)}
-    for name, column in FACTS.items():
-        if column.against is not None:
-            facts[name] = Fact(column.against(runs, baseline))
-            continue
-        if column.of_model is not None:
-            found = [column.of_model(model) for model in models]
-        elif column.of_run is not None:
-            found = [column.of_run(run) for run in runs]
-        else:
-            continue
-        values = [value for value in found if value is not None]
-        if not values:
-            facts[name] = Fact()
-        elif name == "latency":
-            spreads = [model.latency_ms.spread for model in models if model.latency_ms]
-            facts[name] = Fact(statistics.median(values), statistics.median(spreads))
-        else:
-            join = statistics.median if column.middle else statistics.fmean
-            facts[name] = Fact(join(values))
+    facts = {name: Fact(one.value(models, runs, baseline)) for name, one in FACTS.items()}
+    facts["kept"] = Fact(kept)
+    timed = [model.latency_ms for model in models if model.latency_ms]
+    if timed:
+        spread = statistics.median(one.spread for one in timed)
+        facts["latency"] = Fact(facts["latency"].value, spread)
     return facts
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from limbeck.records import Record
 from limbeck.records.facts import Numbers
-from limbeck.support.errors import LimbeckError, unknown
-from limbeck.tables.profiles import PROFILES, TITLES, get_profile, profile_columns
+from limbeck.support.errors import LimbeckError
+from limbeck.tables.profiles import TITLES, columns_of_task
 
 SIGNIFICANT = 0.05
 AVERAGE = "average"
@@ -177,22 +177,6 @@ class ResultsTable:
 _PROFILE_SPLITS = ("dev", "dev_mismatched")
 
 
-def check_profile(profile: str) -> None:
-    """Raises LimbeckError for a profile that does not exist."""
-    if profile not in PROFILES:
-        raise LimbeckError(unknown("profile", profile, list(PROFILES)))
-
-
-def profile_note(profile: str) -> str:
-    """What the profile's numbers are, in a sentence."""
-    return f"Profile {profile}: {get_profile(profile).summary}."
-
-
-def knows(task: str) -> bool:
-    """Whether profiles say what a task's scores are; others have their primary score."""
-    return task in get_profile("glue").columns
-
-
 def place_of(record: Record) -> str:
     """The task and data of a run; runs are compared only where this agrees."""
     return f"{record.task}|{_data_name(record)}"
@@ -223,27 +207,19 @@ def on_split(records: Sequence[Record], split: str) -> list[Record]:
             f"{without[0].path or without[0].method}",
             f"score them: limbeck evaluate RUN --split {split}; or leave them out",
         )
-    return [_on_split(record, split) if split in record.scores else record for record in records]
-
-
-def _on_split(record: Record, split: str) -> Record:
-    rows = record.examples.fingerprints.get(split)
-    changes: dict[str, Any] = {
-        "scores": {"dev": record.scores[split]},
-        "examples": record.examples.model_copy(
-            update={
-                "dev": record.examples.test if split == "test" else record.examples.dev,
-                "fingerprints": {} if rows is None else {"dev": rows},
-            }
-        ),
-    }
-    for side in ("teacher", "floor"):
-        facts = getattr(record, side)
-        if facts is not None:
-            known = {"dev": facts.scores[split]} if split in facts.scores else {}
-            changes[side] = facts.model_copy(update={"scores": known})
-    moved = record.model_copy(update=changes)
-    moved._path = record.path
+    moved = []
+    for record in records:
+        if split in record.scores:
+            record = record.model_copy(deep=True)
+            rows = record.examples.fingerprints.get(split)
+            record.examples.fingerprints = {} if rows is None else {"dev": rows}
+            if split == "test":
+                record.examples.dev = record.examples.test
+            for scored in (record, record.teacher, record.floor):
+                if scored is not None:
+                    known = scored.scores.get(split)
+                    scored.scores = {} if known is None else {"dev": known}
+        moved.append(record)
     return moved
 
 
@@ -273,9 +249,10 @@ def columns_of(
         source = f" ({_data_name(record)})" if many else ""
         source += " agreement" if record.examples.labels == "teacher" else ""
         number = order.get(record.task, len(order))
-        for title, weight in ({} if alone else _weights(profile, record.task)).items():
-            key = f"{place}|{title}"
-            found.setdefault((False, number, key), TableColumn(key, title + source, place, weight))
+        for one in () if alone else columns_of_task(profile, record.task):
+            key = f"{place}|{one.title}"
+            column = TableColumn(key, one.title + source, place, one.weight)
+            found.setdefault((False, number, key), column)
         for split in () if out_of_domain == "left out" else _extra_splits(record.scores):
             key = f"{place}|{split}"
             arrow = " " if split == "test" else " → "
@@ -285,52 +262,25 @@ def columns_of(
     return [found[key] for key in sorted(found, key=lambda key: (key[0], key[1], found[key].place))]
 
 
-def values_of(record: Record, profile: str) -> dict[str, float]:
-    """Column key → score, of one finished run."""
-    return _values_at(record, record.scores, profile)
+def values_of(
+    record: Record, profile: str, scores: Mapping[str, Numbers] | None = None
+) -> dict[str, float]:
+    """Column key → score, of one finished run, or of a model that was scored on its rows (`scores`)."""
+    scores = record.scores if scores is None else scores
+    values = {one.title: one.value(scores) for one in columns_of_task(profile, record.task)}
+    values |= {split: scores[split].get("primary") for split in _extra_splits(scores)}
+    place = place_of(record)
+    return {f"{place}|{title}": value for title, value in values.items() if value is not None}
 
 
 def teacher_values(record: Record, profile: str) -> dict[str, float]:
     """Column key → the score of the run's teacher; empty where the run has none."""
-    return {} if record.teacher is None else _values_at(record, record.teacher.scores, profile)
-
-
-def floor_values(record: Record, profile: str) -> dict[str, float]:
-    """Column key → the score of the run's floor; empty where the run has none."""
-    return {} if record.floor is None else _values_at(record, record.floor.scores, profile)
-
-
-def _values_at(record: Record, scores: Mapping[str, Numbers], profile: str) -> dict[str, float]:
-    place = place_of(record)
-    values = dict(_values(profile, record.task, scores))
-    values |= {split: scores[split].get("primary") for split in _extra_splits(scores)}
-    return {f"{place}|{title}": value for title, value in values.items() if value is not None}
+    return {} if record.teacher is None else values_of(record, profile, record.teacher.scores)
 
 
 def task_title(name: str) -> str:
     """A known task's printed name; any other name as it is."""
-    title: str = TITLES.get(name, name)
-    return title
-
-
-def _values(profile: str, task: str, scores: Mapping[str, Numbers]) -> Mapping[str, float | None]:
-    """Column title → number; a task outside GLUE has its primary dev score."""
-    if not knows(task):
-        return {task_title(task): scores.get("dev", {}).get("primary")}
-    # A record keeps a score that was not finite as None; for a profile it is a missing one.
-    known = {
-        split: {name: value for name, value in metrics.items() if value is not None}
-        for split, metrics in scores.items()
-    }
-    return profile_columns(profile, task, known)
-
-
-def _weights(profile: str, task: str) -> Mapping[str, int]:
-    """Column title → how often it counts in the average."""
-    if not knows(task):
-        return {task_title(task): 1}
-    columns = get_profile(profile).columns.get(task, ())
-    return {column.title: column.weight for column in columns}
+    return str(TITLES.get(name, name))
 
 
 def _extra_splits(scores: Mapping[str, Numbers]) -> list[str]:

@@ -6,7 +6,7 @@ over different tasks, so that a table without its profile's name cannot be compa
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -14,7 +14,7 @@ from statistics import fmean
 from limbeck.support.errors import LimbeckError, unknown
 from limbeck.support.plain import read_yaml
 
-Scores = Mapping[str, Mapping[str, float]]
+Scores = Mapping[str, Mapping[str, float | None]]
 """A run's scores by split and metric, as records keep them: {"dev": {"accuracy": 88.1, …}, …}."""
 
 # The tasks' own file: `limbeck.tasks` would load torch.
@@ -39,11 +39,13 @@ class ProfileColumn:
 
     def value(self, scores: Scores) -> float | None:
         """The number in that column, None where a split or a metric was not scored."""
-        wanted = self.metrics.split("+")
-        found = [scores.get(split, {}) for split in self.splits]
-        if any(name not in split for split in found for name in wanted):
-            return None
-        return fmean(fmean(split[name] for name in wanted) for split in found)
+        found = [
+            scores.get(split, {}).get(name)
+            for split in self.splits
+            for name in self.metrics.split("+")
+        ]
+        values = [value for value in found if value is not None]
+        return fmean(values) if len(values) == len(found) else None
 
 
 @dataclass(frozen=True)
@@ -174,10 +176,16 @@ def get_profile(name: str) -> Profile:
     return PROFILES[name]
 
 
-def profile_columns(profile: str, task: str, scores: Scores) -> dict[str, float | None]:
-    """Column title → number for one task's `scores`; empty where the profile lacks the task."""
-    columns = get_profile(profile).columns.get(task, ())
-    return {column.title: column.value(scores) for column in columns}
+def knows(task: str) -> bool:
+    """Whether profiles say what a task's scores are; others have their primary score."""
+    return task in PROFILES["glue"].columns
+
+
+def columns_of_task(profile: str, task: str) -> tuple[ProfileColumn, ...]:
+    """The columns of a task; none where the profile lacks it, of a user's own its primary dev score."""
+    if not knows(task):
+        return (ProfileColumn(TITLES.get(task, task), "primary"),)
+    return get_profile(profile).columns.get(task, ())
 
 
 def profile_score(profile: str, task: str, scores: Scores) -> float | None:
@@ -185,29 +193,14 @@ def profile_score(profile: str, task: str, scores: Scores) -> float | None:
 
     None where the profile lacks the task or the run lacks a score it needs.
     """
-    return _mean(_weighed(profile, task, scores))
-
-
-def profile_average(profile: str, tasks: Mapping[str, Scores]) -> float | None:
-    """The average a paper's last column shows: the mean over the columns of all given tasks.
-
-    MNLI counts twice where it has two columns (SKD's test table) or one of weight 2 (RAIL-KD's).
-    Tasks outside the profile are left out. None without any, or when a needed score is missing,
-    since an average over fewer columns is another number.
-    """
-    return _mean([
-        column for task, scores in tasks.items() for column in _weighed(profile, task, scores)
-    ])  # fmt: skip
-
-
-def _weighed(profile: str, task: str, scores: Scores) -> list[tuple[int, float | None]]:
-    """Weight and number of each of the task's columns."""
     columns = get_profile(profile).columns.get(task, ())
-    return [(column.weight, column.value(scores)) for column in columns]
+    return weighted_mean([(column.weight, column.value(scores)) for column in columns])
 
 
-def _mean(values: Collection[tuple[int, float | None]]) -> float | None:
+def weighted_mean(values: Sequence[tuple[int, float | None]]) -> float | None:
+    """The mean of (weight, value); None without any value, or where one is missing: it would be another number."""
     known = [(weight, value) for weight, value in values if value is not None]
-    if not values or len(known) < len(values):
+    total = sum(weight for weight, _ in known)
+    if not total or len(known) < len(values):
         return None
-    return sum(weight * value for weight, value in known) / sum(weight for weight, _ in known)
+    return sum(weight * value for weight, value in known) / total

@@ -14,8 +14,8 @@ from limbeck.records import Record
 from limbeck.records.facts import ModelFacts
 from limbeck.support.words import count_of
 from limbeck.tables.cells import CellTable, decimal, duration, magnitude, shown, signed
-from limbeck.tables.model import columns_of, knows, values_of
-from limbeck.tables.profiles import get_profile
+from limbeck.tables.model import columns_of, values_of
+from limbeck.tables.profiles import get_profile, knows
 
 
 def team_table(team: TeamScores, models: Mapping[str, ModelFacts]) -> CellTable:

@@ -11,8 +11,6 @@ import pytest
 
 from limbeck.data import load_task
 from limbeck.data.table import ArrowColumn, read_table
-from limbeck.recipe import Recipe
-from limbeck.run.rows import load_rows
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TASKS
 
@@ -115,7 +113,7 @@ def test_a_score_out_of_the_tasks_range(tmp_path):
 
 def test_a_column_twice(tmp_path):
     path = csv_of(tmp_path / "d.csv", ["a", "b"] * 20)
-    assert "named twice: q" in refusal(path, text_columns=["q", "q"])
+    assert "2 text columns are named: q, q" in refusal(path, text_columns=["q", "q"])
     folder = tmp_path / "SST-2"
     folder.mkdir()
     for name in ("train", "dev"):
@@ -160,30 +158,6 @@ def test_fields_longer_than_the_csv_module_likes(tmp_path):
     assert all(len(row) > 131_072 for row in splits["train"]["sentence"][:])
 
 
-def test_rows_beyond_what_is_read_unasked(tmp_path):
-    parquet.write_table(pa.table({"q": ["a"] * 99}), tmp_path / "d.parquet")
-    with pytest.raises(LimbeckError, match=r"holds 99 rows.*\n.*max_rows=99"):
-        read_table(tmp_path / "d.parquet", max_rows=98)
-    for name in ("d.csv", "d.jsonl"):
-        line = '{"q": 1}\n' if name == "d.jsonl" else "1\n"
-        (tmp_path / name).write_text(("q\n" if name == "d.csv" else "") + line * 99)
-        assert len(read_table(tmp_path / name, max_rows=99)) == 99
-        with pytest.raises(LimbeckError, match="more than 98 rows"):
-            read_table(tmp_path / name, max_rows=98)
-
-
-@pytest.mark.parametrize("kind", ["sentence", "masked"])
-def test_how_many_rows_are_read_is_a_setting(tmp_path, kind):
-    path = tmp_path / "d.parquet"
-    parquet.write_table(pa.table({"q": ["a b"] * 99, "y": ["u", "v", "w"] * 33}), path)
-    columns = {"text_columns": ["q"]} | ({"label_column": "y"} if kind == "sentence" else {})
-    about = {"task": "own", "data": str(path), "kind": kind, **columns}
-    with pytest.raises(LimbeckError, match=r"holds 99 rows.*98.*\n.*max_rows=99"):
-        load_rows(Recipe.load("finetune", max_rows=98, **about))
-    _, rows = load_rows(Recipe.load("finetune", max_rows=99, **about))
-    assert sum(map(len, rows.values())) == 99
-
-
 @pytest.mark.parametrize(
     "text", ['{"q": "\\ud800", "y": 1}', '{"q": "a\\u0000b", "y": 1}', "[" * 9**5]
 )
@@ -204,7 +178,7 @@ def test_answers_that_are_nowhere(tmp_path, start):
     asked = {"question": "q", "answers": [answer]}
     content = {"data": [{"paragraphs": [{"context": "a b", "qas": [asked]}]}] * 20}
     (tmp_path / "d.json").write_text(json.dumps(content))
-    with pytest.raises(LimbeckError, match="an answer is"):
+    with pytest.raises(LimbeckError, match="an answer_start is no place"):
         load_task("own", tmp_path / "d.json", kind="spans")
 
 

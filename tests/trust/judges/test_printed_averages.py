@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from limbeck.tables.profiles import get_profile, profile_average
+from limbeck.tables.profiles import get_profile, weighted_mean
 
 TABLES = yaml.safe_load(
     Path(__file__).with_name("printed_averages.yaml").read_text(encoding="utf-8")
@@ -41,6 +41,13 @@ def as_scores(profile: str, titles: list[str], cells: list[float]) -> dict:
                     metrics = dict.fromkeys(column.metrics.split("+"), cell)
                     found.setdefault(task, {}).setdefault(split, {}).update(metrics)
     return found
+
+
+def profile_average(profile: str, tasks: dict) -> float | None:
+    columns = get_profile(profile).columns
+    return weighted_mean(
+        [(one.weight, one.value(tasks[task])) for task in tasks for one in columns.get(task, ())]
+    )
 
 
 def recomputed(table: dict, cells: list[float]) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from limbeck.tables.profiles import profile_columns
+from limbeck.tables.profiles import columns_of_task
 from limbeck.tasks import TASKS
 
 # Aguilar et al. (2020), Table 1, experiments 1.0 to 3.6: accuracy, F1.
@@ -80,7 +80,9 @@ def test_the_profile_prints_that_f1(task):
         labels = np.repeat([1, 0], [ones, zeros])
         predicted = np.repeat([1, 0, 0, 1], [hit, ones - hit, quiet, zeros - quiet])
         scores = TASKS[task].scores(np.eye(2)[predicted], labels)
-        columns = profile_columns("internal", task, {"dev": scores})
+        columns = {
+            one.title: one.value({"dev": scores}) for one in columns_of_task("internal", task)
+        }
         assert sorted(columns.values()) == pytest.approx(sorted([accuracy, f1]), abs=2 * HALF)
         title = TASKS[task].title
         assert columns[f"{title} F1"] == pytest.approx(f1, abs=HALF)

@@ -170,7 +170,6 @@ class AnalysedRun:
                 labelling=student_labelling(recipe, self.folder.student),
                 # A single file is cut as the run cut it.
                 for_training=True,
-                max_rows=recipe.max_rows,
                 division=recipe.division if self._data is None else Division(),
             )
 

@@ -12,8 +12,8 @@ from limbeck.lab.study.study_groups import cells_of
 from limbeck.support.errors import Problem, unknown
 from limbeck.tables.against import CORRECTIONS
 from limbeck.tables.facts import FACTS
-from limbeck.tables.model import AVERAGE, knows, task_title
-from limbeck.tables.profiles import PROFILES
+from limbeck.tables.model import AVERAGE, task_title
+from limbeck.tables.profiles import PROFILES, knows
 from limbeck.tasks import TASKS
 
 

@@ -34,7 +34,6 @@ ROW_KEYS = (
         "candidates",
         "images",
         "embedding",
-        "max_rows",
         "max_length",
     ),
     *("train_rows", "train_rows_seed", "stratified"),

@@ -1,0 +1,28 @@
+"""Settings of `limbeck bench`, whose descriptions are its help. Free of torch. Part of `limbeck.latency`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+
+from limbeck.support.settings import Count, Settings, Words
+
+Counts = Annotated[
+    tuple[Count, ...], BeforeValidator(lambda one: tuple(one) if isinstance(one, list) else one)
+]
+
+
+class BenchSettings(Settings):
+    """What is measured."""
+
+    batch_sizes: Counts = Field((1,), description="rows of a pass")
+    lengths: Counts = Field((32, 128), description="tokens of a row")
+    threads: Counts = Field((1,), description="threads, pinned to as many cores")
+    backends: Words = Field(
+        (),
+        description="torch, compiled, onnxruntime, openvino; by default torch for checkpoints, and what an exported "
+        "folder is for",
+    )
+    passes: int = Field(100, ge=5, description="timed passes of each model under each condition")
+    warm_up: int = Field(10, ge=1, description="passes before them")
