@@ -120,10 +120,10 @@ def test_an_endpoints_options_are_handed_on(monkeypatch):
     ("words", "said"),
     [
         ("--votes 3 --rate 9", ["votes, requests_per_minute: read with an endpoint only"]),
-        ("--endpoint http://here/v1", ["endpoint: model: field required"]),
+        ("--endpoint http://here/v1", ["model of the endpoint is missing"]),
         (
             "--endpoint http://x/v1 --model m --mode vote --rate -1",
-            ["endpoint: mode 'vote'", "endpoint: requests_per_minute -1"],
+            ["unknown mode of the endpoint 'vote'", "requests_per_minute of the endpoint is -1"],
         ),
     ],
 )

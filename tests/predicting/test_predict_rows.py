@@ -219,8 +219,8 @@ def test_odd_names_and_texts_of_rows_in_memory(model, tmp_path, to) -> None:
         (None, {}, "data: found NoneType"),
         (5, {}, "data: found int"),
         ([("good", "bad")], {}, "row 1: found tuple, expected a text or a dictionary"),
-        (["good"], {"batch_size": "8"}, "batch_size '8'"),
-        (["good"], {"chunk_rows": 0}, "chunk_rows 0"),
+        (["good"], {"batch_size": "8"}, "batch_size is '8'"),
+        (["good"], {"chunk_rows": 0}, "chunk_rows is 0"),
     ],
 )
 def test_what_is_no_data_and_no_number_is_named(model, data, settings, message) -> None:

@@ -318,7 +318,7 @@ def test_text_columns_named_like_what_is_written_are_refused(tmp_path, column, s
     ("settings", "said"),
     [
         ({"outputs": ["logit"]}, "unknown output 'logit'"),
-        ({"precision": "fp8"}, "precision 'fp8': input should be"),
+        ({"precision": "fp8"}, "unknown precision 'fp8'"),
         ({"engine": "ray"}, "unknown setting 'engine'"),
         ({"out": None}, "no store is named"),
         ({"data": None}, "no rows are named"),

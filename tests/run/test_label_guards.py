@@ -86,7 +86,7 @@ def test_what_is_not_there_is_said(tmp_path, reviews):
 @pytest.mark.parametrize("value", [0, -1, 2.5])
 @pytest.mark.parametrize("name", ["shard_rows", "batch_size", "max_length"])
 def test_numbers_of_rows_and_tokens_are_one_or_more(tmp_path, reviews, name, value):
-    with pytest.raises(LimbeckError, match=f"{name} {value}: input should be"):
+    with pytest.raises(LimbeckError, match=f"{name} is {value}: input should be"):
         label(tmp_path, reviews, None, **{name: value})
     assert not (tmp_path / "store").exists()
 

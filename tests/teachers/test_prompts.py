@@ -154,8 +154,8 @@ def test_a_file_with_unknown_and_mistyped_settings(tmp_path) -> None:
         read_prompt(file)
     messages = [problem.message for problem in caught.value.problems]
     assert len(messages) == 3
-    assert f"unknown {file}: setting 'templte'" in " ".join(messages)
-    assert f"{file}: chat 1: input should be a valid boolean" in " ".join(messages)
+    assert f"unknown setting in {file} 'templte'" in " ".join(messages)
+    assert f"chat in {file} is 1: input should be a valid boolean" in " ".join(messages)
 
 
 def test_a_file(tmp_path) -> None:

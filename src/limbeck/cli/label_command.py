@@ -60,7 +60,7 @@ def label(
         raise LimbeckError(
             f"{', '.join(endpoint)}: read with an endpoint only", "name one with --endpoint URL"
         )
-    served = EndpointSettings.checked(endpoint, "endpoint: ") if endpoint else None
+    served = EndpointSettings.checked(endpoint, " of the endpoint") if endpoint else None
 
     from limbeck.labelling.label_rows import label as run
 

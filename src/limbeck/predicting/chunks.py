@@ -122,7 +122,7 @@ class ChunkPass:
             whole = now
         advance(len(texts[0]) - whole)  # lists of nothing are no examples
         read = ReadRows(texts, encoded, kept, self.model.processor)
-        found = self.reader.values(read, self.settings.asked)
+        found = self.reader.values(read)
         return found | ({EMBEDDING: pooled} if EMBEDDINGS in self.settings.asked else {}), cut
 
     def _filled(self, inputs: list[list[Any]], place: Callable[[int], str]) -> list[int]:

@@ -101,64 +101,55 @@ class TagReader(RowReader):
                 if word is not None and word != before
             ]
             columns[_PLACES].append([place for place, _ in firsts])
-            spans = [self._span(encoded, row, word, rows[row]) for _, word in firsts]
+            # Of a text a word's first and last character; of a list its place.
+            spans = [(word, word + 1) for _, word in firsts]
+            if not self.of_words:
+                chars = [encoded.word_to_chars(row, word) for _, word in firsts]
+                spans = [without_space(rows[row], one.start, one.end) for one in chars]
             columns[_WORDS].append(spans)
         cut = sum(bool(one.overflowing) for one in encoded.encodings)
         return columns, cut
 
-    def _span(self, encoded: Any, row: int, word: int, text: Any) -> tuple[int, int]:
-        """Of a text a word's first and last character; of a list its place."""
-        if self.of_words:
-            return (word, word + 1)
-        found = encoded.word_to_chars(row, word)
-        return without_space(text, found.start, found.end)
-
-    def values(self, read: ReadRows, asked: frozenset[str]) -> dict[str, list[Any]]:
+    def values(self, read: ReadRows) -> dict[str, list[Any]]:
         """Tags by word, or entities by text."""
         left = read.processor.padding_side == "left"
-        found: dict[str, list[Any]] = {name: [] for name in self.types(asked)}
+        rows = []
         for row, (logits, places, spans) in enumerate(
             zip(read.kept, read.encoded[_PLACES], read.encoded[_WORDS], strict=True)
         ):
             # Padding on the left moves the tokens to the end of the batch's width.
             shift = len(logits) - len(read.encoded["input_ids"][row]) if left else 0
             own = logits[np.asarray(places, dtype=int) + shift]
-            text = read.texts[0][row]
-            one = (
-                self._of_words(own, spans, text)
-                if self.of_words
-                else self._of_text(own, spans, text)
-            )
-            for name in found:
-                found[name].append(one[name])
-        return found
+            likely = softmax(own, axis=-1) if len(own) else own
+            answer = self._of_words if self.of_words else self._of_text
+            rows.append(answer(own, likely, spans, read.texts[0][row]))
+        return {name: [row[name] for row in rows] for name in rows[0]}
 
     def _of_words(
-        self, logits: np.ndarray, spans: list[Any], words: list[str]
+        self, logits: np.ndarray, likely: np.ndarray, spans: list[Any], words: Any
     ) -> dict[str, list[Any]]:
-        probabilities = softmax(logits, axis=-1) if len(logits) else logits
         every: dict[str, list[Any]] = {
             name: [None] * len(words) for name in (PREDICTION, SCORE, PROBABILITIES, LOGITS)
         }
-        for (word, _), raw, likely in zip(spans, logits, probabilities, strict=True):
+        for (word, _), raw, probabilities in zip(spans, logits, likely, strict=True):
             every[PREDICTION][word] = self.facts.classes[int(raw.argmax())]
-            every[SCORE][word] = float(likely.max())
-            every[PROBABILITIES][word] = self.by_class(likely)
+            every[SCORE][word] = float(probabilities.max())
+            every[PROBABILITIES][word] = self.by_class(probabilities)
             every[LOGITS][word] = self.by_class(raw)
         return every
 
-    def _of_text(self, logits: np.ndarray, spans: list[Any], text: str) -> dict[str, list[Any]]:
-        probabilities = softmax(logits, axis=-1) if len(logits) else logits
+    def _of_text(
+        self, logits: np.ndarray, likely: np.ndarray, spans: list[Any], text: Any
+    ) -> dict[str, list[Any]]:
         spelled = entity_tags(self.facts.classes)
         tags = [(spelled or self.facts.classes)[int(one.argmax())] for one in logits]
-        entities = _entities(tags, grouped=spelled is not None)
-        found: list[dict[str, Any]] = []
-        scores: list[float] = []
-        for label, words in entities:
+        found: dict[str, list[Any]] = {PREDICTION: [], SCORE: []}
+        for label, words in _entities(tags, grouped=spelled is not None):
             start, end = spans[words[0]][0], spans[words[-1]][1]
-            found.append({"label": label, "text": text[start:end], "start": start, "end": end})
-            scores.append(float(np.mean([probabilities[word].max() for word in words])))
-        return {PREDICTION: found, SCORE: scores}
+            entity = {"label": label, "text": text[start:end], "start": start, "end": end}
+            found[PREDICTION].append(entity)
+            found[SCORE].append(float(np.mean([likely[word].max() for word in words])))
+        return found
 
     def types(self, asked: frozenset[str]) -> dict[str, pa.DataType]:
         """Lists with an entry for each word, or entity."""
@@ -206,35 +197,24 @@ class SpanReader(RowReader):
         masks = batch["attention_mask"].cpu().numpy().astype(bool)
         return [row[mask] for row, mask in zip(rows, masks, strict=True)]
 
-    def values(self, read: ReadRows, asked: frozenset[str]) -> dict[str, list[Any]]:
+    def values(self, read: ReadRows) -> dict[str, list[Any]]:
         """The answer's text, its first and last character, its probability within its window."""
         best = best_spans(read.encoded[ROW], read.encoded[OFFSETS], read.kept)
-        contexts = read.texts[1]
-        spans = [best.get(row) for row in range(len(contexts))]
-        places = [
-            None if one is None else without_space(text, one.start, one.end)
-            for text, one in zip(contexts, spans, strict=True)
-        ]
-        found: dict[str, list[Any]] = {}
-        if LABELS in asked:
-            found[PREDICTION] = [
-                None if one is None else text[slice(*one)]
-                for text, one in zip(contexts, places, strict=True)
-            ]
-            found[START] = [None if one is None else one[0] for one in places]
-            found[END] = [None if one is None else one[1] for one in places]
-        if SCORES in asked:
-            found[SCORE] = [None if one is None else one.probability for one in spans]
+        found: dict[str, list[Any]] = {PREDICTION: [], START: [], END: [], SCORE: []}
+        for row, text in enumerate(read.texts[1]):
+            answer: tuple[Any, ...] = (None, None, None, None)
+            if (span := best.get(row)) is not None:
+                start, end = without_space(text, span.start, span.end)
+                answer = (text[start:end], start, end, span.probability)
+            for name, value in zip(found, answer, strict=True):
+                found[name].append(value)
         return found
 
     def types(self, asked: frozenset[str]) -> dict[str, pa.DataType]:
         """Text, characters, a number."""
+        labels = {PREDICTION: pa.string(), START: pa.int64(), END: pa.int64()}
         found = self.named((pa.string(), pa.float32()), asked)
-        return (
-            {PREDICTION: pa.string(), START: pa.int64(), END: pa.int64()} | found
-            if LABELS in asked
-            else found
-        )
+        return labels | found if LABELS in asked else found
 
 
 # Texts that are answered with text.
@@ -280,26 +260,19 @@ class TextReader(RowReader):
 
     def kept(self, outputs: PassOutputs, batch: Mapping[str, Tensor]) -> list[Any]:
         """Token ids and probability."""
-        assert outputs.tokens is not None
-        scores = [None] * len(outputs.tokens) if outputs.scores is None else outputs.scores
-        return list(zip(outputs.tokens, scores, strict=True))
+        assert outputs.tokens is not None and outputs.scores is not None
+        return list(zip(outputs.tokens, outputs.scores.tolist(), strict=True))
 
-    def values(self, read: ReadRows, asked: frozenset[str]) -> dict[str, list[Any]]:
+    def values(self, read: ReadRows) -> dict[str, list[Any]]:
         """The text, and its probability."""
-        found: dict[str, list[Any]] = {}
-        if LABELS in asked:
-            found[PREDICTION] = [_decoded(read.processor, tokens) for tokens, _ in read.kept]
-        if SCORES in asked:
-            found[SCORE] = [float(score) for _, score in read.kept]
-        return found
+        tokenizer: Any = read.processor
+        ids = [tokens.tolist() for tokens, _ in read.kept]
+        texts = [tokenizer.decode(one, skip_special_tokens=True).strip() for one in ids]
+        return {PREDICTION: texts, SCORE: [score for _, score in read.kept]}
 
     def types(self, asked: frozenset[str]) -> dict[str, pa.DataType]:
         """Text, and a number."""
         return self.named((pa.string(), pa.float32()), asked)
-
-
-def _decoded(tokenizer: Any, tokens: np.ndarray) -> str:
-    return str(tokenizer.decode(tokens.tolist(), skip_special_tokens=True)).strip()
 
 
 # Who reads the rows for a model.

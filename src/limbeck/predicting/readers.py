@@ -109,8 +109,8 @@ class RowReader(ABC):
         return list(outputs.logits)
 
     @abstractmethod
-    def values(self, read: ReadRows, asked: frozenset[str]) -> dict[str, list[Any]]:
-        """The columns of what is asked for but embeddings, with a value for each row."""
+    def values(self, read: ReadRows) -> dict[str, list[Any]]:
+        """All columns that there can be but embeddings, with a value for each row."""
 
     @abstractmethod
     def types(self, asked: frozenset[str]) -> dict[str, pa.DataType]:
@@ -150,7 +150,7 @@ class EmbeddingReader(RowReader):
         """As others, of the prompted texts."""
         return super().encode(model, [[self._prompt + one for one in column] for column in texts])
 
-    def values(self, read: ReadRows, asked: frozenset[str]) -> dict[str, list[Any]]:
+    def values(self, read: ReadRows) -> dict[str, list[Any]]:
         """Nothing beside embeddings."""
         return {}
 
@@ -167,7 +167,7 @@ class ClassReader(RowReader):
 
     outputs = (LABELS, SCORES, PROBABILITIES, LOGITS)
 
-    def values(self, read: ReadRows, asked: frozenset[str]) -> dict[str, list[Any]]:
+    def values(self, read: ReadRows) -> dict[str, list[Any]]:
         """Class names, their probabilities, all probabilities, all logits."""
         if not read.kept or read.kept[0] is None:
             return {}
@@ -182,18 +182,14 @@ class ClassReader(RowReader):
             if many
             else [*logits.argmax(axis=1)[:, None]]
         )
-        found: dict[str, list[Any]] = {}
-        if LABELS in asked:
-            names = [[classes[one] for one in ones] for ones in chosen]
-            found[PREDICTION] = names if many else [one[0] for one in names]
-        if SCORES in asked:
-            likely = [row[ones].tolist() for row, ones in zip(probabilities, chosen, strict=True)]
-            found[SCORE] = likely if many else [one[0] for one in likely]
-        if PROBABILITIES in asked:
-            found[PROBABILITIES] = [self.by_class(row) for row in probabilities]
-        if LOGITS in asked:
-            found[LOGITS] = [self.by_class(row) for row in logits]
-        return found
+        names = [[classes[one] for one in ones] for ones in chosen]
+        likely = [row[ones].tolist() for row, ones in zip(probabilities, chosen, strict=True)]
+        return {
+            PREDICTION: names if many else [one[0] for one in names],
+            SCORE: likely if many else [one[0] for one in likely],
+            PROBABILITIES: [self.by_class(row) for row in probabilities],
+            LOGITS: [self.by_class(row) for row in logits],
+        }
 
     def types(self, asked: frozenset[str]) -> dict[str, pa.DataType]:
         """Text, numbers, and a struct by class."""
@@ -269,24 +265,21 @@ class NumberReader(RowReader):
             return {"index": []}, 0
         return super().encode(model, [list(column) for column in zip(*pairs, strict=True)])
 
-    def values(self, read: ReadRows, asked: frozenset[str]) -> dict[str, list[Any]]:
+    def values(self, read: ReadRows) -> dict[str, list[Any]]:
         """The numbers themselves; of lists also their ranks."""
-        numbers = iter(float(one[0]) for one in read.kept) if asked & {LABELS, RANKS} else iter(())
-        found: dict[str, list[Any]] = {name: [] for name in self.types(asked)}
-        if not found:
-            return found
         if not self.of_lists:
-            return {PREDICTION: [*numbers]}
+            return {PREDICTION: [None if one is None else float(one[0]) for one in read.kept]}
+        numbers = iter([float(one[0]) for one in read.kept])
+        found: dict[str, list[Any]] = {PREDICTION: [], RANK: []}
         for listed in read.texts[_LISTED]:
             there = [place for place, text in enumerate(listed) if text is not None]
             own = np.array([*islice(numbers, len(there))])
-            for name, column in found.items():
-                # Equal scores share the better rank, so that none depends on the list's order.
-                numbered = own if name == PREDICTION else rankdata(-own, method="min")
+            # Equal scores share the better rank, so that none depends on the list's order.
+            for name, numbered in ((PREDICTION, own), (RANK, rankdata(-own, method="min"))):
                 one: list[Any] = [None] * len(listed)
                 for place, value in zip(there, numbered.tolist(), strict=True):
                     one[place] = value
-                column.append(one)
+                found[name].append(one)
         return found
 
     def types(self, asked: frozenset[str]) -> dict[str, pa.DataType]:

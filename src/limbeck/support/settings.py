@@ -90,7 +90,7 @@ class Settings(BaseModel):
 
     @classmethod
     def checked(cls, given: Mapping[str, Any], where: str = "") -> Self:
-        """The settings that are given, of which `where` says the source.
+        """The settings that are given, of which `where` says the source (` in FILE`).
 
         Raises:
             LimbeckError: unknown settings and wrong values, all of them.
@@ -98,15 +98,21 @@ class Settings(BaseModel):
         known = {name: given[name] for name in given if name in cls.model_fields}
         names = [*cls.model_fields]
         problems = [
-            unknown(f"{where}setting", str(one), names) for one in given if one not in known
+            unknown(f"setting{where}", str(one), names) for one in given if one not in known
         ]
         try:
             made = cls.model_validate(known)
         except ValidationError as error:
             for one in error.errors():
-                name = ".".join(map(str, one["loc"]))
-                value = "" if one["type"] == "missing" else f" {one['input']!r:.60}"
-                problems.append(Problem(f"{where}{name}{value}: {one['msg'].lower()}", "change it"))
+                name = ".".join(part for part in one["loc"] if isinstance(part, str)) + where
+                if one["type"] == "missing":
+                    problems.append(Problem(f"{name} is missing", "give it"))
+                elif one["type"] == "literal_error":
+                    choices = re.findall("'([^']*)'", one["ctx"]["expected"])
+                    problems.append(unknown(name, str(one["input"]), choices))
+                else:
+                    said = f"{name} is {one['input']!r:.60}: {one['msg'].lower()}"
+                    problems.append(Problem(said, "change it"))
         if problems:
             raise LimbeckError(problems)
         return made

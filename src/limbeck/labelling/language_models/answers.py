@@ -6,10 +6,10 @@ import hashlib
 import json
 import math
 import os
+import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -29,8 +29,7 @@ _MOST_SHARED = 0.05
 _AROUND = " \t\r\n\"'`*_.,:;!()[]"
 
 
-@dataclass(frozen=True)
-class ListedClasses:
+class ListedClasses(NamedTuple):
     """What the most likely tokens say of the classes.
 
     Attributes:
@@ -38,19 +37,13 @@ class ListedClasses:
             class without one it is the most that it can be: no more than the least likely listed token, and no more
             than all unlisted tokens have together.
         coverage: the probability of all tokens that were counted.
-        shared: the probability of tokens that begin several answers, which count for none.
-        undecided: the likeliest of these; empty where there is none.
+        undecided: the likeliest token that begins several answers, and so counts for none; empty where such tokens
+            hardly matter.
     """
 
     logs: np.ndarray
     coverage: float
-    shared: float
-    undecided: str
-
-    @property
-    def telling(self) -> bool:
-        """Whether nearly all that begins an answer begins one alone."""
-        return self.shared <= _MOST_SHARED * (self.coverage + self.shared)
+    undecided: str = ""
 
 
 def listed_classes(
@@ -75,8 +68,10 @@ def listed_classes(
     probabilities = [math.exp(log) for _, log in tokens]
     most = max(min(*probabilities, 1 - sum(probabilities)), _LEAST) if len(tokens) > 1 else _LEAST
     logs = np.log(np.where(mass > 0, np.maximum(mass, _LEAST), most))
-    undecided = max(shared, key=lambda text: shared[text], default="")
-    return ListedClasses(logs, min(coverage, 1.0), sum(shared.values()), undecided)
+    total = sum(shared.values())
+    likeliest = max(shared, key=lambda text: shared[text], default="")
+    undecided = likeliest if total > _MOST_SHARED * (coverage + total) else ""
+    return ListedClasses(logs, min(coverage, 1.0), undecided)
 
 
 def nested_answers(answers: Sequence[str]) -> tuple[str, str] | None:
@@ -180,7 +175,8 @@ class _Line(BaseModel):
 class AnswerJournal:
     """Answers by key, in memory and, with a path, in a file of JSON lines.
 
-    A line is written when its answer arrives. A kill may leave half of the last line, which is not read.
+    A line is written when its answer arrives. A kill may leave half of the last line, which is not read. Threads share
+    it.
 
     Args:
         path: the file.
@@ -199,6 +195,7 @@ class AnswerJournal:
         self.tokens: Tokens = (0, 0)
         self.size, self.used = 0, 0.0
         self._answers: dict[str, Answer] = {}
+        self._lock = threading.Lock()
         if path is not None and path.exists():
             stat = path.stat()
             self.size, self.used = stat.st_size, stat.st_mtime
@@ -236,19 +233,21 @@ class AnswerJournal:
         """Keep an answer, or with the key None only that tokens were spent.
 
         Args:
-            tokens: read and written since the last line.
+            tokens: read and written.
 
         Raises:
             LimbeckError: the file cannot be written.
         """
         made = _Line(key=key, answer=answer, tokens=tokens)
-        self._note(made)
-        if self.path is None:
-            return
-        line = made.model_dump_json(exclude={"about"}).encode() + b"\n"
+        with self._lock:
+            self._note(made)
+            if self.path is not None:
+                self._write(self.path, made.model_dump_json(exclude={"about"}).encode() + b"\n")
+
+    def _write(self, path: Path, line: bytes) -> None:
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("a+b") as stream:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("a+b") as stream:
                 if not stream.tell():
                     line = json.dumps({"about": self.about}).encode() + b"\n" + line
                 else:
@@ -258,7 +257,7 @@ class AnswerJournal:
                 stream.write(line)
         except OSError as error:
             raise LimbeckError(
-                f"cannot write {self.path}: {error.strerror or error}", "make room, or allow it"
+                f"cannot write {path}: {error.strerror or error}", "make room, or allow it"
             ) from None
 
     def _note(self, line: _Line) -> None:

@@ -123,8 +123,7 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
                 self.spent_before,
                 settings.max_cost,
             )
-        self._requests = 0
-        self._tokens = self._noted = np.zeros(2, dtype=np.int64)  # read, written
+        self._requests, self._tokens_before = 0, self.journal.tokens
         self._lock, self._free = threading.Lock(), 0.0
         self._unread = ""  # an answer that names no class, as an example
         self._unanswered = 0
@@ -188,13 +187,21 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
         else:
             logs = calibrated(np.array([one["logs"] for one in answers]), self.prior)
             coverage = np.array([one["coverage"][0] for one in answers])
-            self._warn(coverage)
+            if not self._warned and np.median(coverage) < _LOW_COVERAGE:
+                self._warned = True
+                log.warning(
+                    "%s: answers that name no class have more than half of the probability: say in the prompt how to "
+                    "answer, or set answers: letters",
+                    self.name,
+                )
             found = {"logits": logs, "probabilities": np.exp(logs), "coverage": coverage}
         return {name: values.astype(np.float32) for name, values in found.items()}
 
     def costs(self) -> dict[str, float]:
         """Requests and tokens of this object so far, and their cost where prices are known."""
-        read, written = self._tokens.tolist()
+        read, written = (
+            now - then for now, then in zip(self.journal.tokens, self._tokens_before, strict=True)
+        )
         counted = {"requests": self._requests, "prompt_tokens": read, "completion_tokens": written}
         found = {name: float(count) for name, count in counted.items()}
         if self.settings.price_in is not None or self.settings.price_out is not None:
@@ -203,7 +210,6 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
 
     def close(self) -> None:
         """End its connections."""
-        self._keep()
         self.client.close()
 
     def __exit__(self, *raised: object) -> None:
@@ -269,11 +275,10 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
             if ends:
                 return
             try:
-                self._keep(key, self._answer(wanted[key]))
+                self.journal.add(key, self._answer(wanted[key]))
                 self._unanswered = 0
             except RowFailedError as error:
                 reasons[key] = str(error)
-                self._keep()
                 self._check_running(error)
 
         def guarded(key: str) -> None:
@@ -332,19 +337,11 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
             raise RowFailedError(
                 f"none of the {len(tokens)} most likely tokens begins an answer: {most}"
             )
-        if not found.telling:
+        if found.undecided:
             raise RowFailedError(
                 f"the likely token {found.undecided!r} begins several answers: set answers: letters"
             )
         return {"logs": found.logs.tolist(), "coverage": [found.coverage]}
-
-    def _keep(self, key: str | None = None, answer: Answer | None = None) -> None:
-        """Keep an answer if there is one, and the tokens that were spent since the last line."""
-        with self._lock:
-            read, written = (self._tokens - self._noted).tolist()
-            self._noted = self._tokens
-            if key is not None or read or written:
-                self.journal.add(key, answer or {}, (read, written))
 
     # ---- one request ----
 
@@ -389,7 +386,7 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
             LabellingStoppedError: what was spent has reached the limit.
         """
         settings = self.settings
-        spent = self.spent_before + settings.price(*self._tokens.tolist())
+        spent = settings.price(*self.journal.tokens)
         if settings.max_cost is not None and spent >= settings.max_cost:
             raise LabellingStoppedError(
                 f"max_cost: {settings.max_cost} is reached ({spent:.4g} spent)",
@@ -402,12 +399,11 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
         time.sleep(max(0.0, begin - time.monotonic()))
 
     def _counted(self, answer: Any) -> Any:
-        """An answer's choices, as they stand there, once its tokens are counted."""
+        """An answer's choices, as they stand there, once its tokens are kept."""
         usage = part_of(answer, "usage")
         given = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
-        used = [one if isinstance(one, int) else 0 for one in given]
-        with self._lock:
-            self._tokens = self._tokens + used
+        read, written = (one if isinstance(one, int) else 0 for one in given)
+        self.journal.add(None, {}, (read, written))
         return answer.get("choices") if isinstance(answer, dict) else None
 
     def _request(self, row: Row, seed: int) -> dict[str, Any]:
@@ -467,7 +463,7 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
                 if not isinstance(cause, refusal) or not self._simplified(str(cause)):
                     raise self._explained(cause) from None
                 continue
-            if self.settings.max_cost is not None and not self._tokens[0]:
+            if self.settings.max_cost is not None and not self.costs()["prompt_tokens"]:
                 raise LimbeckError(
                     f"max_cost: {self.settings.max_cost}, but endpoint {self.settings.url} does not say how many "
                     "tokens it used",
@@ -480,7 +476,7 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
             found = listed_classes(tokens, self.bound.answers)
             if not tokens:
                 self._vote_instead(f"endpoint {self.settings.url} gives no log-probabilities")
-            elif found is not None and not found.telling:
+            elif found is not None and found.undecided:
                 self._vote_instead(f"the likely token {found.undecided!r} begins several answers")
             else:
                 return
@@ -534,17 +530,6 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
                 "set calibrate: false, or answers: letters, or --mode votes",
             ) from None
         self.prior = content_free_prior(np.array([one["logs"] for one in answers]))
-
-    def _warn(self, coverage: np.ndarray) -> None:
-        if not self._warned and np.median(coverage) < _LOW_COVERAGE:
-            self._warned = True
-            log.warning(
-                "%s: answers that name no class have more than half of the probability (median of %d rows: %.2f); "
-                "say in the prompt how to answer, or set answers: letters",
-                self.name,
-                len(coverage),
-                1 - np.median(coverage),
-            )
 
     # ---- what went wrong ----
 

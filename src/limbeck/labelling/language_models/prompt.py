@@ -76,7 +76,7 @@ def read_prompt(path: str | Path) -> Prompt:
     value = read_yaml(read_text(at_home(path)), str(path)) or {}
     if not isinstance(value, dict):
         raise LimbeckError(f"{path} holds no settings", "write setting: value, as template: …")
-    return Prompt.checked(value, f"{path}: ")
+    return Prompt.checked(value, f" in {path}")
 
 
 def prompt_digest(prompt: Prompt) -> str:

@@ -72,7 +72,8 @@ class CausalScorer:
     ) -> None:
         self.model, self.shared, self.reuse = model, list(shared), reuse
         self.sequences, self.width = sequences, reusable_width(model.config)
-        self._checked = 0  # tokens of the longest row that both ways were compared on
+        # Tokens of the longest row that both ways were compared on; None where they are not.
+        self._checked = 0 if reuse is None else None
         takes = inspect.signature(model.forward).parameters
         self._keeps = "logits_to_keep" in takes
         # As transformers calls it since 5.24, and before.
@@ -82,8 +83,13 @@ class CausalScorer:
     @torch.no_grad()
     def __call__(self, rows: Sequence[PromptTokens]) -> Tensor:
         """log P(answer | prompt) of each row and class, on the CPU."""
-        if self.reuse is None or (self.reuse and self._checked):
-            self._check(rows)
+        short = [row for row in rows if _width([row]) <= self.width]
+        found = self.reuse is not False and self._checked is not None
+        if found and short and _width(short) > (self._checked or 0):
+            # The longest rows and the shortest: both ways differ in where the padding stands.
+            by_length = sorted(short, key=lambda row: len(row.prefix))
+            self.reuse = self._agrees([*by_length[:1], *by_length[1:][1 - _TRIED :]])
+            self._checked = _width(short) if self.reuse else None
         if not self.reuse:
             return self.plain(rows).cpu()
         parts = [
@@ -91,17 +97,6 @@ class CausalScorer:
             for part in _parts(rows, self.sequences)
         ]
         return torch.cat(parts).cpu()
-
-    def _check(self, rows: Sequence[PromptTokens]) -> None:
-        """Set `reuse` by the longest of the rows that may use keys and values again, if longer than any before."""
-        room = self.width + 1 - max(row.longest for row in rows)
-        usable = sorted(
-            (row for row in rows if len(row.prefix) <= room), key=lambda row: len(row.prefix)
-        )
-        if usable and _width(usable) > self._checked:
-            # And the shortest among them: both ways differ in where the padding stands.
-            self.reuse = self._agrees([*usable[:1], *usable[1:][1 - _TRIED :]])
-            self._checked = _width(usable)
 
     def _agrees(self, rows: Sequence[PromptTokens]) -> bool:
         """Whether both ways give the same numbers here: not every architecture keeps keys and values alike."""
