@@ -18,7 +18,7 @@ from limbeck.predicting.settings import PredictSettings
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks.rules import Rows
 
-Advance = Callable[[int], None]
+Advance = Callable[[float], None]
 
 
 @dataclass(frozen=True)
@@ -71,59 +71,46 @@ class ChunkPass:
         filled = self._filled(inputs, place)
         advance(len(rows) - len(filled))
         texts = [[column[row] for row in filled] for column in inputs]
-        found, cut = self._of_all(texts, advance) if filled else ({}, 0)
+        found: dict[str, list[Any]] = {}
+        cut = 0
+        # Piece by piece, so that memory holds the examples of one.
+        size = self.reader.rows_at_once or len(rows)
+        for start in range(0, len(filled), size):
+            values, lost = self._of([column[start : start + size] for column in texts], advance)
+            for name, column in values.items():
+                found.setdefault(name, []).extend(column)
+            cut += lost
         columns: dict[str, list[Any]] = {}
         for name in self.reader.all_types(self.settings.asked):
-            column: list[Any] = [None] * len(rows)
+            column = [None] * len(rows)
             for row, value in zip(filled, found.get(name, ()), strict=False):
                 column[row] = value
             columns[self.settings.prefix + name] = column
         return PredictedRows(rows, columns, len(rows) - len(filled), cut)
 
-    def _of_all(self, texts: list[list[Any]], advance: Advance) -> tuple[dict[str, list[Any]], int]:
-        """Piece by piece, so that memory holds the examples of one."""
-        found: dict[str, list[Any]] = {}
-        cut = 0
-        count = len(texts[0])
-        size = self.reader.rows_at_once or count
-        for start in range(0, count, size):
-            values, lost = self._of([column[start : start + size] for column in texts], advance)
-            for name, column in values.items():
-                found.setdefault(name, []).extend(column)
-            cut += lost
-        return found, cut
-
     def _of(self, texts: list[list[Any]], advance: Advance) -> tuple[dict[str, list[Any]], int]:
-        self.reader.check(self.settings.asked)
-        encoded, cut = self.reader.encode(self.model, texts)
-        names = [name for name in encoded if name not in self.reader.unread]
+        reader, settings = self.reader, self.settings
+        reader.check(settings.asked)
+        encoded, cut = reader.encode(self.model, texts)
+        names = [name for name in encoded if name not in reader.unread]
         values = zip(*(encoded[name] for name in names), strict=True)
         examples = [dict(zip(names, one, strict=True)) for one in values]
         kept: list[Any] = [None] * len(examples)
         pooled: list[Any] = [None] * len(examples)
-        collate = Collator(self.model.processor, kind=self.reader.kind)
-        done, whole = 0, 0
-        size = self.settings.batch_size
-        for batch in batches_of(
-            examples, collate, size, self.model.device, order=_by_length(encoded)
-        ):
-            outputs = self.reader.run(self.model, batch, self.settings.asked, self.settings.pooling)
+        collate = Collator(self.model.processor, kind=reader.kind)
+        size, device = settings.batch_size, self.model.device
+        for batch in batches_of(examples, collate, size, device, order=_by_length(encoded)):
+            outputs = reader.run(self.model, batch, settings.asked, settings.pooling)
             numbers = batch["index"].tolist()
-            for number, one in zip(numbers, self.reader.kept(outputs, batch), strict=True):
+            for number, one in zip(numbers, reader.kept(outputs, batch), strict=True):
                 kept[number] = one
             if outputs.embeddings is not None:
-                _check_finite(outputs.embeddings)
                 for number, one in zip(numbers, outputs.embeddings, strict=True):
                     pooled[number] = one
             # A row may be several examples.
-            done += len(numbers)
-            now = len(texts[0]) * done // len(examples)
-            advance(now - whole)
-            whole = now
-        advance(len(texts[0]) - whole)  # lists of nothing are no examples
-        read = ReadRows(texts, encoded, kept, self.model.processor)
-        found = self.reader.values(read)
-        return found | ({EMBEDDING: pooled} if EMBEDDINGS in self.settings.asked else {}), cut
+            advance(len(texts[0]) * len(numbers) / len(examples))
+        found = reader.values(ReadRows(texts, encoded, kept, self.model.processor))
+        return found | ({EMBEDDING: pooled} if EMBEDDINGS in settings.asked else {}), cut
 
     def _filled(self, inputs: list[list[Any]], place: Callable[[int], str]) -> list[int]:
         """The rows that hold something to read: no input is missing, and one of them says something."""
@@ -153,11 +140,3 @@ def _by_length(encoded: Rows) -> list[int]:
     lengths = np.array([len(ids) for ids in encoded["input_ids"]])
     found: list[int] = np.argsort(-lengths, kind="stable").tolist()
     return found
-
-
-def _check_finite(values: np.ndarray) -> None:
-    if not np.isfinite(values).all():
-        raise LimbeckError(
-            "the model's hidden states are no finite numbers",
-            "its weights are damaged or have diverged: train it again, or use fp32",
-        )

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import csv
 import datetime
-import decimal
 import io
 import json
 import math
@@ -84,14 +83,7 @@ def _plain(value: Any) -> Any:
         return value.tolist()
     if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if isinstance(value, datetime.timedelta | decimal.Decimal):
-        return str(value)
-    raise LimbeckError(
-        f"a column holds a {type(value).__name__}, which JSON and CSV cannot hold",
-        "leave the column out with --keep, or write Parquet",
-    )
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
 def _finite(value: Any) -> Any:

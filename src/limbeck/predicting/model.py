@@ -46,6 +46,15 @@ class PassOutputs:
     tokens: np.ndarray | None = None
     scores: np.ndarray | None = None
 
+    def __post_init__(self) -> None:
+        """Raise LimbeckError for numbers that are not finite."""
+        for values in (self.logits, self.embeddings):
+            if values is not None and not np.isfinite(values).all():
+                raise LimbeckError(
+                    "the model's outputs are no finite numbers",
+                    "its weights are damaged or have diverged: train it again, or use fp32",
+                )
+
 
 class TorchRowModel:
     """A checkpoint in torch, on an accelerator if there is one.

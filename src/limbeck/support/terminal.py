@@ -127,8 +127,8 @@ _LINE_SECONDS = 60.0
 
 @contextmanager
 def row_bar(
-    console: Console, share: Callable[[int], float | None]
-) -> Iterator[Callable[[int], None]]:
+    console: Console, share: Callable[[float], float | None]
+) -> Iterator[Callable[[float], None]]:
     """Give what is told of rows that are done; a log gets a line each minute.
 
     Args:
@@ -149,13 +149,13 @@ def row_bar(
     task = bar.add_task("", total=None if first is None else 1.0)
     bar.update(task, completed=first)
     began = last = time.monotonic()
-    rows = 0
+    rows = 0.0
 
-    def advance(count: int) -> None:
+    def advance(count: float) -> None:
         nonlocal rows, last
         rows += count
         now, done = time.monotonic(), share(rows)
-        said = f"{rows:,} rows, {rows / max(now - began, 1e-9):,.1f} rows/s"
+        said = f"{rows:,.0f} rows, {rows / max(now - began, 1e-9):,.1f} rows/s"
         bar.update(task, description=said, completed=done)
         if not console.is_terminal and now - last >= _LINE_SECONDS:
             last = now

@@ -60,18 +60,12 @@ class EndpointSettings(Settings):
         """What cannot work, before anything is sent."""
         found = []
         parts = urlsplit(self.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        plain = not (parts.username or parts.password or parts.query)
+        if parts.scheme not in ("http", "https") or not parts.hostname or not plain:
             found.append(
                 Problem(
-                    f"endpoint {self.url!r} is no URL",
-                    "write one like http://localhost:8000/v1 or https://api.openai.com/v1",
-                )
-            )
-        if parts.username or parts.password or parts.query:
-            found.append(
-                Problem(
-                    "endpoint: the URL holds a user, a password or a query, which would be recorded",
-                    "put the key into an environment variable and name that with --api-key-env",
+                    "endpoint: it is no plain URL; a user, a password or a query would be recorded",
+                    "write one like http://localhost:8000/v1; a key stands in a variable that --api-key-env names",
                 )
             )
         if self.max_cost is not None and (self.price_in is None or self.price_out is None):
