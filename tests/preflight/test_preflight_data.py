@@ -5,23 +5,8 @@ from __future__ import annotations
 from datasets import Dataset
 from preflight_runs import SST2, rows, tokenizer
 
-from limbeck.preflight import errors_of
-from limbeck.preflight.data_checks import check_columns, check_truncation, check_values
+from limbeck.preflight.data_checks import check_truncation, check_values
 from limbeck.tasks import get_task
-
-
-def test_columns_and_splits():
-    assert check_columns(SST2, {"train": rows(), "dev": rows()}, ("train", "dev")) == []
-    found = check_columns(
-        SST2,
-        {"train": rows().remove_columns("label").rename_column("sentence", "text")},
-        ("train", "dev"),
-    )
-    assert len(found) == 2 and errors_of(found) == found
-    assert "lacks 'sentence', 'label'" in found[0].message and "text, index" in found[0].fix
-    assert "no 'dev' split" in found[1].message
-    empty = check_columns(SST2, {"train": rows().select([])}, ("train",))
-    assert "'train' split is empty" in empty[0].message
 
 
 def test_values():
@@ -32,8 +17,6 @@ def test_values():
     assert "2 of 4 labels are not 0..1: -1.0, 2.0" in unlabelled[0].message
     missing = check_values(SST2, "dev", rows(3, label=[0, None, 1]))
     assert "1 of 3 labels" in missing[0].message
-    text = check_values(SST2, "dev", rows(2, label=["pos", "neg"]))
-    assert "not numbers" in text[0].message
     one = check_values(SST2, "dev", rows(3, label=[1, 1, 1]))
     assert "same label, positive" in one[0].message and one[0].severity == "warning"
     stsb = get_task("stsb")

@@ -136,7 +136,7 @@ def _reference(
     unproven = class_names(rows.task, model.config, side="model")
     step = begin("torch", len(rows.encoded))
     reference = torch_reference(model, rows, settings.batch_size, step)
-    labels, split = rows.rows[rows.task.label_column][:], rows.loaded.name
+    labels, split = rows.loaded.rows[rows.task.label_column][:], rows.loaded.name
     outputs = reference.compact_outputs
     resolve_class_order(rows.task, unproven, outputs, labels, split, side="model")
     return reference
@@ -202,12 +202,12 @@ def _manifest_of(
         conversion=shipped.conversion,
         gate=GateRowsFacts(
             task=str(rows.task.name),
-            data=split.data,
+            data=str(split.asked.data),
             split=split.name,
             rows=len(split.rows),
             fingerprint=split.fingerprint,
-            text_columns=list(split.text_columns),
-            label_column=split.label_column,
+            text_columns=list(split.asked.text_columns or ()),
+            label_column=split.asked.label_column,
             recipe=dict(split.recipe),
             batch_size=settings.batch_size,
         ),

@@ -22,7 +22,6 @@ from transformers import PreTrainedModel
 from limbeck.activations import Request
 from limbeck.data import rows_fingerprint
 from limbeck.preflight.data_checks import (
-    check_columns,
     check_overlap,
     check_scored_length,
     check_truncation,
@@ -108,7 +107,10 @@ def check(
     `encode`, by split. Weights, gradients, random state and buffers are left as they were.
     """
     method = method or Method()
-    in_data = _check_data(task, rows)
+    splits = dict.fromkeys(("train", task.dev_splits[0], *task.scored_splits))
+    in_data = [
+        one for split in splits if split in rows for one in check_values(task, split, rows[split])
+    ]
     in_models = _check_models(task, student, tokenizer, max_length, teachers, method)
     problems = in_data + in_models + check_weights(method.weights)
     found = Findings(problems)
@@ -139,14 +141,6 @@ def check(
             method.terms, method.weights, student, method.batch, method.modules
         )
     return found
-
-
-def _check_data(task: Task, rows: Mapping[str, Dataset]) -> list[Problem]:
-    needed = ("train", task.dev_splits[0])
-    splits = dict.fromkeys((*needed, *(split for split in task.scored_splits if split in rows)))
-    return check_columns(task, rows, needed) or [
-        problem for split in splits for problem in check_values(task, split, rows[split])
-    ]
 
 
 def _check_models(

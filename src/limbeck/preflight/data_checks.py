@@ -5,7 +5,7 @@ Part of `limbeck.preflight`. Each check takes loaded splits as they are and retu
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,30 +27,6 @@ _LENGTH_SAMPLE = 5_000
 
 
 @problem_list
-def check_columns(
-    task: Task, rows: Mapping[str, Dataset], needed: Sequence[str]
-) -> Iterator[Problem]:
-    """Splits that are missing or empty, and columns that a needed split lacks."""
-    for split in needed:
-        if split not in rows:
-            yield Problem(
-                f"data of task {task.name!r}: no {split!r} split",
-                f"splits that are there: {', '.join(rows) or 'none'}; training needs {split!r}",
-            )
-            continue
-        if len(rows[split]) == 0:
-            yield Problem(f"data of task {task.name!r}: the {split!r} split is empty", "add rows")
-        present = rows[split].column_names
-        missing = [c for c in (*task.text_columns, task.label_column) if c not in present]
-        if missing:
-            yield Problem(
-                f"data of task {task.name!r}: the {split!r} split lacks "
-                f"{', '.join(map(repr, missing))}",
-                f"columns that are there: {', '.join(present)}; set text_columns and label_column",
-            )
-
-
-@problem_list
 def check_values(task: Task, split: str, dataset: Dataset) -> Iterator[Problem]:
     """Rows without text (or image) or without a label the task knows."""
     for column in task.text_columns[: task.kind.needed_texts]:
@@ -65,14 +41,7 @@ def check_values(task: Task, split: str, dataset: Dataset) -> Iterator[Problem]:
     yield from [Problem(f"{split}: {what}", "fix or remove those rows") for what in wrong]
     if not task.kind.has_classes:  # of several classes, tags and spans the type itself
         return
-    try:
-        labels = np.asarray(dataset.with_format("numpy")[task.label_column][:], dtype=np.float64)
-    except (TypeError, ValueError):
-        yield Problem(
-            f"{split}: the labels in {task.label_column!r} are not numbers",
-            "load the data with limbeck.data.load_task, which numbers the classes",
-        )
-        return
+    labels = np.asarray(dataset.with_format("numpy")[task.label_column][:], dtype=np.float64)
     if split == "train" and no_unlabelled(task.kind) is None:
         labels = labels[~np.isnan(labels) if task.regression else labels != NO_LABEL]
         if not len(labels):

@@ -12,7 +12,6 @@ from typing import Any
 
 from limbeck.evaluation.class_predictions import agreement
 from limbeck.evaluation.row_tests import row_tests
-from limbeck.recipe import Recipe
 from limbeck.records import Record
 from limbeck.records.facts import Numbers, RowTests, finite
 from limbeck.run.run_folder import kept_predictions
@@ -42,16 +41,10 @@ class RunComparison:
 
     def as_json(self) -> dict[str, Any]:
         """Plain values; a number that is not finite is None."""
-        found: dict[str, Any] = finite(
-            {
-                "task": self.task,
-                "split": self.split,
-                "first": self.scores[0],
-                "second": self.scores[1],
-                "agreement": self.agreement,
-                "row_tests": self.tests.model_dump(mode="python"),
-            }
-        )
+        first, second = self.scores
+        said = {"task": self.task, "split": self.split, "first": first, "second": second}
+        tests = self.tests.model_dump(mode="python")
+        found: dict[str, Any] = finite(said | {"agreement": self.agreement, "row_tests": tests})
         return found
 
 
@@ -68,12 +61,19 @@ def compare_runs(first: str | Path, second: str | Path, split: str | None = None
             predictions that are not there.
     """
     folders = [at_home(str(run)) for run in (first, second)]
-    runs = [_finished(folder) for folder in folders]
-    records = [record for record, _ in runs]
-    tasks = [own_task(recipe, f / "student") for f, (_, recipe) in zip(folders, runs, strict=True)]
+    runs = [finished_run(folder) for folder in folders]
+    for folder, run in zip(folders, runs, strict=True):
+        if run is None:
+            raise LimbeckError(f"{folder} is no run folder", "name a folder that holds record.json")
+    records, recipes = zip(*(run for run in runs if run is not None), strict=True)
+    tasks = [own_task(one, f / "student") for one, f in zip(recipes, folders, strict=True)]
     chosen = split or tasks[0].dev_splits[0]
-    problems = _unscored(folders, records, chosen) or _other_rows(folders, records, tasks, chosen)
-    if problems:
+    problems = [
+        _unscored(folder, record, chosen)
+        for folder, record in zip(folders, records, strict=True)
+        if chosen not in record.examples.fingerprints
+    ]
+    if problems := problems or _other_rows(folders, records, tasks, chosen):
         raise LimbeckError(problems)
     sides = [_predictions(folder, chosen) for folder in folders]
     share = agreement(tasks[0], *sides)
@@ -82,29 +82,20 @@ def compare_runs(first: str | Path, second: str | Path, split: str | None = None
         split=chosen,
         scores=(records[0].scores.get(chosen, {}), records[1].scores.get(chosen, {})),
         agreement=None if share is None else 100 * share,
-        tests=row_tests(tasks[0], sides[0], sides[1]),
+        tests=row_tests(tasks[0], *sides),
     )
 
 
-def _finished(folder: Path) -> tuple[Record, Recipe]:
-    found = finished_run(folder)
-    if found is None:
-        raise LimbeckError(f"{folder} is no run folder", "name a folder that holds record.json")
-    return found
-
-
-def _unscored(folders: Sequence[Path], records: Sequence[Record], split: str) -> list[Problem]:
-    """Runs that kept no predictions of a split, each with what helps."""
-    problems = []
-    for folder, record in zip(folders, records, strict=True):
-        there = ", ".join(record.examples.fingerprints) or "none"
-        said = f"split {split}: run {folder} was not scored on such rows when it was trained (splits: {there})"
-        fix = f"choose one of its splits with --split: {there}"
-        if split == "test":
-            fix = "train it again with test rows (--test FILE or --test-share 0.1)"
-        if split not in record.examples.fingerprints:
-            problems.append(Problem(said, fix))
-    return problems
+def _unscored(folder: Path, record: Record, split: str) -> Problem:
+    """A run that kept no predictions of a split, with what helps."""
+    there = ", ".join(record.examples.fingerprints) or "none"
+    fix = f"choose one of its splits with --split: {there}"
+    if split == "test":
+        fix = "train it again with test rows (--test FILE or --test-share 0.1)"
+    return Problem(
+        f"split {split}: run {folder} was not scored on such rows when it was trained (splits: {there})",
+        fix,
+    )
 
 
 def _other_rows(
@@ -113,24 +104,21 @@ def _other_rows(
     """Rows are the same where their fingerprints are; a name of a task or a file proves nothing."""
     named = " and ".join(map(str, folders))
     one, other = (record.examples.fingerprints.get(split) for record in records)
-    alike = tasks[0].primary == tasks[1].primary and tasks[0].labels == tasks[1].labels
-    checks = (
-        (
-            not alike,
-            f"{named} are of other tasks: {_said(tasks[0])}; {_said(tasks[1])}",
-            "compare runs of one task",
-        ),
-        (
-            one is None or one != other,
-            f"{named} were not scored on the same rows of {split} (fingerprints {one} and {other})",
-            "compare runs on the same data, or train one of them again on the other's",
-        ),
-    )
-    return [Problem(said, fix) for wrong, said, fix in checks if wrong]
-
-
-def _said(task: Task) -> str:
-    return f"{task.name} by {task.primary}, classes {', '.join(task.labels) or 'none'}"
+    problems = []
+    if len({(task.primary, task.labels) for task in tasks}) > 1:
+        said = "; ".join(
+            f"{task.name} by {task.primary}, classes {', '.join(task.labels) or 'none'}"
+            for task in tasks
+        )
+        problems.append(Problem(f"{named} are of other tasks: {said}", "compare runs of one task"))
+    if one is None or one != other:
+        problems.append(
+            Problem(
+                f"{named} were not scored on the same rows of {split} (fingerprints {one} and {other})",
+                "compare runs on the same data, or train one of them again on the other's",
+            )
+        )
+    return problems
 
 
 def _predictions(folder: Path, split: str) -> Mapping[str, Sequence[Any]]:

@@ -80,24 +80,20 @@ class LoadedSplit:
 
     Attributes:
         task: their task.
-        data: their source.
+        asked: their source and columns, and where somebody names it the tokens of a row (`max_length`).
         name: the split's.
         rows: as loaded.
-        max_length: tokens of a row, where somebody names them; `usual_length`: what a run was trained with.
-        text_columns: as they were named, for a file of the user's own; `label_column` likewise.
+        usual_length: tokens of a row that a run was trained with.
         recipe: the run's settings that say which rows these are; empty of rows that were named.
         own_classes: whether the classes are known to stand in the order of the model that the rows were loaded for.
         translated_from: its own task, where the rows are of another one.
     """
 
     task: Task
-    data: str
+    asked: RowsAsked
     name: str
     rows: Dataset
-    max_length: int | None = None
     usual_length: int | None = None
-    text_columns: Sequence[str] = ()
-    label_column: str | None = None
     recipe: Mapping[str, Any] = field(default_factory=dict)
     own_classes: bool = False
     translated_from: Task | None = None
@@ -132,11 +128,6 @@ class EncodedSplit:
     max_length: int
 
     @property
-    def rows(self) -> Dataset:
-        """As they were loaded."""
-        return self.loaded.rows
-
-    @property
     def collator(self) -> Collator:
         """Makes batches of the encoded rows."""
         return Collator(self.processor, kind=self.task.kind)
@@ -147,7 +138,7 @@ class EncodedSplit:
 
     def results(self, outputs: np.ndarray, places: np.ndarray | None = None) -> Results:
         """Scores and predictions by what was kept of every row; with `places` of some rows alone."""
-        encoded, rows = self.encoded, self.rows
+        encoded, rows = self.encoded, self.loaded.rows
         if places is not None:
             outputs, encoded, rows = outputs[places], encoded.select(places), rows.select(places)
         return self.task.kind.results(self.task, outputs, encoded, rows, self.processor)
@@ -363,7 +354,7 @@ class ScoredModel:
         same = asked.are_those_of(facts.task) and asked.split in (None, facts.split)
         if same and found.fingerprint != facts.fingerprint:
             raise LimbeckError(
-                f"data {found.data}: its {found.name} rows ({len(found.rows)}) are not those that "
+                f"data {found.asked.data}: its {found.name} rows ({len(found.rows)}) are not those that "
                 f"{manifest.folder} was measured on ({facts.rows})",
                 "name the rows to score on (--data FILE --split NAME), or export again with --overwrite",
             )
@@ -380,7 +371,7 @@ class ScoredModel:
         """
         task = decided_by(loaded.task, self.config)
         processor = read_processor(self.place, task.kind.reads)
-        length = loaded.max_length
+        length = loaded.asked.max_length
         if length is None:
             usual = loaded.usual_length
             if usual is None:
@@ -521,15 +512,7 @@ def find_export(path: str) -> Path:
 
 def _split_of(task: Task, splits: DatasetDict, asked: RowsAsked, *, labeled: bool) -> LoadedSplit:
     chosen = split_to_score(task, splits, asked.split, labeled=labeled)
-    return LoadedSplit(
-        task=task,
-        data=str(asked.data),
-        name=chosen,
-        rows=splits[chosen],
-        max_length=asked.max_length,
-        text_columns=tuple(asked.text_columns or ()),
-        label_column=asked.label_column,
-    )
+    return LoadedSplit(task=task, asked=asked, name=chosen, rows=splits[chosen])
 
 
 def split_to_score(
