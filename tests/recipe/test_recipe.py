@@ -304,12 +304,3 @@ def test_a_papers_settings_follow_no_rows():
     quick, paper = Recipe.load("kd"), Recipe.load("kd", settings="rail-kd")
     assert (quick.epochs, quick.lr, quick.student.pick) == (None, None, None)
     assert (paper.epochs, paper.lr, paper.student.pick) == (40, 5e-5, "first")
-
-
-def test_milestones_in_epochs_need_epochs():
-    said = problems_of("kd", lr_schedule="step", lr_milestones=[2, 3])
-    assert any("the rows decide how long the run is" in one for one in said)
-    assert Recipe.load("kd", lr_schedule="step", lr_milestones=[2, 3], epochs=4).milestones == (
-        0.5,
-        0.75,
-    )

@@ -34,7 +34,7 @@ def term(**settings: object) -> dict[str, object]:
         ("thresholds", 3, "choices: one, by_class; or: give another value: several labels a row"),
         ("compile", 1, "give another value: compile the training passes"),
         ("text_columns", 3, "give another value: your own data: one or two text columns"),
-        ("lr_milestones", "1,2", "write a list: lr_milestones='[1, 2]'"),
+        ("augment", {"model": "m", "examples": "1,2"}, "give another value"),
         ("outputs", [], "give another value: stored teacher outputs"),
         ("student", ["a"], "give another value"),
         ("team", {"use": "chains"}, "did you mean 'chain'? choices: sample, ensemble, chain"),

@@ -180,7 +180,7 @@ def test_regression(tmp_path, recipe):
 
 def test_fine_tuning_needs_no_teacher(tmp_path, recipe):
     result = distill(
-        recipe("finetune", epochs=1, tensorboard=True), out=tmp_path / "run", report=False
+        recipe("finetune", epochs=1, report_to="tensorboard"), out=tmp_path / "run", report=False
     )
     assert result.record.kind == "finetune"
     assert result.record.teacher is None

@@ -38,13 +38,10 @@ def test_the_rate_falls_at_each_milestone():
     assert rates(falling, warmup=2, steps=8) == [0, 4, 8, 8, 4, 4, 2, 2]
 
 
-def test_milestones_are_epochs_or_shares():
+def test_a_rate_in_steps_falls_at_shares_of_the_run():
     shares = (150 / 240, 180 / 240, 210 / 240)
-    for milestones in (None, [150, 180, 210], ["150/240", 0.75, "7/8"]):
-        recipe = Recipe.load("kd", **SGD, epochs=240, lr_milestones=milestones)
-        found = Optimisation.of(recipe)
-        assert found.milestones == pytest.approx(shares)
-        assert found == Optimisation(0.9, False, found.milestones, 0.1)
+    found = Optimisation.of(Recipe.load("kd", **SGD, epochs=240))
+    assert found == Optimisation(0.9, False, shares, 0.1)
     assert Optimisation.of(Recipe.load("kd")) == Optimisation()
 
 
@@ -100,24 +97,12 @@ def test_a_gradient_norm_of_zero_clips_nothing(tmp_path):
             {"optimizer": "sgd", "nesterov": True, "momentum": 0},
             "nesterov: has an effect only with optimizer=sgd and momentum",
         ),
-        ({"lr_milestones": [0.5]}, "lr_milestones: has an effect only with lr_schedule=step"),
-        ({"lr_decay": 0.5}, "lr_decay: has an effect only with lr_schedule=step"),
-        (SGD | {"lr_milestones": [3, 2], "epochs": 9}, "one after the other"),
-        (SGD | {"lr_milestones": []}, "one after the other"),
-        (SGD | {"lr_milestones": [-1]}, "one after the other"),
-        (SGD | {"lr_milestones": [150], "epochs": 30}, "150 is never reached in 30 epochs"),
-        (SGD | {"lr_milestones": [2], "max_steps": 9}, "max_steps decides"),
         ({"momentum": 1.0, "optimizer": "sgd"}, "momentum: "),
     ],
 )
 def test_keys_that_contradict_each_other(given, expected):
     (message,) = problems_of(**given)
     assert expected in message
-
-
-def test_shares_go_with_a_number_of_steps():
-    recipe = Recipe.load("kd", **SGD, max_steps=100, lr_milestones=[0.25])
-    assert Optimisation.of(recipe).milestones == (0.25,)
 
 
 def test_a_named_net_brings_the_settings_it_is_published_with():

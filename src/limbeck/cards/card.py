@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 CARD_NAME = "README.md"
 MARKER = "<!-- Written by limbeck. Without this line, limbeck leaves the file as it is. -->"
 # Of a recipe: who reads a card cannot use them.
-_PRIVATE = ("plugins", "report_to", "tensorboard", "workers", "cache", "log_steps", "save_steps")
+_PRIVATE = ("plugins", "report_to", "workers", "cache", "log_steps", "save_steps")
 
 
 def is_ours(card: Path) -> bool:

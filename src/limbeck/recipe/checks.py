@@ -23,7 +23,6 @@ _SEVERAL = "take a method of several (skd-uniform, wkd-uniform, mt-bert)"
 def recipe_problems(recipe: RecipeFields) -> Iterator[Problem]:
     """Find what is wrong with settings together that are right one by one."""
     yield from _without_effect(recipe)
-    yield from _milestones(recipe)
     yield from _teachers(recipe)
     yield from _static(recipe)
     yield from _stage(recipe, "", recipe)
@@ -36,14 +35,11 @@ def _without_effect(recipe: RecipeFields) -> Iterator[Problem]:
     """Settings that are read only where another one has some value."""
     first = recipe.first_stage
     sgd, momentum = recipe.optimizer == "sgd", recipe.momentum
-    stepped = "step" in (recipe.lr_schedule, first and first.lr_schedule)
     sampled = recipe.train_rows or (first is not None and first.train_rows)
     idle = {
         "momentum": (not sgd and momentum is not None, "optimizer=sgd"),
         "nesterov": (recipe.nesterov and not (sgd and momentum != 0), "optimizer=sgd and momentum"),
         "adam_epsilon": (sgd and recipe.adam_epsilon is not None, "optimizer=adamw"),
-        "lr_milestones": (not stepped and recipe.lr_milestones is not None, "lr_schedule=step"),
-        "lr_decay": (not stepped and recipe.lr_decay is not None, "lr_schedule=step"),
         "stratified": (recipe.stratified and not sampled, "train_rows"),
         "joint": (recipe.joint and first is None, "first_stage"),
         "keep_first_stage": (
@@ -106,28 +102,6 @@ def _static(recipe: RecipeFields) -> Iterator[Problem]:
                     f"{prefix}{key}: {transform.name} works inside layers, and a static student has none",
                     f"leave {prefix}{key} out",
                 )
-
-
-def _milestones(recipe: RecipeFields) -> Iterator[Problem]:
-    """Epochs after which the rate falls, and that are never reached."""
-    given = recipe.lr_milestones
-    if given is None:
-        return
-    shares = "write shares of the run, say [5/8, 3/4, 7/8]"
-    epochs = [milestone for milestone in given if milestone >= 1]
-    if not given or given[0] <= 0 or list(given) != sorted(set(given)):
-        yield Problem(
-            f"lr_milestones: {given} are not epochs (or shares) one after the other",
-            "write them in order, say [150, 180, 210]",
-        )
-    elif epochs and (recipe.max_steps is not None or recipe.epochs is None):
-        decides = "max_steps decides" if recipe.max_steps is not None else "the rows decide"
-        yield Problem(f"lr_milestones: epochs are given, and {decides} how long the run is", shares)
-    elif epochs and recipe.epochs is not None and epochs[-1] >= recipe.epochs:
-        yield Problem(
-            f"lr_milestones: {epochs[-1]:g} is never reached in {recipe.epochs:g} epochs",
-            f"lower it, raise epochs, or {shares}",
-        )
 
 
 def _teachers(recipe: RecipeFields) -> Iterator[Problem]:

@@ -303,15 +303,8 @@ class RecipeFields(Settings):
     nesterov: bool = Field(False, description="sgd: Nesterov's momentum")
     warmup: float = Field(0.1, ge=0, lt=1, description="share of steps with a rising rate")
     lr_schedule: LrSchedule = Field(
-        "linear", description="course of the learning rate after warm-up"
-    )
-    lr_milestones: list[Number] | None = Field(
-        None,
-        description="step: after which epochs, or (below 1) shares of the run, the rate falls; "
-        "[5/8, 3/4, 7/8] if left out",
-    )
-    lr_decay: Number | None = Field(
-        None, gt=0, lt=1, description="step: what the rate is multiplied by; .1 if left out"
+        "linear",
+        description="course of the learning rate after warm-up; step: times 0.1 after 5/8, 3/4 and 7/8 of the steps",
     )
     max_grad_norm: float = Field(
         1.0, ge=0, description="gradients are clipped to this norm; 0: not at all"
@@ -378,7 +371,6 @@ class RecipeFields(Settings):
         description="experiment trackers that get every logged value: tensorboard (in OUT/tensorboard), "
         "wandb, mlflow, or another that transformers knows",
     )
-    tensorboard: bool = Field(False, description="the same as report_to=tensorboard")
     workers: int = Field(
         0, ge=0, le=256, description="processes that load batches, no more than cores"
     )

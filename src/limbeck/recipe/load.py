@@ -179,12 +179,16 @@ def _base(method: str, own: dict[str, Any], given: dict[str, Any]) -> dict[str, 
     return catalog.read(method)
 
 
+_GONE = ("max_rows", "tensorboard", "lr_milestones", "lr_decay")
+"""Keys of earlier versions that decide nothing about a finished run's rows."""
+
+
 def as_written_then(raw: dict[str, Any]) -> dict[str, Any]:
-    """A run's recipe, also of an earlier version, which had a limit on rows, and no test share.
+    """A run's recipe, also of an earlier version, which had other keys (`_GONE`), and no test share.
 
     Its single file of the user's own had no test rows; of other sources of data that makes no difference.
     """
-    raw = {key: value for key, value in raw.items() if key != "max_rows"}
+    raw = {key: value for key, value in raw.items() if key not in _GONE}
     data, named = raw.get("data"), ("text_columns", "label_column", "kind")
     if "test_share" in raw or raw.get("dev") is not None or not isinstance(data, str):
         return raw

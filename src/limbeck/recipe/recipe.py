@@ -142,12 +142,6 @@ class Recipe(RecipeFields):
         return self.max_length if self.pad_to == "max_length" else self.pad_to
 
     @property
-    def trackers(self) -> list[str]:
-        """The experiment trackers that the run reports to, each once."""
-        also = ["tensorboard"] if self.tensorboard else []
-        return list(dict.fromkeys([*self.report_to, *also]))
-
-    @property
     def passes(self) -> float:
         """Passes over the training rows, as far as they are known before these are read."""
         return USUAL.epochs if self.epochs is None else self.epochs
@@ -170,17 +164,8 @@ class Recipe(RecipeFields):
 
     @property
     def milestones(self) -> tuple[float, ...]:
-        """Shares of the steps after which the rate falls; none for a rate without steps."""
-        if self.lr_schedule != "step":
-            return ()
-        if self.lr_milestones is None:
-            return _MILESTONES
-        return tuple(m if m < 1 else m / self.passes for m in self.lr_milestones)
-
-    @property
-    def decay(self) -> float:
-        """What the rate is multiplied by at each milestone."""
-        return 0.1 if self.lr_decay is None else self.lr_decay
+        """Shares of the steps after which the rate falls to a tenth; none for a rate without steps."""
+        return _MILESTONES if self.lr_schedule == "step" else ()
 
     def stages(self) -> list[Stage]:
         """What is trained after what: one stage, or two."""

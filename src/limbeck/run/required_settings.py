@@ -57,7 +57,7 @@ def missing(recipe: Recipe) -> Iterator[Problem]:
             f"student.init: {recipe.student.init} needs a teacher, and none is given",
             f"add --teacher FOLDER, or start from a checkpoint: --student FOLDER{stored}",
         )
-    yield from start_problems(recipe) + tracker_problems(recipe.trackers)
+    yield from start_problems(recipe) + tracker_problems(recipe.report_to)
 
 
 # The checkpoint that a student starts from where the recipe does not name one. Papers start

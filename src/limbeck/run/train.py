@@ -128,7 +128,7 @@ def train_stage(
         trainer.add_callback(CheckpointEvery(recipe.checkpoint_steps))
     try:
         told = prepared.recipe.model_dump(mode="json")
-        with reporting(trainer, recipe.trackers, folder.events / part, told):
+        with reporting(trainer, recipe.report_to, folder.events / part, told):
             trainer.start_or_continue(last_whole(checkpoints))
     finally:
         display.close()

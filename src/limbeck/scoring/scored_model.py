@@ -148,7 +148,7 @@ class EncodedSplit:
 
         None where a row is several examples or one can be read only beside all others, as in a search.
         """
-        kind, rows = self.task.kind, self.rows
+        kind, rows = self.task.kind, self.loaded.rows
         if not kind.one_example_a_row or len(rows) != len(self.encoded):
             return None
         texts = {name: rows[name][:] for name in self.task.text_columns}

@@ -112,7 +112,7 @@ _SHARED |= {said: _reader(key) for said, key in _SETTINGS.items()}
 _NOT_COMPARED = frozenset(
     {
         "method", "family", "summary", "paper", "formula", "seed", "data", "task", "plugins", "floor",
-        "report_to", "tensorboard", "workers", "cache", "cache_limit", "log_steps", "checkpoint_steps",
+        "report_to", "workers", "cache", "cache_limit", "log_steps", "checkpoint_steps",
         "keep_texts", "keep_first_stage", "skip_unused_embeddings", "compile", "attention",
         "dev", "test", "first_stage.data",
     }

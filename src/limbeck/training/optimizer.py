@@ -65,7 +65,6 @@ class Optimisation:
             epsilon=recipe.adam_epsilon,
             nesterov=sgd and recipe.nesterov,
             milestones=recipe.milestones,
-            decay=recipe.decay,
         )
 
     @property

@@ -354,7 +354,7 @@ class TrainerParts(Maker[FinishedPart]):
         first, optimisation = self.plan.recipe.first_stage, self.trainer.optimisation
         assert first is not None
         if first.lr_schedule is not None:
-            optimisation = replace(optimisation, milestones=stage.milestones, decay=stage.decay)
+            optimisation = replace(optimisation, milestones=stage.milestones)
         changes = {key: value for key, value in self.plan.first.items() if key != "teacher"}
         # No epoch is scored, so none can be the one to stop at.
         changes["callbacks"] = [

@@ -153,8 +153,8 @@ def test_skdbert_on_cifar(method):
     """App. B."""
     recipe = Recipe.load(method, settings="paper", data="cifar100", **{"student.init": "resnet-20"})
     assert (recipe.epochs, recipe.batch_size, recipe.optimizer) == (240, 64, "sgd")
-    assert (recipe.lr, recipe.weight_decay, recipe.lr_decay) == (0.05, 5e-4, 0.1)
-    assert recipe.lr_milestones == [150, 180, 210]
+    assert (recipe.lr, recipe.weight_decay) == (0.05, 5e-4)
+    assert [share * recipe.epochs for share in recipe.milestones] == [150, 180, 210]
     assert getattr(recipe.team, "student_epochs", None) is None
 
 

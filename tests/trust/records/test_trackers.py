@@ -131,15 +131,6 @@ def test_a_recipe_as_flat_names():
     }  # fmt: skip
 
 
-def test_both_ways_to_ask_for_tensorboard_are_one(place):
-    for changes in ({"tensorboard": True}, {"report_to": "tensorboard"}):
-        recipe = Recipe.load("kd", **settings(place, **changes))
-        assert recipe.trackers == ["tensorboard"]
-    both = Recipe.load("kd", **settings(place, tensorboard=True, report_to=["tensorboard"]))
-    assert both.trackers == ["tensorboard"]
-    assert Recipe.load("kd", **settings(place)).trackers == []
-
-
 def test_what_cannot_be_reported_to_is_said_before_anything_is_written(
     place, tmp_path, monkeypatch
 ):

@@ -44,7 +44,7 @@ _NOT_THE_TEACHERS = frozenset(
     {
         *("method", "family", "summary", "paper", "formula", "settings", "seed", "objectives"),
         *("epochs", "max_steps", "lr", "batch_size", "accumulation", "patience"),
-        *("warmup", "weight_decay", "lr_schedule", "select_by", "report_to", "tensorboard"),
+        *("warmup", "weight_decay", "lr_schedule", "select_by", "report_to"),
     }
 )
 
