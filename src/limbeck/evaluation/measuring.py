@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Hashable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import combinations_with_replacement, product
 from math import prod
 from typing import Any, NamedTuple
@@ -59,16 +59,11 @@ def example_size(encoded: Dataset, processor: Processor, kind: TaskType) -> Size
     return max(round(float(np.mean(lengths))), 1)
 
 
-class ParameterCount(NamedTuple):
-    """Numbers of parameters; a tensor shared by several modules counts once."""
+def count_parameters(model: nn.Module) -> tuple[int, int]:
+    """Numbers of parameters: all, and those in tables looked up by index (`nn.Embedding`).
 
-    total: int
-    embedding: int
-    """Those in tables looked up by index (`nn.Embedding`): words, positions, token types."""
-
-
-def count_parameters(model: nn.Module) -> ParameterCount:
-    """All parameters of a model, and those of its embedding tables."""
+    A tensor shared by several modules counts once.
+    """
     embedding = {
         id(weight): weight.numel()
         for module in model.modules()
@@ -76,10 +71,8 @@ def count_parameters(model: nn.Module) -> ParameterCount:
         for weight in module.parameters(recurse=False)
     }
     # parameters() lists a shared tensor once.
-    return ParameterCount(
-        total=sum(weight.numel() for weight in model.parameters()),
-        embedding=sum(embedding.values()),
-    )
+    total = sum(weight.numel() for weight in model.parameters())
+    return total, sum(embedding.values())
 
 
 def random_inputs(
@@ -90,7 +83,7 @@ def random_inputs(
     Models that generate with an encoder and a decoder get one target token. Vision models read an image of that size,
     or of their configuration's where `tokens` is a number.
     """
-    text = _reads_text(model)
+    text = model.main_input_name != "pixel_values"
     config = model.config.get_text_config() if text else model.config
     batch = random_batch(config, tokens, batch_size, seed)
     if not text:
@@ -142,12 +135,19 @@ def flops_per_example(model: PreTrainedModel, tokens: Size) -> int:
 
 
 def _flops_per_example(model: PreTrainedModel, tokens: Size) -> int:
-    counter = FlopCounterMode(display=False)
     inputs = random_inputs(model, tokens)
-    # torch's counter has no formula for the CPU's fused attention kernel and would leave attention
-    # out silently; the math backend is made of plain matrix products, which it does count.
+    return _counted(model, lambda: _forward(model, inputs, tokens))
+
+
+def _counted(model: PreTrainedModel, run: Callable[[], object]) -> int:
+    """FLOPs of what runs a model once.
+
+    torch's counter has no formula for the CPU's fused attention kernel and would leave attention out silently; the
+    math backend is made of plain matrix products, which it does count.
+    """
+    counter = FlopCounterMode(display=False)
     with evaluating(model), sdpa_kernel(SDPBackend.MATH), counter:
-        _forward(model, inputs, tokens)
+        run()
     return int(counter.get_total_flops())
 
 
@@ -195,10 +195,14 @@ def latencies(
 def _timed(
     model: PreTrainedModel, inputs: dict[str, Tensor], tokens: Size, clock: Callable[[], float]
 ) -> float:
-    _finish(model.device)
+    # Accelerators work behind the caller's back; wait, or only the launch is timed.
+    wait = model.device.type != "cpu"
+    if wait:
+        torch.accelerator.synchronize(model.device)
     start = clock()
     _forward(model, inputs, tokens)
-    _finish(model.device)
+    if wait:
+        torch.accelerator.synchronize(model.device)
     return clock() - start
 
 
@@ -214,16 +218,6 @@ def _forward(model: PreTrainedModel, inputs: dict[str, Tensor], tokens: Size) ->
             f"{error}",
             "measure with fewer tokens",
         ) from error
-
-
-def _finish(device: torch.device) -> None:
-    # Accelerators work behind the caller's back; wait, or only the launch is timed.
-    if device.type != "cpu":
-        torch.accelerator.synchronize(device)
-
-
-def _reads_text(model: PreTrainedModel) -> bool:
-    return model.main_input_name != "pixel_values"
 
 
 # Work that depends on a model's architecture alone, done once for all models that share it. A
@@ -269,31 +263,26 @@ def model_facts(
     Latency is passed in, because models that are compared have to be timed in turns
     (`measure.latencies`). Raises LimbeckError when the model cannot read that many tokens.
     """
-    count = count_parameters(model)
-    inside = bool(stack_names(model))
+    total, embedding = count_parameters(model)
+    inside, at_128 = bool(stack_names(model)), None
+    if isinstance(tokens, int):
+        with suppress(LimbeckError):  # it cannot read so many
+            at_128 = flops_per_example(model, PAPERS_TOKENS)
     if isinstance(model, StaticStudent):
         layers, width = 0, model.config.hidden_size
     else:
         layers = number_of_layers(model) if inside else None
         width = hidden_size(model) if inside else None
     return ModelFacts(
-        parameters=count.total,
-        embedding_parameters=count.embedding,
+        parameters=total,
+        embedding_parameters=embedding,
         layers=layers,
         hidden_size=width,
         heads=number_of_heads(model) if inside else None,
         flops_per_example=flops_per_example(model, tokens),
-        flops_at_128=_flops_at_128(model) if isinstance(tokens, int) else None,
+        flops_at_128=at_128,
         latency_ms=latency_ms,
     )
-
-
-def _flops_at_128(model: PreTrainedModel) -> int | None:
-    """FLOPs of one example of 128 tokens; None for a model that cannot read so many."""
-    try:
-        return flops_per_example(model, PAPERS_TOKENS)
-    except LimbeckError:
-        return None
 
 
 # FLOPs of the passes that a model has run (`limbeck.activations.Passes`), padding included. Each
@@ -340,10 +329,7 @@ def _flops_of_pass(model: PreTrainedModel, request: Request, sizes: Sizes) -> in
             batch["decoder_input_ids"] = torch.zeros(
                 1, sizes[1], dtype=torch.long, device=model.device
             )
-    counter = FlopCounterMode(display=False)
-    with evaluating(model), sdpa_kernel(SDPBackend.MATH), counter:
-        capture(model, batch, request)
-    return int(counter.get_total_flops())
+    return _counted(model, lambda: capture(model, batch, request))
 
 
 def _costs(model: PreTrainedModel, request: Request, wanted: list[Sizes]) -> Mapping[Sizes, float]:

@@ -86,9 +86,7 @@ class LastToLast(MappingSpec):
 class StudentRange(MappingSpec):
     """Student layers are named by a range."""
 
-    student_layers: Layers = Field(
-        "1..M-1", description="student layers that learn; M is the student's depth"
-    )
+    student_layers: Layers = Field("1..M-1", description="student layers that learn; M: its depth")
 
 
 @mapping("uniform")
@@ -137,9 +135,7 @@ class UniformLayers(StudentRange):
 class BothRanges(StudentRange):
     """Layers of both sides are named by ranges."""
 
-    teacher_layers: Layers = Field(
-        "1..L", description="teacher layers on offer; L is the teacher's depth"
-    )
+    teacher_layers: Layers = Field("1..L", description="teacher layers on offer; L: its depth")
 
     def ranges(self, depths: Depths) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The student layers, and the teacher layers on offer."""
@@ -203,9 +199,7 @@ class AttendedLayers(BothRanges):
     within: Literal["all", "buckets"] = Field(
         "all", description="attend to all teacher layers, or to one bucket each"
     )
-    overlap: bool = Field(
-        False, description="within: buckets: a bucket also takes the next one's first layer"
-    )
+    overlap: bool = Field(False, description="a bucket also takes the next one's first layer")
     read: Literal["cls", "mean", "last"] | None = Field(
         None,
         description="the sentence vectors that weigh the layers, where the term itself compares "

@@ -32,12 +32,8 @@ class CurriculumSpec(Settings):
     order: Literal["progressive", "stacked"] = Field(
         description="one layer at a time, or each together with those below it"
     )
-    wait: list[str] = Field(
-        default_factory=list, description="terms that start when the layers are through"
-    )
-    share: Number = Field(
-        0.8, gt=0, le=1, description="share of the run that the layers have, split evenly"
-    )
+    wait: list[str] = Field(default_factory=list, description="terms that start after the layers")
+    share: Number = Field(0.8, gt=0, le=1, description="share of the run for layers, split evenly")
     epochs_per_layer: float | list[float] | None = Field(
         None, description="epochs a layer has at most, one number or one a layer; instead of share"
     )

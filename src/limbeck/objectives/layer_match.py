@@ -45,9 +45,7 @@ class LayerSpec(MappedSpec):
         "null compares every token",
     )
     project: ProjectSpec | None = Field(None, description="learned linear maps, if any")
-    through: str | None = Field(
-        None, description="another term of the stage whose learned map serves here too"
-    )
+    through: str | None = Field(None, description="term of the stage whose learned map serves too")
     compare_layers: Literal["each", "joined"] = Field(
         "each",
         description="compare every mapped student layer by itself, or all of them side by side "

@@ -305,9 +305,7 @@ class FocalSpec(HardSpec):
     """Cross-entropy with the labels in which an example counts less the surer the student is of it."""
 
     compare: Literal["focal"]  # type: ignore[assignment]
-    gamma: Number = Field(
-        2.0, ge=0, description="how much less: (1 − p)^gamma for the label's probability p"
-    )
+    gamma: Number = Field(2.0, ge=0, description="(1 − p)^gamma for the label's probability p")
 
     @property
     def focus(self) -> float:
@@ -436,9 +434,7 @@ class DkdSpec(TermSettings):
     temperature: Temperature = Field(4.0, description="divides both sides' logits")
     alpha: Number = Field(1.0, ge=0, description="weight of the target class's part")
     beta: Number = Field(8.0, ge=0, description="weight of the other classes' part")
-    standardize: bool = Field(
-        False, description="z-scores of both sides' logits first (Sun et al. 2024)"
-    )
+    standardize: bool = Field(False, description="z-scores of both sides' logits (Sun et al. 2024)")
 
 
 @objective("dkd", settings=DkdSpec)

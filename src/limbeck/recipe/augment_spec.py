@@ -30,12 +30,8 @@ class AugmentSpec(Settings):
         description="masked: words of one token are replaced by those that the masked language model puts there; "
         "nearest: all by words of the nearest vectors, no language model is asked",
     )
-    examples: _Few = Field(
-        20, description="augmented examples of each training row, beside the row"
-    )
-    probability: Number = Field(
-        0.4, gt=0, le=1, description="probability of each word to be replaced"
-    )
+    examples: _Few = Field(20, description="augmented examples of each training row")
+    probability: Number = Field(0.4, gt=0, le=1, description="probability that a word is replaced")
     candidates: _Few = Field(15, description="words from which a replacement is sampled")
     words: Literal["content", "all"] = Field(
         "content", description="which words may change: all, or all but English function words"

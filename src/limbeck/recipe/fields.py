@@ -188,26 +188,16 @@ class RecipeFields(Settings):
         description="width of every batch in tokens, or max_length; by default that of its longest "
         "example. Counts in terms that see padding, as some releases do",
     )
-    images: ImageSpec | None = Field(
-        None, description="size of images, and how training crops and mirrors them"
-    )
+    images: ImageSpec | None = Field(None, description="image size, cropping and mirroring")
     embedding: EmbeddingModelSpec | None = Field(
         None, description="kind embedding: pooling, normalisation, width and prompts"
     )
-    train_rows: Count | None = Field(
-        None, description="use N training rows, sampled with train_rows_seed"
-    )
+    train_rows: Count | None = Field(None, description="sample N training rows (train_rows_seed)")
     train_rows_seed: Seed = Field(0, description="seed that samples train_rows")
-    stratified: bool = Field(
-        False, description="sample train_rows with the classes in proportion, exactly"
-    )
-    label_noise: float = Field(
-        0.0, ge=0, lt=1, description="share of training rows that get another class, sampled"
-    )
+    stratified: bool = Field(False, description="sample train_rows with exact class shares")
+    label_noise: float = Field(0.0, ge=0, lt=1, description="share of training labels made wrong")
     label_noise_seed: Seed = Field(0, description="seed that samples the noise")
-    augment: AugmentSpec | None = Field(
-        None, description="add augmented examples of the training rows (TinyBERT)"
-    )
+    augment: AugmentSpec | None = Field(None, description="augment the training rows (TinyBERT)")
     teacher_rows: Literal["same", "any"] = Field(
         "same",
         description="same: say so if the teacher was trained on other rows of the task than these; "
@@ -220,9 +210,7 @@ class RecipeFields(Settings):
         description="files of Python that register losses of your own, executed before the recipe is "
         "read; paths are relative to the recipe file",
     )
-    objectives: dict[str, TermSpec] = Field(
-        default_factory=dict, description="the terms of the loss, by name"
-    )
+    objectives: dict[str, TermSpec] = Field(default_factory=dict, description="terms of the loss")
     curriculum: CurriculumSpec | None = Field(
         None, description="when each layer learns, if not all of them all the time"
     )
@@ -244,14 +232,12 @@ class RecipeFields(Settings):
         "that you have registered",
     )
     teacher_dropout: bool = Field(
-        False, description="leave the teacher's dropout on, as some releases do"
+        False, description="keep the teacher's dropout on (some releases)"
     )
     first_stage: FirstStage | None = Field(
         None, description="a stage that trains before, with terms and settings of its own"
     )
-    joint: bool = Field(
-        False, description="train the first stage's terms together with the others, in one stage"
-    )
+    joint: bool = Field(False, description="train both stages' terms together in one stage")
     keep_first_stage: bool = Field(
         False,
         description="keep the student as it is after the first stage too, in OUT/first_stage: a model folder with "
@@ -263,9 +249,7 @@ class RecipeFields(Settings):
         description="passes over the training rows; if left out 3, and more of few rows, for 200 steps (20 epochs at "
         "most)",
     )
-    max_steps: Count | None = Field(
-        None, description="optimisation steps at most; overrides epochs"
-    )
+    max_steps: Count | None = Field(None, description="most optimisation steps; overrides epochs")
     optimizer: Literal["adamw", "bert_adam", "sgd"] = Field(
         "adamw",
         description="what makes a step; bert_adam: without bias correction, each tensor's gradient "
@@ -276,9 +260,7 @@ class RecipeFields(Settings):
         description="peak learning rate; if left out 5e-5, and 1e-4 for a student of two thirds of its teacher's "
         "layers or fewer",
     )
-    batch_size: Batch = Field(
-        32, description="examples in a forward pass, which several processes share"
-    )
+    batch_size: Batch = Field(32, description="examples in a forward pass, over all processes")
     accumulation: Batch = Field(
         1,
         description="forward passes whose gradients make one optimisation step, by all processes together",
@@ -297,18 +279,14 @@ class RecipeFields(Settings):
         description="AdamW, bert_adam: added to the root of the mean squared gradient; 1e-8, of "
         "bert_adam 1e-6, if left out",
     )
-    momentum: float | None = Field(
-        None, ge=0, lt=1, description="sgd: share of the last step kept; .9 if left out"
-    )
+    momentum: float | None = Field(None, ge=0, lt=1, description="sgd's momentum; .9 if left out")
     nesterov: bool = Field(False, description="sgd: Nesterov's momentum")
     warmup: float = Field(0.1, ge=0, lt=1, description="share of steps with a rising rate")
     lr_schedule: LrSchedule = Field(
         "linear",
         description="course of the learning rate after warm-up; step: times 0.1 after 5/8, 3/4 and 7/8 of the steps",
     )
-    max_grad_norm: float = Field(
-        1.0, ge=0, description="gradients are clipped to this norm; 0: not at all"
-    )
+    max_grad_norm: float = Field(1.0, ge=0, description="clip gradients to this norm; 0: do not")
     precision: Precision = Field(
         "fp32",
         description="type of matrix products: fp32, bf16, or auto (bf16 where the device has it); "
@@ -346,12 +324,8 @@ class RecipeFields(Settings):
         "mix its inputs or pad them to a fixed width",
     )
     seed: Seed = Field(42, description="seed of initialisation, order, dropout and sampling")
-    patience: Count | None = Field(
-        None, description="stop after this many epochs without a better dev score"
-    )
-    select_by: str = Field(
-        "primary", description="dev score that picks the best epoch: primary, or a metric's name"
-    )
+    patience: Count | None = Field(None, description="stop after N epochs without a better score")
+    select_by: str = Field("primary", description="score that picks an epoch: primary or a metric")
     checkpoint_steps: Count | None = Field(
         None, description="also checkpoint every N steps; always at the end of an epoch"
     )
@@ -371,9 +345,7 @@ class RecipeFields(Settings):
         description="experiment trackers that get every logged value: tensorboard (in OUT/tensorboard), "
         "wandb, mlflow, or another that transformers knows",
     )
-    workers: int = Field(
-        0, ge=0, le=256, description="processes that load batches, no more than cores"
-    )
+    workers: int = Field(0, ge=0, le=256, description="data loader processes, at most one per core")
 
 
 # Where the keys of a group stand in a recipe.

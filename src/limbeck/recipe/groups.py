@@ -176,18 +176,12 @@ LrSchedule = Literal["linear", "cosine", "constant_with_warmup", "step"]
 class FirstStage(Settings):
     """A stage that trains before the recipe's own; what it leaves out is as at the top level."""
 
-    objectives: dict[str, TermSpec] = Field(
-        default_factory=dict, description="the terms of this stage's loss, by name"
-    )
+    objectives: dict[str, TermSpec] = Field(default_factory=dict, description="terms of its loss")
     curriculum: CurriculumSpec | None = Field(None, description="when each layer learns")
     mixup: MixupSpec | None = Field(None, description="mix the inputs of both models")
-    input_transform: TransformSpec | None = Field(
-        None, description="another input transform than MixUp"
-    )
+    input_transform: TransformSpec | None = Field(None, description="other input transform")
     epochs: Passes | None = Field(None, description="passes over this stage's rows")
-    max_steps: Count | None = Field(
-        None, description="optimisation steps at most; overrides epochs"
-    )
+    max_steps: Count | None = Field(None, description="most optimisation steps; overrides epochs")
     lr: Rate | None = Field(None, description="peak learning rate")
     batch_size: Batch | None = Field(None, description="examples in a forward pass")
     accumulation: Batch | None = Field(None, description="forward passes of one step")
@@ -207,9 +201,7 @@ class FirstStage(Settings):
         None,
         description="rows of this stage; a supplementary task's are all, if left out",
     )
-    corpus: CorpusSpec | None = Field(
-        None, description="sentence pairs from a corpus, in place of a task"
-    )
+    corpus: CorpusSpec | None = Field(None, description="sentence pairs of a corpus instead")
     teacher: str | None = Field(None, description="another teacher for this stage")
 
     @property

@@ -181,7 +181,7 @@ def _scored(prepared: Prepared) -> tuple[Prepared, list[TeamMember]]:
         facts: dict[str, Any] = {}
         if not one.stored:
             facts = {"layers": shape.layers, "hidden_size": shape.width, "heads": shape.heads}
-            facts["parameters"] = count_parameters(one.teacher.model).total
+            facts["parameters"] = count_parameters(one.teacher.model)[0]
         score = _score(prepared.task.name, scores)
         members.append(TeamMember(name=one.name, path=one.path, score=score, **facts))
     found = [member.score if member.score is not None else float("-inf") for member in members]
