@@ -173,5 +173,5 @@ def test_another_similarity_is_refused(made, tmp_path):
     model = load_model(str(made / "says"), auto=EMBEDDING.auto)
     model.save_pretrained(tmp_path)
     changed(tmp_path, "config_sentence_transformers.json", similarity_fn_name="euclidean")
-    with pytest.raises(LimbeckError, match=r"euclidean(.|\n)*cosine and dot"):
+    with pytest.raises(LimbeckError, match=r"unknown similarity 'euclidean'(.|\n)*cosine, dot"):
         embedding_config(str(tmp_path))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -60,45 +60,6 @@ class TextPrompts(NamedTuple):
 
 BARE = TextPrompts()
 """No text before any."""
-
-
-def prompts_of(named: Mapping[str, str], default: str | None) -> TextPrompts:
-    """Prompts by their names in a folder of sentence-transformers.
-
-    A folder that names none for queries, or for passages, has the one of sentences there. One that names an empty
-    one (as release 5 and later do of themselves) has none there, as in sentence-transformers.
-
-    Args:
-        named: texts by name.
-        default: the name of what is put before sentences.
-    """
-    sentence = "" if default is None else named.get(default, "")
-    return TextPrompts(
-        sentence, _first(named, _QUERIES, sentence), _first(named, _PASSAGES, sentence)
-    )
-
-
-def _first(named: Mapping[str, str], names: Sequence[str], otherwise: str) -> str:
-    """The first text of some names that says something."""
-    there = [named[name] for name in names if name in named]
-    return next((text for text in there if text), "" if there else otherwise)
-
-
-def named_prompts(
-    prompts: TextPrompts, known: Mapping[str, str]
-) -> tuple[dict[str, str], str | None]:
-    """Prompts under names that sentence-transformers looks for, and the name of its default.
-
-    Args:
-        prompts: as `prompts_of` finds them in what is returned.
-        known: others, by name, that stay.
-    """
-    passages = {name: prompts.passage for name in _PASSAGES if name in known}
-    named = {**known, **passages, _QUERIES[0]: prompts.query, _PASSAGES[0]: prompts.passage}
-    if not prompts.sentence:
-        return named, None
-    alike = [name for name, text in named.items() if text == prompts.sentence]
-    return (named, alike[0]) if alike else ({**named, _NEW: prompts.sentence}, _NEW)
 
 
 # What stands behind an encoder and makes its tokens one vector. Kept in the model's configuration,
@@ -161,44 +122,53 @@ class EmbeddingModules:
 
     @property
     def text_prompts(self) -> TextPrompts:
-        """What is put before sentences, queries and passages."""
-        return prompts_of(self.prompts, self.default_prompt)
+        """What is put before sentences, queries and passages.
+
+        A folder that names no prompt for queries, or for passages, has the one of sentences there. One that names an
+        empty one (as release 5 and later do of themselves) has none there, as in sentence-transformers.
+        """
+        sentence = "" if self.default_prompt is None else self.prompts.get(self.default_prompt, "")
+        found = []
+        for names in (_QUERIES, _PASSAGES):
+            there = [self.prompts[name] for name in names if name in self.prompts]
+            found.append(next((text for text in there if text), "" if there else sentence))
+        return TextPrompts(sentence, *found)
 
     def prompted(self, prompts: TextPrompts) -> EmbeddingModules:
-        """The same with these, under the names that sentence-transformers looks for."""
-        named, default = named_prompts(prompts, self.prompts)
+        """The same with these, under the names that sentence-transformers looks for; others stay."""
+        named = {**self.prompts, _QUERIES[0]: prompts.query, _PASSAGES[0]: prompts.passage}
+        named |= {name: prompts.passage for name in _PASSAGES if name in self.prompts}
+        default = None
+        if prompts.sentence:
+            alike = [name for name, text in named.items() if text == prompts.sentence]
+            default = alike[0] if alike else _NEW
+            named[default] = prompts.sentence
         return replace(self, prompts=named, default_prompt=default)
-
-    def written(self) -> dict[str, Any]:
-        """As a configuration keeps it."""
-        return asdict(self)
-
-    @classmethod
-    def read(cls, content: Mapping[str, Any]) -> EmbeddingModules:
-        """From what `written` gave.
-
-        Raises:
-            LimbeckError: it is something else.
-        """
-        try:
-            dense = content.get("dense")
-            return cls(**{**content, "dense": None if dense is None else DenseModule(**dense)})
-        except (TypeError, AttributeError) as error:
-            raise LimbeckError(
-                f"config.json: {ENTRY} is not as limbeck writes it ({error})",
-                "take the entry out: modules.json beside it says what it said",
-            ) from error
 
 
 def modules_of(config: PretrainedConfig) -> EmbeddingModules | None:
-    """What a configuration says of its embeddings; None where it is no embedding model's."""
+    """What a configuration says of its embeddings; None where it is no embedding model's.
+
+    Raises:
+        LimbeckError: the entry is not as limbeck writes it.
+    """
     content = getattr(config, ENTRY, None)
-    return EmbeddingModules.read(content) if isinstance(content, Mapping) else None
+    if not isinstance(content, Mapping):
+        return None
+    try:
+        dense = content.get("dense")
+        given = {**content, "dense": None if dense is None else DenseModule(**dense)}
+        return EmbeddingModules(**given)
+    except (TypeError, AttributeError) as error:
+        raise LimbeckError(
+            f"config.json: {ENTRY} is not as limbeck writes it ({error})",
+            "take the entry out: modules.json beside it says what it said",
+        ) from error
 
 
 def set_modules(config: PretrainedConfig, modules: EmbeddingModules) -> None:
     """Write the modules into a configuration."""
-    setattr(config, ENTRY, modules.written())
+    setattr(config, ENTRY, asdict(modules))
 
 
 MODULES = "modules.json"
@@ -245,38 +215,25 @@ def read_modules(source: str) -> EmbeddingModules | None:
     places = dict(modules)
     _check_places(source, names, places)
     named = settings.get("prompts") or {}
-    prompts = {str(key): str(text) for key, text in named.items() if text is not None}
     default = settings.get("default_prompt_name")
     pooling = _json(source, f"{places['Pooling']}/{_CONFIG}") or {}
-    default = None if default is None else str(default)
-    if pooling.get("include_prompt") is False and any(prompts_of(prompts, default)):
+    found = EmbeddingModules(
+        pooling=_pooling(source, pooling),
+        normalize="Normalize" in places,
+        dense=_dense(source, places),
+        prompts={str(key): str(text) for key, text in named.items() if text is not None},
+        default_prompt=None if default is None else str(default),
+        max_tokens=_max_tokens(source),
+        similarity=settings.get("similarity_fn_name") or COSINE,
+        lower_case=lower_cased(source),
+        truncate=settings.get("truncate_dim"),
+    )
+    if pooling.get("include_prompt") is False and any(found.text_prompts):
         raise LimbeckError(
             f"model {source!r} pools its texts without their prompt, which is not supported",
             "use a model whose pooling includes the prompt, as almost all do",
         )
-    similarity = settings.get("similarity_fn_name") or COSINE
-    truncate = settings.get("truncate_dim")
-    if similarity not in SIMILARITIES:
-        raise LimbeckError(
-            f"model {source!r} compares its embeddings by {similarity!r} ({SETTINGS})",
-            f"supported are {' and '.join(SIMILARITIES)}: name one of them there in a copy of the folder",
-        )
-    if truncate is not None and (not isinstance(truncate, int) or truncate < 1):
-        raise LimbeckError(
-            f"model {source!r}: truncate_dim is {truncate!r} ({SETTINGS})",
-            "give a whole number of at least 1 there, or leave it out",
-        )
-    return EmbeddingModules(
-        pooling=_pooling(source, pooling),
-        normalize="Normalize" in places,
-        dense=_dense(source, places),
-        prompts=prompts,
-        default_prompt=default,
-        max_tokens=_max_tokens(source),
-        similarity=similarity,
-        lower_case=lower_cased(source),
-        truncate=truncate,
-    )
+    return found
 
 
 def lower_cased(source: str) -> bool:
