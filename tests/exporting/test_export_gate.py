@@ -142,7 +142,7 @@ def test_candidates_of_one_query_stay_in_one_half():
         {"query": queries, "passage": [*"uvwxyz"], "label": [1, 0, 0, 1, 1, 0]}
     )
     task = SimpleNamespace(kind=TASK_TYPES.get("pair-score"), text_columns=("query", "passage"))
-    loaded = LoadedSplit(task=task, asked=RowsAsked(data="own"), name="dev", rows=table)
+    loaded = LoadedSplit(task=task, data="own", name="dev", rows=table)
     rows = EncodedSplit(loaded, task, table, None, 8)
     halves = rows.halves()
     assert halves is not None

@@ -80,20 +80,24 @@ class LoadedSplit:
 
     Attributes:
         task: their task.
-        asked: their source and columns, and where somebody names it the tokens of a row (`max_length`).
+        data: their source.
         name: the split's.
         rows: as loaded.
-        usual_length: tokens of a row that a run was trained with.
+        max_length: tokens of a row, where somebody names them; `usual_length`: what a run was trained with.
+        text_columns: as they were named, for a file of the user's own; `label_column` likewise.
         recipe: the run's settings that say which rows these are; empty of rows that were named.
         own_classes: whether the classes are known to stand in the order of the model that the rows were loaded for.
         translated_from: its own task, where the rows are of another one.
     """
 
     task: Task
-    asked: RowsAsked
+    data: str
     name: str
     rows: Dataset
+    max_length: int | None = None
     usual_length: int | None = None
+    text_columns: Sequence[str] = ()
+    label_column: str | None = None
     recipe: Mapping[str, Any] = field(default_factory=dict)
     own_classes: bool = False
     translated_from: Task | None = None
@@ -354,7 +358,7 @@ class ScoredModel:
         same = asked.are_those_of(facts.task) and asked.split in (None, facts.split)
         if same and found.fingerprint != facts.fingerprint:
             raise LimbeckError(
-                f"data {found.asked.data}: its {found.name} rows ({len(found.rows)}) are not those that "
+                f"data {found.data}: its {found.name} rows ({len(found.rows)}) are not those that "
                 f"{manifest.folder} was measured on ({facts.rows})",
                 "name the rows to score on (--data FILE --split NAME), or export again with --overwrite",
             )
@@ -371,7 +375,7 @@ class ScoredModel:
         """
         task = decided_by(loaded.task, self.config)
         processor = read_processor(self.place, task.kind.reads)
-        length = loaded.asked.max_length
+        length = loaded.max_length
         if length is None:
             usual = loaded.usual_length
             if usual is None:
@@ -512,7 +516,15 @@ def find_export(path: str) -> Path:
 
 def _split_of(task: Task, splits: DatasetDict, asked: RowsAsked, *, labeled: bool) -> LoadedSplit:
     chosen = split_to_score(task, splits, asked.split, labeled=labeled)
-    return LoadedSplit(task=task, asked=asked, name=chosen, rows=splits[chosen])
+    return LoadedSplit(
+        task=task,
+        data=str(asked.data),
+        name=chosen,
+        rows=splits[chosen],
+        max_length=asked.max_length,
+        text_columns=tuple(asked.text_columns or ()),
+        label_column=asked.label_column,
+    )
 
 
 def split_to_score(

@@ -123,7 +123,7 @@ def _measure(team: dict[str, ScoredModel], loaded: LoadedSplit) -> TeamLook:
         lambda given, right: task.scores(given, right)["primary"],
         regression=task.regression,
     )
-    return TeamLook(task, str(loaded.asked.data), loaded.name, found, models)
+    return TeamLook(task, loaded.data, loaded.name, found, models)
 
 
 def _refuse_different(team: Sequence[ScoredModel], asked: RowsAsked) -> None:
