@@ -6,7 +6,7 @@ what is printed: a task's mean over its seeds, and the average as the weighted m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +23,7 @@ from limbeck.evaluation.compare import (
     pooled_t_test,
     smallest_p,
 )
+from limbeck.records.words import grouped
 from limbeck.support.errors import LimbeckError, unknown
 from limbeck.support.words import count_of
 from limbeck.tables.cells import signed
@@ -97,25 +98,20 @@ def compare_rows(
 def _corrected(
     found: Mapping[tuple[int, str], Tested], correction: str
 ) -> dict[tuple[int, str], Tested]:
-    families: dict[str, dict[tuple[int, str], float]] = {}
-    for (index, key), test in found.items():
-        if test.p is not None:
-            family = key if correction == "column" else correction
-            families.setdefault(family, {})[index, key] = test.p
-    p_values = {cell: p for family in families.values() for cell, p in holm(family).items()}
-
-    def smallest(cell: tuple[int, str], bound: float | None) -> float | None:
-        if bound is None or found[cell].p is None:
-            return None
-        family = families[cell[1] if correction == "column" else correction]
-        # Tests of other columns that are smaller come before it, and leave fewer to correct for.
-        before = sum(p < bound for (_, key), p in family.items() if key != cell[1])
-        return min(1.0, bound * (len(family) - before))
-
-    return {
-        cell: test._replace(p=p_values.get(cell), smallest=smallest(cell, test.smallest))
-        for cell, test in found.items()
-    }
+    tested = {cell: test.p for cell, test in found.items() if test.p is not None}
+    families = grouped(tested, lambda cell: cell[1] if correction == "column" else "")
+    corrected = dict(found)
+    for cells in families.values():
+        p_values = holm({cell: tested[cell] for cell in cells})
+        for cell in cells:
+            bound = found[cell].smallest
+            if bound is not None:
+                # Tests of other columns that are smaller come before it, and leave fewer to correct for.
+                before = sum(tested[one] < bound for one in cells if one[1] != cell[1])
+                bound = min(1.0, bound * (len(cells) - before))
+            corrected[cell] = found[cell]._replace(p=p_values[cell], smallest=bound)
+    untested = found.keys() - tested.keys()
+    return corrected | {cell: found[cell]._replace(smallest=None) for cell in untested}
 
 
 def baseline_of(row: RowId, rows: Mapping[int, RowId], baseline: str) -> int | None:
@@ -232,8 +228,8 @@ def _mean(by_seed: Mapping[int, float]) -> float:
 
 
 Found = Mapping[tuple[int, str], Tested]
-By = dict[str, list[tuple[str, Tested]]]
-"""Title of a column or label of a row → label or title of the other, and the test there."""
+Named = list[tuple[str, str, Tested]]
+"""Label of a row, title of a column, and the test there."""
 
 
 def mark_notes(
@@ -244,36 +240,49 @@ def mark_notes(
     lonely: Sequence[str],
 ) -> list[str]:
     """The notes on the tests in `found`; `lonely` rows had no baseline to be tested against."""
-    method = str(baseline.method)
     titles = {column.key: column.title for column in columns} | {AVERAGE: AVERAGE}
-    by_column: By = {
-        title: [(row_label(rows[i]), test) for (i, at), test in found.items() if at == key]
-        for key, title in titles.items()
-    }
-    by_row: By = {
-        row_label(row): [(titles[key], found[i, key]) for key in titles if (i, key) in found]
-        for i, row in rows.items()
-    }
-    notes: list[str] = []
-    if found:
-        notes.append(_what_marks_are(found, baseline, columns))
-        notes += _beyond_reach(by_column)
-        notes += _differences(by_row, method)
-    own = {title: tests for title, tests in by_column.items() if title != AVERAGE}
-    untested = []
-    for title, tests in own.items():
-        blank = [label for label, test in tests if test.p is None]
-        who = "" if len(blank) == len(tests) else f" ({', '.join(blank)})"
-        untested += [title + who] if blank else []
+    # By row, and within each in the order of the columns.
+    tests: Named = [
+        (row_label(row), titles[key], found[index, key])
+        for index, row in rows.items()
+        for key in titles
+        if (index, key) in found
+    ]
+    notes = [_what_marks_are(found, baseline, columns)] if tests else []
+    for title in titles.values():
+        bounds = [
+            test.smallest for _, own, test in tests if own == title and test.smallest is not None
+        ]
+        if bounds:
+            notes.append(_reach(title, min(bounds)))
+    if tests:
+        by_row = grouped(tests, lambda one: one[0])
+        said = [
+            f"{label}: {'; '.join(_difference(title, test) for _, title, test in own)}"
+            for label, own in by_row.items()
+        ]
+        lead = f"Less {baseline.method}, each with its own 95 % interval and the corrected p."
+        notes.append(f"{lead} {'. '.join(said)}.")
     contradiction = "No mark, because the paired seeds point the other way than the means shown"
-    for said, where in (
-        ("Fewer seeds paired than shown", _where(by_column, _fewer_paired)),
-        (contradiction, _where(by_column, lambda row, test: row if test.contradicts else "")),
-        ("Too few shared seeds, or no spread, to test", untested),
+    own = [one for one in tests if one[1] != AVERAGE]
+    for lead, where in (
+        (
+            "Fewer seeds paired than shown",
+            [(f"{row}: {t.pairs}", title, t) for row, title, t in tests if t.pairs < t.runs],
+        ),
+        (contradiction, [one for one in tests if one[2].contradicts]),
+        ("Too few shared seeds, or no spread, to test", [one for one in own if one[2].p is None]),
     ):
-        notes += [f"{said}: {'; '.join(where)}."] if where else []
+        by_title = grouped(where, lambda one: one[1])
+        parts = [
+            f"{title} ({', '.join(row for row, _, _ in by_title[title])})"
+            for title in titles.values()
+            if title in by_title
+        ]
+        notes += [f"{lead}: {'; '.join(parts)}."] if parts else []
     if lonely:
-        notes.append(f"No {method} run of the same layers to compare with: {', '.join(lonely)}.")
+        who = ", ".join(lonely)
+        notes.append(f"No {baseline.method} run of the same layers to compare with: {who}.")
     return notes
 
 
@@ -307,54 +316,28 @@ def _what_marks_are(found: Found, baseline: Baseline, columns: Sequence[TableCol
     )
 
 
-def _beyond_reach(by_column: By) -> list[str]:
-    """Columns in which the smallest p that the test can reach is no mark, whatever the scores are."""
-    said = []
-    for title, tests in by_column.items():
-        bounds = [test.smallest for _, test in tests if test.smallest is not None]
-        if bounds:
-            reached = (
-                f"{title}: the smallest p that it could reach is {min(bounds):.2g} (Holm-corrected)"
-            )
-            if min(bounds) >= SIGNIFICANT:
-                reached += (
-                    ", so that no row can bear a mark whatever its scores: take more seeds, --variance pooled, or "
-                    "--correction column"
-                )
-            said.append(f"{reached}.")
+def _reach(title: str, bound: float) -> str:
+    """The smallest p that a column's test can reach, and what follows if that is no mark."""
+    reached = f"{title}: the smallest p that it could reach is {bound:.2g} (Holm-corrected)"
+    if bound < SIGNIFICANT:
+        return f"{reached}."
+    return (
+        f"{reached}, so that no row can bear a mark whatever its scores: take more seeds, --variance pooled, or "
+        "--correction column."
+    )
+
+
+def _difference(title: str, test: Tested) -> str:
+    """A difference with its interval and p."""
+    said = f"{title} {signed(test.difference)}"
+    if test.low is not None and test.high is not None:
+        said += f" ({signed(test.low)} to {signed(test.high)})"
+    if test.p is not None:
+        said += ", p < 0.001" if test.p < 0.001 else f", p {test.p:.2g}"
     return said
-
-
-def _differences(by_row: By, baseline: str) -> list[str]:
-    """By row each difference with its interval and p."""
-    said = []
-    for label, tests in by_row.items():
-        parts = []
-        for title, test in tests:
-            part = f"{title} {signed(test.difference)}"
-            if test.low is not None and test.high is not None:
-                part += f" ({signed(test.low)} to {signed(test.high)})"
-            if test.p is not None:
-                part += ", p < 0.001" if test.p < 0.001 else f", p {test.p:.2g}"
-            parts.append(part)
-        said += [f"{label}: {'; '.join(parts)}"] if parts else []
-    lead = f"Less {baseline}, each with its own 95 % interval and the corrected p. "
-    return [f"{lead}{'. '.join(said)}."] if said else []
 
 
 def row_label(row: RowId) -> str:
     """A row as notes name it: method, settings, depth."""
     method, layers, variant = row
     return " ".join([method, *variant]) + (f", {count_of(layers, 'layer')}" if layers else "")
-
-
-def _fewer_paired(row: str, test: Tested) -> str:
-    return f"{row}: {test.pairs}" if test.pairs < test.runs else ""
-
-
-def _where(by_column: By, say: Callable[[str, Tested], str]) -> list[str]:
-    """Columns with what is said of their rows, where anything is."""
-    said = {title: [say(*one) for one in tests] for title, tests in by_column.items()}
-    return [
-        f"{title} ({', '.join(filter(None, some))})" for title, some in said.items() if any(some)
-    ]
