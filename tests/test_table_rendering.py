@@ -8,9 +8,9 @@ import io
 import pytest
 
 from limbeck.records import Record
+from limbeck.support.cells import duration, magnitude, milliseconds
 from limbeck.support.errors import LimbeckError
 from limbeck.tables import FACTS, FORMATS, Baseline, build_table, render
-from limbeck.tables.cells import duration, magnitude, milliseconds
 from synthetic_records import a_run, a_study
 
 

@@ -8,8 +8,8 @@ from typer.testing import CliRunner, Result
 
 from limbeck.cli.app import app
 from limbeck.cli.options import parse_axes
+from limbeck.support.cells import CellTable
 from limbeck.support.errors import LimbeckError, Problem
-from limbeck.tables.cells import CellTable
 
 
 def invoke(*arguments: str) -> Result:

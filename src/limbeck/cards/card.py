@@ -24,11 +24,11 @@ from limbeck.recipe.catalog import HEADER, find, names
 from limbeck.records import Record
 from limbeck.records.words import agreement_said, one_answer, repeated_said
 from limbeck.runtimes.manifest import exports_of_student
+from limbeck.support.cells import in_markdown
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home, write_whole
 from limbeck.support.plain import write_yaml
 from limbeck.support.words import count_of
-from limbeck.tables.cells import in_markdown
 from limbeck.tables.classes import class_tables, class_words, floor_words, row_test_words
 from limbeck.tables.model import task_title
 from limbeck.tasks import TASKS

@@ -10,10 +10,7 @@ from limbeck.cards.facts import StudentFacts, public_name, teacher_names
 from limbeck.records import Record
 from limbeck.records.facts import ModelFacts
 from limbeck.records.words import rows_said, teacher_scores
-from limbeck.support.errors import LimbeckError, Problem
-from limbeck.support.words import count_of
-from limbeck.tables import build_table, collect, render
-from limbeck.tables.cells import (
+from limbeck.support.cells import (
     CellTable,
     decimal,
     duration,
@@ -22,6 +19,9 @@ from limbeck.tables.cells import (
     percent,
     shown,
 )
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.words import count_of
+from limbeck.tables import build_table, collect, render
 from limbeck.tables.model import place_of
 from limbeck.tasks import TASKS
 

@@ -1,4 +1,4 @@
-"""`limbeck bench`: models side by side, timed in turns, as a table and two drawings.
+"""`limbeck bench`: models side by side, timed in turns, as a table.
 
 It calls `limbeck.latency`.
 """
@@ -26,13 +26,13 @@ def bench(
         ),
     ],
     settings: Annotated[dict[str, Any], settings_flags("Options", BenchSettings)],
-    out: Annotated[
-        Path, typer.Option(help="A folder for bench.json, bench.md and the drawings.")
-    ] = Path("bench"),
+    out: Annotated[Path, typer.Option(help="A folder for bench.json and bench.md.")] = Path(
+        "bench"
+    ),
 ) -> None:
     """Time models in turns, each in a process of its own: latency, throughput, memory, size."""
     from limbeck.latency.benching import bench as run_bench
-    from limbeck.latency.show import as_tables, notes_of
+    from limbeck.latency.report import as_tables, notes_of
 
     report = run_bench(models, BenchSettings.checked(settings), out=out, show=True)
     tables, left_out = as_tables(report, output())

@@ -18,7 +18,6 @@ from limbeck.cli.options import takes_groups, typed
 from limbeck.cli.scored_options import Plugins, ScoredRows
 from limbeck.support.registry import load_plugins
 from limbeck.support.terminal import print_line
-from limbeck.tables.classes import row_test_words
 
 
 @dataclass(frozen=True)
@@ -100,5 +99,7 @@ def evaluate(
     if found.classification is not None:
         show_classification(found.classification, found.row_tests)
     elif found.row_tests is not None:
+        from limbeck.tables.classes import row_test_words
+
         for line in row_test_words(found.row_tests, "student", "teacher"):
             say(line)

@@ -16,9 +16,9 @@ from limbeck.cli.finished import after_export
 from limbeck.cli.options import takes_groups, typed
 from limbeck.cli.scored_options import Plugins, ScoredRows
 from limbeck.runtimes.manifest import ExportManifest
+from limbeck.support.cells import CellTable
 from limbeck.support.files import at_home
 from limbeck.support.registry import load_plugins
-from limbeck.tables.cells import CellTable
 
 
 @dataclass(frozen=True)

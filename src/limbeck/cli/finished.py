@@ -18,7 +18,6 @@ from limbeck.records.words import agreement_said, one_answer, rows_said, teacher
 from limbeck.support.files import at_home
 from limbeck.support.given import PREFIX
 from limbeck.support.words import count_of
-from limbeck.tables.facts import speedup
 
 if TYPE_CHECKING:
     from limbeck.outputs import OutputStore
@@ -39,6 +38,8 @@ def show_result(result: Result) -> None:
 
 def last_lines(record: Record, path: Path) -> Iterator[tuple[str, str]]:
     """Label and text of each line, in the order in which they are printed."""
+    from limbeck.tables.facts import speedup
+
     for split in record.scores:
         yield "Score", _score(record, split)
     floor = {} if record.floor is None else record.floor.scores

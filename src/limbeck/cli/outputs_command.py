@@ -14,9 +14,9 @@ import typer
 from rich.table import Table
 
 from limbeck.cli.console import output, say
+from limbeck.support.cells import CellTable, one_line
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.words import count_of, human_size
-from limbeck.tables.cells import CellTable, one_line
 
 if TYPE_CHECKING:
     from limbeck.labelling.language_models.answers import AnswerJournal

@@ -14,7 +14,6 @@ from limbeck.cli.console import output, say, show_scores
 from limbeck.cli.options import takes_groups, typed
 from limbeck.cli.scored_options import Plugins, ScoredRows
 from limbeck.support.registry import load_plugins
-from limbeck.tables.classes import row_test_words
 
 # What a file's name says about its format, where --format is silent.
 BY_SUFFIX = {".md": "markdown", ".tex": "latex", ".csv": "csv"}
@@ -130,6 +129,7 @@ def compare(
     load_plugins(plugin or ())
 
     from limbeck.scoring.compare import compare_runs
+    from limbeck.tables.classes import row_test_words
 
     found = compare_runs(first, second, split)
     if as_json:

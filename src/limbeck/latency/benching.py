@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from limbeck.latency import report as reports
 from limbeck.latency.contenders import Contender, contenders, inputs_of
-from limbeck.latency.report import BenchCondition, BenchReport, Measurement, keep_in_records
+from limbeck.latency.report import BenchCondition, BenchReport, Measurement
 from limbeck.latency.settings import BenchSettings
-from limbeck.latency.show import as_markdown, draw_plots
 from limbeck.latency.worker import BenchProcess
 from limbeck.records import hardware, versions
 from limbeck.records.facts import busy_note
@@ -47,7 +47,7 @@ def bench(
         models: run folders (each stands for its student and what was exported of it), checkpoints'
             folders or Hub names, exported folders.
         settings: what is measured.
-        out: a folder for `bench.json`, `bench.md`, `latency.svg` and `score.svg`.
+        out: a folder for `bench.json` and `bench.md`.
         show: print progress on standard error.
 
     Raises:
@@ -75,13 +75,11 @@ def bench(
         versions=versions(*_LIBRARIES),
         notes=_notes(found),
     )
-    for run in keep_in_records(report, who):
+    for run in reports.keep_in_records(report, who):
         refresh(run)
     if out is not None:
         place = at_home(out)
-        write_whole(place / "bench.md", as_markdown(report))
-        for name, drawing in draw_plots(report).items():
-            write_whole(place / name, drawing)
+        write_whole(place / "bench.md", reports.as_markdown(report))
         report.write(place)
     return report
 
@@ -203,10 +201,7 @@ def _notes(found: Sequence[Measurement]) -> list[str]:
     notes = []
     rows = {one.rows for one in found if one.score is not None}
     if len(rows) > 1:
-        notes.append(
-            "Scores were measured on different rows and are not to be compared; the plot of scores "
-            "is left out."
-        )
+        notes.append("Scores were measured on different rows and are not to be compared.")
     unknown = sorted({one.model for one in found if one.score is None})
     if unknown and rows:
         notes.append(f"No score is known of {', '.join(unknown)}.")

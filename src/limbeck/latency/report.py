@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 from pydantic import BaseModel, Field
+from rich.console import Console, Group
 
 from limbeck.latency.contenders import Contender
 from limbeck.records import Record
 from limbeck.records.facts import BenchFacts, BenchRow, Latency
 from limbeck.runtimes.manifest import EXPORTS
+from limbeck.support.cells import CellTable, decimal, milliseconds, shown
 from limbeck.support.files import at_home, write_whole
 from limbeck.support.words import count_of
 
@@ -118,6 +120,87 @@ class BenchReport(BaseModel):
     def under(self, condition: BenchCondition) -> list[Measurement]:
         """What was measured under one condition."""
         return [one for one in self.measurements if one.condition == condition]
+
+
+# A bench as a table: one row for each model and backend, one block for each condition.
+
+
+_HEADINGS = (
+    "model", "backend", "form", "p50 ms", "p90", "p95", "CPU ms", "× first", "rows/s", "load s", "cold ms",
+    "memory MiB", "of it mapped", "disk MiB", "score",
+)  # fmt: skip
+_DISPENSABLE = ("p90", "of it mapped", "cold ms", "load s", "p95", "memory MiB", "rows/s", "CPU ms")
+"""What a narrow terminal does without, the first one first. CPU ms is last: other work delays a clock, not it.
+"""
+
+
+def as_markdown(report: BenchReport) -> str:
+    """A heading and a table for each condition, then the machine and what to know."""
+    tables = [_table(report, condition) for condition in report.conditions]
+    parts = [f"## {table.title}\n\n{table.markdown()}" for table in tables]
+    said = "\n".join(f"- {line}" for line in notes_of(report))
+    return "# Bench\n\n" + "\n\n".join(parts) + f"\n\n{said}\n"
+
+
+def as_tables(report: BenchReport, console: Console) -> tuple[list[Group], tuple[str, ...]]:
+    """The same for a terminal, and the columns that it is too narrow for."""
+    unbounded = console.options.update(max_width=1000)
+    for number in range(len(_DISPENSABLE) + 1):
+        left_out = _DISPENSABLE[:number]
+        found = [_table(report, one, left_out).printed() for one in report.conditions]
+        if all(
+            console.measure(table, options=unbounded).maximum <= console.width for table in found
+        ):
+            break
+    return found, left_out
+
+
+def _table(
+    report: BenchReport, condition: BenchCondition, left_out: Sequence[str] = ()
+) -> CellTable:
+    rows = [[*_HEADINGS], *_rows(report.under(condition))]
+    places = [place for place, heading in enumerate(_HEADINGS) if heading not in left_out]
+    return CellTable(condition.words, [[row[place] for place in places] for row in rows], (0, 1, 2))
+
+
+def notes_of(report: BenchReport) -> list[str]:
+    """What stands below the table."""
+    machine = report.machine
+    libraries = ", ".join(
+        f"{name} {version}" for name, version in report.versions.items() if version
+    )
+    return [
+        f"{report.passes} passes of each, in turns; bench {report.identity}, {report.when}.",
+        f"{machine.get('processor')}, {machine.get('cores')} cores; {libraries}.",
+        *report.notes,
+    ]
+
+
+def _rows(found: list[Measurement]) -> list[list[str]]:
+    first = found[0].p50
+    rows = []
+    for one in found:
+        # Weights may be copied or read in place (mapped): together they are what the model needs.
+        memory = None if one.memory_mib is None else one.memory_mib + (one.mapped_mib or 0)
+        numbers = [
+            *map(_ms, (one.p50, one.p90, one.p95, one.cpu_p50)),
+            decimal(None if first is None or one.p50 is None else first / one.p50, 2),
+            decimal(one.rows_per_second, 0 if (one.rows_per_second or 0) >= 100 else 1),
+            decimal(one.load_seconds, 2),
+            _ms(one.cold_ms),
+            decimal(memory, 0),
+            decimal(one.mapped_mib, 0),
+            decimal(one.disk_mib),
+            decimal(one.score, 2),
+        ]
+        if one.error:
+            numbers = ["failed", *[""] * (len(numbers) - 1)]
+        rows.append([one.model, one.backend, one.form, *numbers])
+    return rows
+
+
+def _ms(value: float | None) -> str:
+    return shown(value, lambda known: milliseconds(known)[0])
 
 
 # What a bench measured enters the records of the runs that took part, beside what each run

@@ -14,9 +14,9 @@ from limbeck.records import Record
 from limbeck.report.content import Content
 from limbeck.report.sections import Section, export_cards
 from limbeck.runtimes.manifest import ExportManifest
+from limbeck.support.cells import duration
 from limbeck.support.files import write_whole
 from limbeck.tables import ResultsTable, build_table
-from limbeck.tables.cells import duration
 from limbeck.tables.facts import with_bench
 from limbeck.tables.model import place_title
 from limbeck.tables.render import grid

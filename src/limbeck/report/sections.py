@@ -17,10 +17,10 @@ from limbeck.records.facts import ClassificationScores, TeamFacts
 from limbeck.report import plots
 from limbeck.report.svg import COLOURS, Panel, series_dash, series_marker
 from limbeck.runtimes.manifest import ExportManifest
+from limbeck.support.cells import CellTable
 from limbeck.support.registry import Registry
 from limbeck.support.words import count_of
 from limbeck.tables import classes
-from limbeck.tables.cells import CellTable
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,9 @@ from limbeck.evaluation.compare import (
     smallest_p,
 )
 from limbeck.records.words import grouped
+from limbeck.support.cells import signed
 from limbeck.support.errors import LimbeckError, unknown
 from limbeck.support.words import count_of
-from limbeck.tables.cells import signed
 from limbeck.tables.model import AVERAGE, SIGNIFICANT, TableColumn, Tested
 
 RowId = tuple[str, int | None, tuple[str, ...]]

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from limbeck.records import Record
 from limbeck.records.facts import ClassificationScores, ModelScores, RowTests
-from limbeck.tables.cells import CellTable, decimal, one_line, shown, signed
+from limbeck.support.cells import CellTable, decimal, one_line, shown, signed
 
 SIGNIFICANT = 0.05
 FEW = 100

@@ -9,8 +9,8 @@ from typing import Any
 
 from limbeck.records import Record
 from limbeck.records.facts import ModelFacts
+from limbeck.support.cells import duration, magnitude, milliseconds
 from limbeck.support.errors import LimbeckError, unknown
-from limbeck.tables.cells import duration, magnitude, milliseconds
 from limbeck.tables.model import Fact, place_of
 
 Value = Callable[[Sequence[ModelFacts], Sequence[Record], Sequence[Record]], float | None]

@@ -16,9 +16,9 @@ from rich.console import Console, Group
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from limbeck.support.cells import NOTHING, CellTable, in_markdown, milliseconds, one_line
 from limbeck.support.errors import LimbeckError, unknown
 from limbeck.support.words import count_of
-from limbeck.tables.cells import NOTHING, CellTable, in_markdown, milliseconds, one_line
 from limbeck.tables.facts import FACTS
 from limbeck.tables.model import Fact, ResultsTable, Row, TableCell
 

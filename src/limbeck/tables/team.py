@@ -12,8 +12,8 @@ import numpy as np
 from limbeck.evaluation.team import TeamScores
 from limbeck.records import Record
 from limbeck.records.facts import ModelFacts
+from limbeck.support.cells import CellTable, decimal, duration, magnitude, shown, signed
 from limbeck.support.words import count_of
-from limbeck.tables.cells import CellTable, decimal, duration, magnitude, shown, signed
 from limbeck.tables.model import columns_of, values_of
 from limbeck.tables.profiles import get_profile, knows
 

@@ -28,9 +28,9 @@ from limbeck.lab.views.analysis_views import VIEWS
 from limbeck.lab.views.stored_analyses import ANALYSES_FOLDER, read_asked, write_numbers
 from limbeck.report.sections import Section
 from limbeck.report.svg import Panel
+from limbeck.support.cells import CellTable
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import checksum_of_text
-from limbeck.tables.cells import CellTable
 from limbeck.tables.model import task_title
 
 

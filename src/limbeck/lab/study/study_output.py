@@ -23,9 +23,9 @@ from limbeck.lab.study.study_plan import StudyPlan
 from limbeck.lab.views.figures import write_figure
 from limbeck.records import Record, write_collection
 from limbeck.report import write_report
+from limbeck.support.cells import duration
 from limbeck.support.files import file_name, write_whole
 from limbeck.tables import Baseline, ResultsTable, build_table, render
-from limbeck.tables.cells import duration
 
 RECORDS = "records.jsonl.gz"
 PAGE = "study.html"

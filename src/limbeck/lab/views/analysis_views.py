@@ -24,8 +24,8 @@ from limbeck.lab.views import plane_plots as plane
 from limbeck.lab.views.figures import course_panels
 from limbeck.report.sections import Section
 from limbeck.report.svg import Panel
+from limbeck.support.cells import CellTable
 from limbeck.support.registry import Registry
-from limbeck.tables.cells import CellTable
 
 Tables = Callable[[Mapping[str, Any]], list[CellTable]]
 

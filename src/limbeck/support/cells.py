@@ -1,6 +1,6 @@
 """Numbers as text, and tables of text: the same in a terminal, on a page and in a card.
 
-Part of `limbeck.tables`.
+Part of `limbeck.support`.
 """
 
 from __future__ import annotations
