@@ -94,6 +94,10 @@ REFUSED = {
         "its kernels give a loss without the hidden states and logits that the terms compare",
         "leave it out; attn_implementation of the models makes attention fast",
     ),
+    "auto_find_batch_size": (
+        "a smaller batch would train the parts of the method again",
+        "leave it out; halve per_device_train_batch_size and double gradient_accumulation_steps",
+    ),
     "label_names": ("the student's head says which labels it has", "leave it out"),
     "liger_kernel_config": ("use_liger_kernel is refused", "leave it out"),
     **dict.fromkeys(("fsdp", "deepspeed", "parallelism_config"), _WHOLE),

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Self, cast
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.data import Dataset
 from transformers import (
     PreTrainedModel,
@@ -112,8 +112,6 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
     _continued: Course | None = None
     _run: str | None = None
     _words: WordsInUse | None = None
-    _at_start: dict[str, Tensor] | None = None
-    _made_optimizer: bool
     _optimizer_given: Any
     _given: dict[str, Any]
     """Every keyword argument that the trainer was made with."""
@@ -161,7 +159,11 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
             "processing_class": processing_class,
             "compute_metrics": compute_metrics,
             "callbacks": callbacks,
-        } | self._optimizer_of(args, kwargs)
+        }
+        self._optimizer_given = kwargs.get("optimizer_cls_and_kwargs")
+        if self._optimizer_given is None and not any(kwargs.get("optimizers") or ()):
+            ours = self.optimisation.optimizer(args.learning_rate)
+            kwargs["optimizer_cls_and_kwargs"] = ours
         self._seed = args.seed
         distiller = None if model is None else self._distil(model)
         super().__init__(cast(Any, distiller), args, **kwargs)
@@ -233,14 +235,6 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
         deepest = max((depth for depth in teachers if depth), default=own)
         share = 1.0 if own is None or not deepest else own / deepest
         return args.for_rows(len(rows), kind_of(student), share)
-
-    def _optimizer_of(self, args: TrainingArguments, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The method's optimiser, unless the user passes one; as a keyword of the Trainer."""
-        self._optimizer_given = given.get("optimizer_cls_and_kwargs")
-        self._made_optimizer = not any(given.get("optimizers") or ())
-        if self._optimizer_given is not None or not self._made_optimizer:
-            return {}
-        return {"optimizer_cls_and_kwargs": self.optimisation.optimizer(args.learning_rate)}
 
     def _add_callbacks(self, given: Any, holdout: Dataset[Any] | None) -> None:
         """Its own, distinguished from those that the user gave."""
@@ -331,7 +325,7 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
         """
         self.plan.refuse_labels_alone(self.kind)
         checkpoint: Any = resume_from_checkpoint or None
-        self.parts, self._at_start = [], None
+        self.parts = []
         if self.plan.staged:
             folder = Path(str(self.args.output_dir))
             if self._continued is not None:
@@ -352,7 +346,7 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
         if kwargs.get("resume_from_checkpoint") is None:
             self.progress.restart()
         course, self._course = self._course, None
-        if course is not None:  # once, also where a batch is too large and another one is tried
+        if course is not None:
             parts = TrainerParts(self, self.plan, course)
             if self.plan.best_of:
                 return self._best_of(parts)
@@ -362,8 +356,6 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
             self._run = course.identity
             if kwargs.get("resume_from_checkpoint") is None:
                 self.begin_counting()  # the teachers have worked for the parts as well
-        if self.args.auto_find_batch_size:
-            self._start_over()
         self.teacher = answering_once(
             self, self.own.cache_teacher_outputs, self.plan.recipe.cache_limit
         )
@@ -371,16 +363,6 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
             self._words = words_of(self, self.student, self._words)
         with self._words.engaged() if self._words is not None else nullcontext():
             return super()._inner_training_loop(*args, **kwargs)
-
-    def _start_over(self) -> None:
-        """Where a batch was too large, a smaller one starts from the same weights."""
-        if self._at_start is None:
-            state = self.distiller.state_dict()
-            self._at_start = {name: value.cpu().clone() for name, value in state.items()}
-            return
-        self.distiller.load_state_dict(self._at_start)
-        if self._made_optimizer:
-            self.optimizer = self.lr_scheduler = None
 
     def _best_of(self, parts: TrainerParts) -> TrainOutput:
         place, self.parts = best_of(self.plan.recipe, parts)

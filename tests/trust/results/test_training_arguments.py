@@ -356,39 +356,6 @@ def test_evaluation_in_other_ways(tmp_path, given):
     assert found["eval_loss"] == pytest.approx(0.69, abs=0.1)
 
 
-def test_a_batch_that_is_too_large_is_tried_again_from_the_start(tmp_path):
-    """The same as with the size that fits, but for the sizes of accelerate's own steps down."""
-    fits = []
-
-    class Small(DistillationTrainer):
-        def compute_loss(self, model, inputs, *args, **kwargs):
-            if model.training and len(inputs["input_ids"]) > 6 and self.state.global_step > 0:
-                raise RuntimeError("CUDA out of memory. Tried to allocate everything")
-            if model.training:
-                fits.append(self._train_batch_size)
-            return super().compute_loss(model, inputs, *args, **kwargs)
-
-    def made(kind, size, **given):
-        return tiny.trainer_of(
-            still(),
-            own.arguments(tmp_path, per_device_train_batch_size=size, max_steps=3, **given),
-            kind=kind,
-            teacher=own.bert(3, 1),
-            method="rail-kd-l",
-            train_dataset=own.sentences(),
-            data_collator=own.OwnCollator(),
-        )
-
-    searching = made(Small, 8, auto_find_batch_size=True)
-    searching.train()
-    assert fits[-1] <= 6 < fits[0] == 8
-    direct = made(DistillationTrainer, fits[-1])
-    direct.train()
-    assert losses(searching) == losses(direct)
-    assert alike(weights(searching), weights(direct))
-    assert len(searching.progress.epochs) == len(direct.progress.epochs)
-
-
 def test_what_is_pushed_is_the_student(tmp_path, monkeypatch):
     pushed = []
 
