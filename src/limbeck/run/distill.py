@@ -18,7 +18,7 @@ from limbeck.records.facts import Execution, Numbers
 from limbeck.records.runs_meant import named_one_by_one
 from limbeck.run.begin import begin, new_record, resolve, save, say_training
 from limbeck.run.check import check_run
-from limbeck.run.earlier_run import EarlierRun, finished
+from limbeck.run.earlier_run import EarlierRun
 from limbeck.run.finish import card_run, fail, finish, report_run, take_over
 from limbeck.run.inputs import checksums_of_inputs, refuse_inputs
 from limbeck.run.objects import settings_of
@@ -69,20 +69,14 @@ class Plan:
         """The record of this very run if it has finished; every process has to ask.
 
         Raises:
-            LimbeckError: as `limbeck.run.earlier_run.finished`; what is wrong with the command itself, where another
+            LimbeckError: as `EarlierRun.finished`; what is wrong with the command itself, where another
                 recipe's run lies there.
         """
-        if not self.overwrite and EarlierRun(self.folder, self.recipe).is_of_another():
-            refuse_wrong(self.recipe, self.live_teacher)
-        record = agreed(
-            finished(
-                self.recipe,
-                self.folder,
-                overwrite=self.overwrite,
-                live_teacher=self.live_teacher,
-                for_another=self.for_another,
-            )
-        )
+        earlier, teacher = EarlierRun(self.folder, self.recipe), self.live_teacher
+        if not self.overwrite and earlier.is_of_another():
+            refuse_wrong(self.recipe, teacher)
+        options = {"overwrite": self.overwrite, "for_another": self.for_another}
+        record = agreed(earlier.finished(live_teacher=teacher, **options))
         if record is not None and is_first():
             self.folder.remove_checkpoints()
         return record

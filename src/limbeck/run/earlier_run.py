@@ -50,7 +50,7 @@ class EarlierRun:
     """
 
     def __init__(self, folder: RunFolder, recipe: Recipe) -> None:
-        self.folder = folder
+        self.folder, self._recipe = folder, recipe
         self._manifest = Manifest.read(folder.path)
         self._recorded = (folder.path / RECORD_NAME).is_file()
         record = record_in(folder)
@@ -64,12 +64,22 @@ class EarlierRun:
         own = record is not None and not _difference(record.recipe, recipe, chosen)
         self.record = record if own else None
 
-    def finished(self, *, overwrite: bool = False) -> Record | None:
+    def finished(
+        self,
+        *,
+        overwrite: bool = False,
+        live_teacher: Teacher | None = None,
+        for_another: bool = False,
+    ) -> Record | None:
         """The record of this very recipe if it has run to its end here and is to stay.
 
+        Files with the checksums of then hold what they held; where some differ, the rows and the models
+        themselves are compared. `for_another`: the run was made for another one, in whose command no
+        `--overwrite` reaches it.
+
         Raises:
-            LimbeckError: another recipe's run lies here and is to stay, what lies here is no run,
-                or the folder cannot be written.
+            LimbeckError: another recipe's run lies here and is to stay, what lies here is no run, the folder cannot be
+                written; rows or models that have changed since: the scores would be of others.
         """
         self._refuse_unwritable()
         folder, record = self.folder, self.record
@@ -98,7 +108,39 @@ class EarlierRun:
                 folder.path,
                 ", ".join(broken),
             )
-        return None if broken else record
+            return None
+        if changed := self._rows_or_models_changed(record, live_teacher):
+            fix = f"remove {folder.path}" if for_another else "pass --overwrite"
+            raise LimbeckError(
+                f"out: {folder.path} has finished, with other {' and '.join(changed)} than lie there now",
+                f"{fix} to train it again; or put back what it was made from, or choose another folder "
+                "with --out",
+            )
+        return record
+
+    def _rows_or_models_changed(self, record: Record, live_teacher: Teacher | None) -> list[str]:
+        """What is other than it was, by name; what is not there any more cannot be compared, and is said."""
+        began, now = record.execution.files, checksums_of_inputs(self._recipe)
+        if other := _differing(record.execution.read, plugins_read(self._recipe)):
+            return other
+        if gone := [name for name in began if name not in now]:
+            logger.warning(
+                "%s has finished, and %s is not there any more to compare with",
+                self.folder.path,
+                " and ".join(gone),
+            )
+        if not began and not record.execution.read:  # of an earlier version
+            return []
+        differing = [name for name in now if now[name] != began.get(name)]
+        if not differing:
+            return []
+        try:
+            now_there = prepare(self._recipe, live_teacher)
+        except LimbeckError:
+            # With nothing to hold it against, a record of an earlier version has to be believed.
+            return [name for name in differing if name in began]
+        unseen = [name for name in differing if name.startswith(_UNSEEN) and name in began]
+        return _differing(record.execution.read, digests(now_there)) + unseen
 
     def continues(self, *, overwrite: bool) -> bool:
         """Whether what lies here was begun by this very recipe, and is to be gone on with.
@@ -220,63 +262,6 @@ def refuse_changed(folder: RunFolder, began: Mapping[str, str], now: Mapping[str
             "put back what it began with; or remove the folder, or choose another with --out, to "
             "begin again",
         )
-
-
-def finished(
-    recipe: Recipe,
-    folder: RunFolder,
-    *,
-    overwrite: bool = False,
-    live_teacher: Teacher | None = None,
-    for_another: bool = False,
-) -> Record | None:
-    """As `EarlierRun.finished`, of a run whose rows and models are still what they were.
-
-    Files with the checksums of then hold what they held; where some differ, the rows and the models
-    themselves are compared. `for_another`: the run was made for another one, in whose command no
-    `--overwrite` reaches it.
-
-    Raises:
-        LimbeckError: also where they differ, with their names: the scores would be of others.
-    """
-    record = EarlierRun(folder, recipe).finished(overwrite=overwrite)
-    changed = [] if record is None else _changed(recipe, folder, record, live_teacher)
-    if changed:
-        fix = f"remove {folder.path}" if for_another else "pass --overwrite"
-        raise LimbeckError(
-            f"out: {folder.path} has finished, with other {' and '.join(changed)} than lie there now",
-            f"{fix} to train it again; or put back what it was made from, or choose another folder "
-            "with --out",
-        )
-    return record
-
-
-def _changed(
-    recipe: Recipe, folder: RunFolder, record: Record, live_teacher: Teacher | None
-) -> list[str]:
-    """What is other than it was, by name; what is not there any more cannot be compared, and is said."""
-    began, now = record.execution.files, checksums_of_inputs(recipe)
-    if other := _differing(record.execution.read, plugins_read(recipe)):
-        return other
-    gone = [name for name in began if name not in now]
-    if gone:
-        logger.warning(
-            "%s has finished, and %s is not there any more to compare with",
-            folder.path,
-            " and ".join(gone),
-        )
-    if not began and not record.execution.read:  # of an earlier version
-        return []
-    differing = [name for name in now if now[name] != began.get(name)]
-    if not differing:
-        return []
-    try:
-        now_there = prepare(recipe, live_teacher)
-    except LimbeckError:
-        # With nothing to hold it against, a record of an earlier version has to be believed.
-        return [name for name in differing if name in began]
-    unseen = [name for name in differing if name.startswith(_UNSEEN) and name in began]
-    return _differing(record.execution.read, digests(now_there)) + unseen
 
 
 def _differing(began: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

@@ -20,7 +20,7 @@ from rich.console import Console
 from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME, Record
 from limbeck.run.distill import distill
-from limbeck.run.earlier_run import finished
+from limbeck.run.earlier_run import EarlierRun
 from limbeck.run.prepare import Loaded, refuse_wrong
 from limbeck.run.required_settings import with_start
 from limbeck.run.run_folder import RunFolder
@@ -208,7 +208,8 @@ def _check(recipes: Mapping[str, Recipe], out: Path, *, overwrite: bool) -> None
     loaded: dict[str, Loaded] = {}
     for name, recipe in recipes.items():
         try:
-            if finished(recipe, RunFolder(out / name), overwrite=overwrite) is not None:
+            earlier = EarlierRun(RunFolder(out / name), recipe)
+            if earlier.finished(overwrite=overwrite) is not None:
                 continue
             rows = repr([getattr(recipe, key) for key in _ROWS] + [recipe.conditions])
             loaded[rows] = refuse_wrong(recipe, loaded=loaded.get(rows))
@@ -238,7 +239,7 @@ def _train(name: str, recipe: Recipe, path: Path, *, overwrite: bool, show: bool
     # A finished run of the same recipe stays, also where other recipes' runs are replaced.
     try:
         with suppress(LimbeckError):
-            finished(recipe, RunFolder(path))
+            EarlierRun(RunFolder(path), recipe).finished()
             overwrite = False
         done = distill(recipe, path, overwrite=overwrite, show=show)
         return Member(name, path, done.record)
