@@ -36,7 +36,6 @@ from limbeck.support.plain import read_json
 from limbeck.tasks import TASKS, Task
 from limbeck.training.checkpoints import (
     SEAL,
-    TRACKER_RUNS,
     remove_all,
     remove_unfinished,
 )
@@ -84,7 +83,6 @@ def _names() -> tuple[str, ...]:
         SETTINGS_NAME,
         "student.part/**/*",
         "checkpoints/**/checkpoint-*/*",
-        f"checkpoints/**/{TRACKER_RUNS}",
         "tensorboard/**/events.out.tfevents.*",
     )
 

@@ -41,8 +41,6 @@ SCALER = "scaler.safetensors"
 GENERATORS = "rng_state"
 STATE = "trainer_state.json"
 SEAL = "checksums.json"
-TRACKER_RUNS = "tracker_runs.json"
-"""Beside the checkpoints: the runs of experiment trackers that the stage reports to."""
 
 
 def save(folder: str | Path, model: nn.Module, progress: dict[str, Any]) -> None:
@@ -158,9 +156,7 @@ def remove_unfinished(folder: str | Path) -> None:
 
 
 def remove_all(folder: Path) -> None:
-    """Delete all checkpoints below a folder with what is kept for them, and the folders that are empty then."""
-    for path in list(folder.rglob(TRACKER_RUNS)):
-        path.unlink(missing_ok=True)
+    """Delete all checkpoints below a folder, and the folders that are empty then."""
     for path in list(folder.rglob(f"{PREFIX_CHECKPOINT_DIR}-*")):
         if path.is_dir():
             _delete(path)

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -20,9 +18,7 @@ from transformers import Trainer, TrainerCallback, TrainerState
 from transformers.integrations import TensorBoardCallback, integration_utils
 
 from limbeck.support.errors import LimbeckError, Problem, unknown
-from limbeck.support.files import write_whole
-from limbeck.support.plain import read_json, read_text, write_yaml
-from limbeck.training.checkpoints import TRACKER_RUNS
+from limbeck.support.plain import write_yaml
 
 _CALLBACKS = integration_utils.INTEGRATION_TO_CALLBACK
 # Packages that are not called as their tracker.
@@ -75,7 +71,7 @@ def reporting(
     events: Path,
     recipe: Mapping[str, Any] | None = None,
 ) -> Iterator[None]:
-    """Report what is trained inside to the trackers, as a run of its own, however it ends; continued, as the same run.
+    """Report what is trained inside to the trackers, as a run of its own, however it ends.
 
     transformers leaves W&B's run open for whatever this process trains next, and MLflow's after an error;
     once it is closed nothing more can be logged. A run that the user opened before is joined, and left open.
@@ -90,8 +86,7 @@ def reporting(
         tensorboard(events) if name == "tensorboard" else _CALLBACKS[name]() for name in names
     ]
     if callbacks:
-        folder = Path(str(trainer.args.output_dir))
-        callbacks = [TrackedRecipe(recipe or {}, callbacks, names, folder), *callbacks]
+        callbacks = [TrackedRecipe(recipe or {}, callbacks), *callbacks]
     for callback in callbacks:
         trainer.add_callback(callback)
     try:
@@ -106,21 +101,14 @@ def reporting(
 
 log = logging.getLogger(__name__)
 
-# What limbeck opens again, closes and tells the recipe; `module` is the tracker's own.
+# What limbeck closes and tells the recipe; `module` is the tracker's own.
 
 
 class _Wandb:
-    variable = "WANDB_RUN_ID"
-    places = ("WANDB_PROJECT", "WANDB_ENTITY", "WANDB_BASE_URL")
     callback = "WandbCallback"
 
     def open_id(self, module: Any) -> str | None:
         return None if module.run is None else str(module.run.id)
-
-    def go_on(self, module: Any, known: str, name: str | None) -> None:
-        # As transformers' callback does; an id in the environment would be that of all of this process's runs.
-        project = os.environ.get("WANDB_PROJECT", "huggingface")
-        module.init(project=project, name=name, id=known, resume="allow")
 
     def close(self, module: Any) -> None:
         module.finish()
@@ -133,19 +121,11 @@ class _Wandb:
 
 
 class _Mlflow:
-    variable = "MLFLOW_RUN_ID"
-    places = ("MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME")
     callback = "MLflowCallback"
 
     def open_id(self, module: Any) -> str | None:
         run = module.active_run()
         return None if run is None else str(run.info.run_id)
-
-    def go_on(self, module: Any, known: str, name: str | None) -> None:
-        # Another experiment, of an earlier run of this process, would be refused.
-        if experiment := os.environ.get("MLFLOW_EXPERIMENT_NAME"):
-            module.set_experiment(experiment)
-        module.start_run(run_id=known)
 
     def close(self, module: Any) -> None:
         module.end_run()
@@ -170,66 +150,26 @@ def _open_id(name: str) -> str | None:
     return None if module is None else _TRACKERS[name].open_id(module)
 
 
-def _place(name: str) -> dict[str, str]:
-    """Where a tracker's runs lie, as far as the environment says."""
-    return {one: os.environ[one] for one in _TRACKERS[name].places if one in os.environ}
-
-
 _EVAL = "eval_"
 _SPEEDS = ("_runtime", "_per_second", "_time")
 
 
 class TrackedRecipe(TrainerCallback):
-    """Tells the trackers that limbeck knows what transformers' callbacks do not, and goes on with a stage's runs.
+    """Tells the trackers that limbeck knows what transformers' callbacks do not.
 
-    Before the first step it sends the recipe, at the end the dev scores of the epoch that is kept. The ids of the runs
-    that are open lie beside the stage's checkpoints: a stage that is continued opens the same ones again, but for
-    those that the user names (`WANDB_RUN_ID`, `MLFLOW_RUN_ID`) or has opened. It has to stand before the trackers'
-    own callbacks, which join a run that is open; MLflow's closes its run when training ends.
-
-    Args:
-        recipe: in plain values.
-        callbacks: the trackers' own.
-        names: of the trackers.
-        folder: the stage's checkpoints; None to keep no ids.
+    Before the first step it sends the recipe, at the end the dev scores of the epoch that is kept. It has to stand
+    before the trackers' own callbacks: MLflow's closes its run when training ends.
     """
 
-    def __init__(
-        self,
-        recipe: Mapping[str, Any],
-        callbacks: Sequence[TrainerCallback],
-        names: Sequence[str] = (),
-        folder: Path | None = None,
-    ) -> None:
+    def __init__(self, recipe: Mapping[str, Any], callbacks: Sequence[TrainerCallback]) -> None:
         self.recipe, self.callbacks = dict(recipe), callbacks
-        self.path = None if folder is None else folder / TRACKER_RUNS
-        # Not those whose run the user has opened, or chosen by its id.
-        self.names = [
-            name
-            for name in names
-            if name in _TRACKERS
-            and _TRACKERS[name].variable not in os.environ
-            and _open_id(name) is None
-        ]
         self.sent = False
-
-    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        """Go on with the runs that are known."""
-        known = self._known() if state.is_world_process_zero else {}
-        for name in self.names:
-            if name in known and known[name]["place"] == _place(name):
-                _TRACKERS[name].go_on(import_module(name), known[name]["id"], args.run_name)
 
     def on_step_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         """All trackers are open by the first step."""
         if self.sent or not state.is_world_process_zero:
             return
         self.sent = True
-        ids = {name: found for name in self.names if (found := _open_id(name)) is not None}
-        if self.path is not None and ids:
-            runs = {name: {"id": found, "place": _place(name)} for name, found in ids.items()}
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(self.path, json.dumps(self._known() | runs, indent=1) + "\n")
         for name in self._open():
             _TRACKERS[name].settings(sys.modules[name], self.recipe)
         for writer in self._writers():
@@ -247,12 +187,6 @@ class TrackedRecipe(TrainerCallback):
         for writer in self._writers():
             for name, value in scores.items():
                 writer.add_scalar(name, value, step)
-
-    def _known(self) -> dict[str, dict[str, Any]]:
-        if self.path is None or not self.path.is_file():
-            return {}
-        found: dict[str, dict[str, Any]] = read_json(read_text(self.path), str(self.path))
-        return found
 
     def _open(self) -> list[str]:
         used = {type(callback).__name__ for callback in self.callbacks}

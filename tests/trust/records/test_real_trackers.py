@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,7 +12,6 @@ from typer.testing import CliRunner
 import tiny_runs as tiny
 from limbeck.cli.app import app
 from limbeck.records import Record
-from limbeck.training.trackers import TrackedRecipe
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
@@ -23,8 +19,8 @@ TERMS = ("soft", "hard")
 STEPS = [1, 2, 3, 4, 5, 6]
 
 
-def trained(place: Path, *trackers: str, stop_at: int | None = None) -> Record:
-    """A run by the command line; one that is to be stopped is, before a step, and started again."""
+def trained(place: Path, *trackers: str) -> Record:
+    """A run by the command line."""
     tiny.save(tiny.knowing_teacher(4), place / "teacher")
     tiny.write_csv(place / "reviews.csv", 40)
     keys = {
@@ -35,9 +31,6 @@ def trained(place: Path, *trackers: str, stop_at: int | None = None) -> Record:
     words = [f"{key}={value}" for key, value in keys.items()]
     columns = ["--text-columns", "review", "--label-column", "verdict", "--report-to", *trackers]
     line = ["distill", "kd", *words, "--out", str(place / "small-student"), *columns]
-    if stop_at is not None:
-        with stopped_at(stop_at):
-            assert isinstance(CliRunner().invoke(app, line).exception, tiny.KilledError)
     ended = CliRunner().invoke(app, line)
     assert ended.exit_code == 0, ended.output
     return Record.load(place / "small-student")
@@ -98,56 +91,6 @@ def test_wandb(tmp_path, monkeypatch):
     assert config["recipe"]["method"] == "kd" and config["recipe"]["student"]["layers"] == 2
     for name, score in record.scores["dev"].items():
         assert summary[f"best/{name}"] == pytest.approx(score)
-
-
-def test_a_stopped_run_goes_on_with_the_same_run_of_wandb(tmp_path, monkeypatch):
-    wandb = pytest.importorskip("wandb")
-    for name, value in {
-        "WANDB_MODE": "offline",
-        "WANDB_DIR": str(tmp_path),
-        "WANDB_SILENT": "true",
-    }.items():
-        monkeypatch.setenv(name, value)
-    trained(tmp_path, "wandb", stop_at=3)
-    assert wandb.run is None and "WANDB_RUN_ID" not in os.environ
-    runs, steps = set(), []
-    for file in sorted(tmp_path.glob("wandb/offline-run-*/run-*.wandb")):
-        for entry in wandb_records(file):
-            kind = entry.WhichOneof("record_type")
-            if kind == "run":
-                runs.add(entry.run.run_id)
-            elif kind == "history" and "train/term/soft" in values(entry.history.item):
-                steps.append(values(entry.history.item)["train/global_step"])
-    assert len(list(tmp_path.glob("wandb/offline-run-*"))) == 2 and len(runs) == 1
-    assert steps == STEPS
-    assert not (tmp_path / "small-student/checkpoints").exists()
-
-
-def test_a_stopped_run_goes_on_with_the_same_run_of_mlflow(tmp_path, monkeypatch, database):
-    mlflow = pytest.importorskip("mlflow")
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", database)
-    monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "stopped")
-    trained(tmp_path, "mlflow", stop_at=3)
-    mlflow.set_tracking_uri(database)
-    client = mlflow.MlflowClient()
-    (run,) = client.search_runs([client.get_experiment_by_name("stopped").experiment_id])
-    assert run.info.status == "FINISHED"
-    assert [one.step for one in client.get_metric_history(run.info.run_id, "term/soft")] == STEPS
-
-
-@contextmanager
-def stopped_at(step: int) -> Iterator[None]:
-    """Training ends before a step, as if its process did."""
-    with pytest.MonkeyPatch.context() as patch:
-        begin = TrackedRecipe.on_step_begin
-
-        def stop(self, args, state, control, **kwargs):
-            begin(self, args, state, control, **kwargs)
-            if state.global_step == step:
-                raise tiny.KilledError
-
-        patch.setattr(TrackedRecipe, "on_step_begin", stop)
-        yield
 
 
 def values(items) -> dict:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import textwrap
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -27,7 +26,6 @@ from limbeck.recipe import FirstStage, Recipe
 from limbeck.run import distill
 from limbeck.support.errors import LimbeckError
 from limbeck.training import reporting, tracker_problems
-from limbeck.training.checkpoints import TRACKER_RUNS, remove_all
 from limbeck.training.trackers import TrackedRecipe, best_scores, flattened
 
 
@@ -212,10 +210,6 @@ def test_a_run_is_closed_after_an_error_and_a_users_own_is_left_open(wandb, tmp_
     with reporting(trainer, ["wandb"], tmp_path):
         first_step(trainer)
     assert wandb.run is theirs
-    assert not (tmp_path / TRACKER_RUNS).exists()
-
-
-# ---- continued ----
 
 
 def first_step(trainer: Trainer) -> None:
@@ -223,34 +217,3 @@ def first_step(trainer: Trainer) -> None:
     state, control = TrainerState(is_world_process_zero=True), TrainerControl()
     trainer.callback_handler.on_train_begin(trainer.args, state, control)
     trainer.callback_handler.on_step_begin(trainer.args, state, control)
-
-
-def reported_to(trainer: Trainer, wandb: Tracker) -> str:
-    """The id of the run that a start of a stage reports to, which is closed in the end."""
-    with reporting(trainer, ["wandb"], Path(trainer.args.output_dir) / "events"):
-        first_step(trainer)
-        found = wandb.run.id
-    assert wandb.run is None
-    return found
-
-
-def test_a_continued_stage_reports_to_the_same_run(wandb, tmp_path, monkeypatch):
-    for name in ("WANDB_RUN_ID", "WANDB_PROJECT"):
-        monkeypatch.delenv(name, raising=False)
-    one, other = (
-        Trainer(tiny.bert(1), TrainingArguments(str(tmp_path / name), report_to="none"))
-        for name in ("one", "other")
-    )
-    first = reported_to(one, wandb)
-    assert reported_to(one, wandb) == first
-    assert reported_to(other, wandb) != first
-    # Another project has no such run, and an id that the user chose wins.
-    monkeypatch.setenv("WANDB_PROJECT", "elsewhere")
-    second = reported_to(one, wandb)
-    assert second != first and reported_to(one, wandb) == second
-    monkeypatch.setenv("WANDB_RUN_ID", "mine")
-    assert reported_to(one, wandb) == "mine"
-    monkeypatch.delenv("WANDB_RUN_ID")
-    assert reported_to(one, wandb) == second
-    remove_all(tmp_path / "one")
-    assert not (tmp_path / "one").exists()
