@@ -21,7 +21,7 @@ from limbeck.recipe import Recipe, Stage
 from limbeck.run.models import Named
 from limbeck.run.rows import EncodedRows
 from limbeck.support.errors import LimbeckError, Problem
-from limbeck.tasks import Processor, Results, Task, TaskType
+from limbeck.tasks import Processor, Results, Task
 from limbeck.tasks.abstract_type import labelled_rows
 from limbeck.tasks.rules import ROW
 from limbeck.teachers.teacher import ModelInputs, OwnTokens
@@ -45,6 +45,9 @@ def with_outputs(
     stored = [one.teacher.outputs for one in named if one.stored]
     if not stored:
         return rows
+    whose, more = "", ""
+    if stage is not None:
+        whose, more = stage.setting.replace(".", ": "), _OWN_TEACHER
     known = [_rows_known(outputs, task, rows) for outputs in stored]
     kept = np.flatnonzero(np.logical_and.reduce(known))
     if recipe.missing_outputs == "error":
@@ -52,10 +55,10 @@ def with_outputs(
         holds = "holds no margins that tie the query's other passages to"
         problems = [
             Problem(
-                f"{_whose(stage)}outputs: {outputs.place} "
+                f"{whose}outputs: {outputs.place} "
                 f"{'knows nothing of' if outputs.lists is None else holds} {int((~found).sum())} of "
                 f"{len(rows)} training rows, the first of them {_said(task, rows, int(found.argmin()))}",
-                fix + _OWN_TEACHER * (stage is not None),
+                fix + more,
             )
             for outputs, found in zip(stored, known, strict=True)
             if not found.all()
@@ -65,15 +68,10 @@ def with_outputs(
         return rows
     if not len(kept):
         raise LimbeckError(
-            f"{_whose(stage)}missing_outputs: drop leaves none of {len(rows)} training rows",
-            _FIX_OF_NONE + _OWN_TEACHER * (stage is not None),
+            f"{whose}missing_outputs: drop leaves none of {len(rows)} training rows",
+            _FIX_OF_NONE + more,
         )
     return rows if len(kept) == len(rows) else rows.select(kept)
-
-
-def _whose(stage: Stage | None) -> str:
-    """What stands before a message about rows that one stage alone has: `first_stage: `."""
-    return "" if stage is None else stage.setting.replace(".", ": ")
 
 
 def _keys(outputs: GivenOutputs, task: Task, rows: Dataset) -> OutputKeys:
@@ -201,11 +199,14 @@ def bound(
             found.append(replace(one, teacher=stored))
             continue
         reading = kind.of_teacher(one.teacher.model.config)
-        if reading is not kind:
-            found.append(_reading(one, rows, reading, own_tokens=own_tokens, progress=progress))
-            continue
+        alike = reading is kind
+        if not alike and not own_tokens:
+            raise LimbeckError(
+                f"{one.setting}: a cross-encoder reads a query with a passage, and these rows have the student's texts",
+                "let it teach on the run's own rows",
+            )
         inputs, words = None, None
-        if not tokens.differ(one.tokenizer):
+        if alike and not tokens.differ(one.tokenizer):
             # Rows that are encoded in their turn have one tokenizer on both sides.
             encoded, inputs = add_inputs(
                 rows.encoded,
@@ -217,30 +218,12 @@ def bound(
                 progress=progress,
             )
             rows = replace(rows, encoded=encoded)
-        if inputs is None and own_tokens and kind.repeats:
-            theirs, _ = encode(rows.raw, rows.task, one.tokenizer, length, progress=progress)
-            words = OwnTokens(theirs, Collator(one.tokenizer, kind=kind))
+        if not alike or (inputs is None and own_tokens and kind.repeats):
+            task = replace(rows.task, kind=reading)
+            theirs, _ = encode(rows.raw, task, one.tokenizer, length, progress=progress)
+            words = OwnTokens(theirs, Collator(one.tokenizer, kind=reading))
         found.append(replace(one, teacher=one.teacher.reading(inputs, words)))
     return rows, found
-
-
-def _reading(
-    one: Named, rows: EncodedRows, kind: TaskType, *, own_tokens: bool, progress: bool
-) -> Named:
-    """A teacher that reads the rows' examples as another type of task has them.
-
-    Raises:
-        LimbeckError: it cannot have inputs of its own here.
-    """
-    if not own_tokens:
-        raise LimbeckError(
-            f"{one.setting}: a cross-encoder reads a query with a passage, and these rows have the student's texts",
-            "let it teach on the run's own rows",
-        )
-    task = replace(rows.task, kind=kind)
-    theirs, _ = encode(rows.raw, task, one.tokenizer, rows.max_length, progress=progress)
-    words = OwnTokens(theirs, Collator(one.tokenizer, kind=kind))
-    return replace(one, teacher=one.teacher.reading(None, words))
 
 
 # ---- what is said of it ----

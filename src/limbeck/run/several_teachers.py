@@ -78,7 +78,8 @@ def with_team(
             runs=runs,
             chosen=runs[place],
         )
-    formed, runs = form_team(recipe, prepared.named), []
+    formed = form_team(recipe, prepared.named)
+    runs = []
     assert formed is not None  # teachers are named
     without = [member.path for member in members if member.score is None]
     if team.by == "teacher-rank" and without:
@@ -88,10 +89,10 @@ def with_team(
             "label the dev rows too, or take team.by=uniform, student-rank or one number a teacher",
         )
     if team.by != "adaptive":
-        found = ranked(recipe, team.by, parts)
-        formed, runs = formed.weighed(found.shares), found.made
+        shares, ranks, runs = ranked(recipe, team.by, parts)
+        formed = formed.weighed(shares)
         prepared = prepared.taught_by(formed)
-        for member, score in zip(members, found.scores if runs else (), strict=False):
+        for member, score in zip(members, ranks if runs else (), strict=False):
             member.student_score = score
     for member, share in zip(members, formed.weights, strict=True):
         member.share = share

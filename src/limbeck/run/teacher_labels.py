@@ -220,20 +220,13 @@ def _texts(recipe: Recipe) -> Mapping[str, list[Any]]:
             repr(row): row for row in zip(*(table.columns[name] for name in names), strict=True)
         }
         wanted: type = list if kind == TOKENS.name else str
-        wrong = next(
-            (row for row in rows.values() if not all(isinstance(v, wanted) for v in row)), None
-        )
-        if wrong is not None:
-            raise LimbeckError(
-                f"{recipe.data}: {wrong[0]!r:.80} is no {'list of words' if wanted is list else 'text'}",
-                'write {"tokens": ["…", "…"]}, one object per line'
-                if wanted is list
-                else "give every row a question and a context",
-            )
-        return {
-            name: list(values)
-            for name, values in zip(names, zip(*rows.values(), strict=True), strict=True)
-        }
+        for row in rows.values():
+            if not all(isinstance(value, wanted) for value in row):
+                raise LimbeckError(
+                    f"{recipe.data}: {row[0]!r:.80} is no {'list of words' if wanted is list else 'text'}",
+                    f"give every row {_NEEDS[kind]}, one object per line",
+                )
+        return dict(zip(names, map(list, zip(*rows.values(), strict=True)), strict=True))
     first_only = kind == "embedding" and named is not None and len(named) > 2
     found = read_text_rows(
         recipe.data,

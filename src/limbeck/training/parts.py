@@ -87,28 +87,24 @@ class Maker(ABC, Generic[Made]):
         return self.names[place].replace("/", "-")
 
 
-@dataclass(frozen=True)
-class Ranked(Generic[Made]):
-    """Shares of several teachers, and by which scores and parts they came about."""
+def ranked(
+    recipe: Recipe, by: str | list[float], maker: Maker[Made]
+) -> tuple[list[float], list[float | None], list[Made]]:
+    """Shares by the rank of the teachers' scores, or of those of their students' (SKDBERT, Eq. 2).
 
-    shares: list[float]
-    scores: list[float | None]
-    made: list[Made]
-
-
-def ranked(recipe: Recipe, by: str | list[float], maker: Maker[Made]) -> Ranked[Made]:
-    """Shares by the rank of the teachers' scores, or of those of their students' (SKDBERT, Eq. 2)."""
-    places = range(len(maker.names))
-    if by != "student-rank":
-        scores = [maker.score_of_teacher(place) for place in places]
-        return Ranked(shares(by, scores, len(scores)).tolist(), scores, [])
-    epochs = getattr(recipe.team, "student_epochs", None)
-    made = [
-        maker.make(Part(f"students/{maker.folder_name(place)}", recipe, place, epochs=epochs))
-        for place in places
-    ]
-    scores = [maker.score(one) for one in made]
-    return Ranked(shares(by, scores, len(scores)).tolist(), scores, made)
+    Returns:
+        The shares, and by which scores and which students they came about.
+    """
+    made: list[Made] = []
+    if by == "student-rank":
+        epochs = getattr(recipe.team, "student_epochs", None)
+        for place in range(len(maker.names)):
+            name = f"students/{maker.folder_name(place)}"
+            made.append(maker.make(Part(name, recipe, place, epochs=epochs)))
+        scores = [maker.score(one) for one in made]
+    else:
+        scores = [maker.score_of_teacher(place) for place in range(len(maker.names))]
+    return shares(by, scores, len(scores)).tolist(), scores, made
 
 
 def chained(recipe: Recipe, order: Sequence[int], maker: Maker[Made]) -> list[Made]:
@@ -334,10 +330,10 @@ class TrainerParts(Maker[FinishedPart]):
         plan, trainer = self.plan, self.trainer
         parts: list[FinishedPart] = []
         if plan.ranking is not None:
-            found = ranked(plan.recipe, plan.ranking, self)
-            parts += found.made
+            counts, _, made = ranked(plan.recipe, plan.ranking, self)
+            parts += made
             assert plan.teacher is not None  # several are ranked
-            trainer.teacher = plan.teacher.weighed(found.shares)
+            trainer.teacher = plan.teacher.weighed(counts)
         if plan.chained:
             scores = None
             if has_ties(self.members) and not unscorable(trainer, self.members, "chain"):
