@@ -18,10 +18,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+from limbeck.latency.show import as_markdown
+
 import limbeck
 from limbeck.latency.report import BenchReport, Measurement
 from limbeck.latency.settings import BenchSettings
-from limbeck.latency.show import as_markdown
 from limbeck.runtimes.manifest import is_export, read_export
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import write_whole
