@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from typer.testing import CliRunner
 
@@ -16,6 +17,7 @@ import tiny_runs as tiny
 from limbeck.cli.app import app
 from limbeck.data import RowsAsked
 from limbeck.exporting.cascade import cascade
+from limbeck.predicting.predict_rows import predict
 from limbeck.runtimes.cascade import CASCADE_NAME, read_cascade
 from limbeck.scoring.scored_model import ScoredModel
 from limbeck.support.errors import LimbeckError
@@ -37,6 +39,20 @@ def logits_by_hugging_face(folder: Path, texts: list[str]) -> np.ndarray:
     tokenizer = AutoTokenizer.from_pretrained(folder)
     with torch.no_grad():
         return model(**tokenizer(texts, padding=True, return_tensors="pt")).logits.numpy()
+
+
+def renumbered(model: Path, place: Path) -> Path:
+    """The same model under a tokenizer that numbers two words the other way round."""
+    shutil.copytree(model, place)
+    words = json.loads((place / "tokenizer.json").read_text())
+    vocab = words["model"]["vocab"]
+    vocab["good"], vocab["bad"] = swapped = vocab["bad"], vocab["good"]
+    (place / "tokenizer.json").write_text(json.dumps(words))
+    weights = load_file(place / "model.safetensors")
+    table = weights["bert.embeddings.word_embeddings.weight"]
+    table[[*swapped]] = table[[*swapped[::-1]]].clone()
+    save_file(weights, place / "model.safetensors", {"format": "pt"})
+    return place
 
 
 def asked(data: Path) -> RowsAsked:
@@ -152,3 +168,26 @@ def test_the_command_says_what_was_measured_and_writes_the_picture(models, tmp_p
     again = CliRunner().invoke(app, line)
     assert again.exit_code == 2
     assert "the cascade that lies there would be replaced" in again.output
+
+
+def test_predict_gives_the_answers_that_evaluate_scores(models, tmp_path):
+    fast, slow, data = models
+    # The slow model with another tokenizer: rows are read anew by the member that answers them.
+    other = renumbered(slow, tmp_path / "other")
+    made = cascade([fast, other], tmp_path / "made", asked(data), wanted={"agreement": 80.0})
+    opened = ScoredModel.open(tmp_path / "made")
+    loaded = opened.rows()
+    expected = opened.score(loaded).outputs
+    rows = [{"review": text} for text in loaded.rows["sentence"][:]]
+    found = predict(
+        tmp_path / "made", rows, output=["labels", "logits"], text_columns=["review"], batch_size=7
+    )
+    given = np.array([[row["logits"][name] for name in ("negative", "positive")] for row in found])
+    assert np.allclose(given, expected, atol=1e-5)
+    assert 0 < made.chosen.sent[0] < 1
+    names = np.array(["negative", "positive"])
+    assert [row["prediction"] for row in found] == names[expected.argmax(1)].tolist()
+    with pytest.raises(
+        LimbeckError, match="is a cascade, whose models have embeddings of their own"
+    ):
+        predict(tmp_path / "made", rows, output=["embeddings"])

@@ -92,7 +92,7 @@ def cascade(
             cut = replace(loaded, max_length=asked.max_length or own)
             read, outputs, spent = _timed(member, cut)
             reads.insert(0, read)
-            logits.insert(0, centred(outputs, read.task))
+            logits.insert(0, centred(outputs, read.task.thresholds))
             seconds.insert(0, spent)
         begin("thresholds", None)
         rows, split = _rows(loaded, reads[-1], logits, seconds)
@@ -239,6 +239,7 @@ def _measured(
                 temperature=temperature,
                 threshold=threshold,
                 backend=None if member.manifest is None else member.backend,
+                decides=np.atleast_1d(read.task.thresholds).tolist(),
             )
             for member, read, seconds, score, temperature, threshold in zip(
                 members, reads, rows.seconds, alone, temperatures, thresholds, strict=True

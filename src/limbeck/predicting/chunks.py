@@ -15,6 +15,7 @@ from limbeck.data.files import TakenRows
 from limbeck.predicting.model import RowModel
 from limbeck.predicting.readers import EMBEDDING, EMBEDDINGS, ReadRows, RowReader
 from limbeck.predicting.settings import PredictSettings
+from limbeck.runtimes.cascade import CascadeManifest
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks.rules import Rows
 
@@ -44,13 +45,13 @@ class ChunkPass:
 
     Attributes:
         reader: of the model's task type.
-        model: loaded.
+        models: loaded; of a cascade its members, the fastest first.
         columns: of the rows that hold the model's input.
         settings: what is asked.
     """
 
     reader: RowReader
-    model: RowModel
+    models: Sequence[RowModel]
     columns: Sequence[str]
     settings: PredictSettings
 
@@ -89,18 +90,46 @@ class ChunkPass:
         return PredictedRows(rows, columns, len(rows) - len(filled), cut)
 
     def _of(self, texts: list[list[Any]], advance: Advance) -> tuple[dict[str, list[Any]], int]:
+        self.reader.check(self.settings.asked)
+        first = self.models[0]
+        encoded, kept, pooled, cut = self._pass(first, texts, advance)
+        if (cascade := self.reader.facts.model.cascade) is not None:
+            kept = self._sent_on(cascade, texts, kept)
+        read = ReadRows(texts, encoded, kept, first.processor)
+        found = self.reader.values(read, self.settings.asked)
+        return found | ({EMBEDDING: pooled} if EMBEDDINGS in self.settings.asked else {}), cut
+
+    def _sent_on(
+        self, cascade: CascadeManifest, texts: list[list[Any]], kept: list[Any]
+    ) -> list[Any]:
+        """What the fastest model gave, with the answers of the others where it is not sure enough."""
+        left, found, answers = np.arange(len(kept)), np.stack(kept), list(kept)
+        for said, model in zip(cascade.members, (*self.models[1:], None), strict=True):
+            for row, one in zip(left.tolist(), cascade.answer(said, found), strict=True):
+                answers[row] = one
+            left = left[~said.is_sure(found, self.reader.kind)]
+            if model is None or not len(left):
+                break
+            rows = left.tolist()
+            part = [[column[row] for row in rows] for column in texts]
+            found = np.stack(self._pass(model, part, lambda rows: None)[1])
+        return answers
+
+    def _pass(
+        self, model: RowModel, texts: list[list[Any]], advance: Advance
+    ) -> tuple[Rows, list[Any], list[Any], int]:
+        """The examples of some rows, what was kept of each, their embeddings, and how many were cut."""
         reader, settings = self.reader, self.settings
-        reader.check(settings.asked)
-        encoded, cut = reader.encode(self.model, texts)
+        encoded, cut = reader.encode(model, texts)
         names = [name for name in encoded if name not in reader.unread]
         values = zip(*(encoded[name] for name in names), strict=True)
         examples = [dict(zip(names, one, strict=True)) for one in values]
         kept: list[Any] = [None] * len(examples)
         pooled: list[Any] = [None] * len(examples)
-        collate = Collator(self.model.processor, kind=reader.kind)
-        size, device = settings.batch_size, self.model.device
+        collate = Collator(model.processor, kind=reader.kind)
+        size, device = settings.batch_size, model.device
         for batch in batches_of(examples, collate, size, device, order=_by_length(encoded)):
-            outputs = reader.run(self.model, batch, settings.asked, settings.pooling)
+            outputs = reader.run(model, batch, settings.asked, settings.pooling)
             numbers = batch["index"].tolist()
             for number, one in zip(numbers, reader.kept(outputs, batch), strict=True):
                 kept[number] = one
@@ -109,8 +138,7 @@ class ChunkPass:
                     pooled[number] = one
             # A row may be several examples.
             advance(len(texts[0]) * len(numbers) / len(examples))
-        found = reader.values(ReadRows(texts, encoded, kept, self.model.processor))
-        return found | ({EMBEDDING: pooled} if EMBEDDINGS in settings.asked else {}), cut
+        return encoded, kept, pooled, cut
 
     def _filled(self, inputs: list[list[Any]], place: Callable[[int], str]) -> list[int]:
         """The rows that hold something to read: no input is missing, and one of them says something."""

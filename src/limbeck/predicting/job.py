@@ -18,7 +18,7 @@ from limbeck.predicting.about_model import AboutModel, facts_of
 from limbeck.predicting.chunks import ChunkPass, PredictedRows
 from limbeck.predicting.columns import kept_columns, text_columns
 from limbeck.predicting.formats import CsvForm, clash, json_lines, merged, row_table
-from limbeck.predicting.model import load_row_model
+from limbeck.predicting.model import load_row_models
 from limbeck.predicting.output import PartialOutput, parquet_bytes
 from limbeck.predicting.reader_kinds import reader_of
 from limbeck.predicting.readers import EMBEDDINGS, RowReader
@@ -186,7 +186,7 @@ class PredictJob:
     def _load(self, console: Console) -> ChunkPass:
         settings, reads = self.settings, self.reader.kind.reads
         warn_of_emulated_bf16(settings.precision)
-        model = load_row_model(
+        models = load_row_models(
             self.facts,
             self.reader.kind,
             headless=settings.asked == {EMBEDDINGS},
@@ -194,21 +194,23 @@ class PredictJob:
             precision=settings.precision,
         )
         width = len(self.columns) or 1
-        if problems := reads.problems(model.processor, model.max_length, width):
-            raise LimbeckError(problems)
-        reads.check(model.processor)
+        for model in models:
+            if problems := reads.problems(model.processor, model.max_length, width):
+                raise LimbeckError(problems)
+            reads.check(model.processor)
         names = " + ".join(map(repr, self.columns)) or "no column"
         console.print(
             f"{self.facts.name} ({self.facts.kind.name}, {self.facts.model.backend}) reads {names} and gives "
             f"{', '.join(settings.output)}"
         )
-        return ChunkPass(self.reader, model, self.columns, settings)
+        return ChunkPass(self.reader, models, self.columns, settings)
 
     def _identity(self, chunks: ChunkPass) -> dict[str, Any]:
         """All that the output follows from, but the rows; a batch's size moves it by rounding alone."""
-        settings = self.settings
+        settings, cascade = self.settings, self.facts.model.cascade
+        sends = [f"{one.temperature} {one.threshold}" for one in cascade.members] if cascade else []
         return {
-            "model": chunks.model.fingerprint(),
+            "model": "-".join([*(model.fingerprint() for model in chunks.models), *sends]),
             "classes": list(self.facts.classes),
             "output": sorted(settings.asked),
             "pooling": settings.pooling if EMBEDDINGS in settings.asked else None,
@@ -216,7 +218,7 @@ class PredictJob:
             "text columns": list(self.columns),
             "kept columns": None if self.keep is None else list(self.keep),
             "prefix": settings.prefix,
-            "max_length": chunks.model.max_length,
+            "max_length": chunks.models[0].max_length,
             "max_new_tokens": settings.max_new_tokens,
         }
 
@@ -308,6 +310,9 @@ def _unread(settings: PredictSettings, facts: AboutModel, *, to_csv: bool) -> li
         ),
         f"output embeddings: {exported} holds no hidden states": (
             embeddings and facts.exported and not embeds
+        ),
+        f"output embeddings: {facts.name} is a cascade, whose models have embeddings of their own": (
+            embeddings and facts.model.cascade is not None
         ),
         f"pooling {settings.pooling}: {facts.name} is an embedding model, which has its own": (
             embeddings and embeds and settings.pooling != "mean"

@@ -196,15 +196,15 @@ class ExportedRowModel:
 RowModel = TorchRowModel | ExportedRowModel
 
 
-def load_row_model(
+def load_row_models(
     facts: AboutModel,
     reads: TaskType,
     *,
     headless: bool,
     max_length: int | None,
     precision: str,
-) -> RowModel:
-    """Read the weights.
+) -> list[RowModel]:
+    """Read the weights, of a cascade those of all its members.
 
     Args:
         reads: the task type whose examples it is given.
@@ -215,14 +215,23 @@ def load_row_model(
     Raises:
         LimbeckError: what is wrong with the checkpoint, its tokenizer, or the length.
     """
-    processor = read_processor(facts.model.place, reads.reads)
-    if facts.exported:
-        return ExportedRowModel(facts.model, processor, asked_length=max_length)
     own = facts.kind if facts.kind.auto is not None else SENTENCE
-    return TorchRowModel(
-        facts.model.load(own, processor, head="optional" if headless else "required"),
-        processor,
-        max_length=facts.max_length,
-        asked_length=max_length,
-        precision=precision,
-    )
+    members = facts.model.members or (facts.model,)
+    cascade = facts.model.cascade
+    lengths = [one.max_length for one in cascade.members] if cascade else [facts.max_length]
+    found: list[RowModel] = []
+    for model, length in zip(members, lengths, strict=True):
+        processor = read_processor(model.place, reads.reads)
+        if model.manifest is not None:
+            found.append(ExportedRowModel(model, processor, asked_length=max_length))
+            continue
+        found.append(
+            TorchRowModel(
+                model.load(own, processor, head="optional" if headless else "required"),
+                processor,
+                max_length=length,
+                asked_length=max_length,
+                precision=precision,
+            )
+        )
+    return found

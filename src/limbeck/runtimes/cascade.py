@@ -18,8 +18,8 @@ from limbeck.runtimes.manifest import GateRowsFacts
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home, damaged, write_whole
 from limbeck.support.plain import read_json, read_text
-from limbeck.tasks import Task, TaskType
-from limbeck.tasks.rules import USUAL
+from limbeck.tasks import TaskType
+from limbeck.tasks.rules import USUAL, Thresholds
 
 CASCADE_NAME = "cascade.json"
 SCHEMA = 1
@@ -42,9 +42,9 @@ def answers_several(kind: TaskType, outputs: int) -> bool:
     return kind.outcomes(outputs) == 0
 
 
-def centred(logits: np.ndarray, task: Task) -> np.ndarray:
+def centred(logits: np.ndarray, thresholds: Thresholds) -> np.ndarray:
     """Logits (n, C) that 0 decides: of several classes a row less the logits of the model's thresholds."""
-    given = USUAL if isinstance(task.thresholds, str) else task.thresholds
+    given = USUAL if isinstance(thresholds, str) else thresholds
     found: np.ndarray = logits - logit(np.asarray(given, dtype=np.float64))
     return found.astype(logits.dtype)
 
@@ -79,12 +79,15 @@ class CascadeMember(_Record):
     """A row of which it is less sure than this, 0 to 1, is sent on."""
     backend: str | None = None
     """What computes an exported member."""
+    decides: list[float] = Field(default_factory=lambda: [USUAL])
+    """How likely each class of several has to be, one number for all of them or one each."""
 
     def is_sure(self, logits: np.ndarray, kind: TaskType) -> np.ndarray:
-        """Of which rows, by `centred` logits (n, C), it is sure enough to answer them (n,)."""
+        """Of which rows, by its logits (n, C), it is sure enough to answer them (n,)."""
         several = answers_several(kind, logits.shape[1])
+        plain = centred(logits, tuple(self.decides))
         found: np.ndarray = (
-            confidence_of(logits, self.temperature, several=several) >= self.threshold
+            confidence_of(plain, self.temperature, several=several) >= self.threshold
         )
         return found
 
@@ -133,6 +136,12 @@ class CascadeManifest(_Record):
     def max_length(self) -> int:
         """Tokens of a text that the last member reads."""
         return self.members[-1].max_length
+
+    def answer(self, member: CascadeMember, logits: np.ndarray) -> np.ndarray:
+        """A member's logits (n, C) as what the last member's thresholds decide alike."""
+        shift = centred(np.zeros_like(logits), tuple(self.members[-1].decides))
+        found: np.ndarray = centred(logits, tuple(member.decides)) - shift
+        return found
 
     @property
     def shown(self) -> CascadePoint:

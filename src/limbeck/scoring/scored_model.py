@@ -35,7 +35,7 @@ from limbeck.evaluation.model_outputs import compact_outputs_of, outputs_by_batc
 from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME, Record
 from limbeck.run.models import labelling_of, names_at, names_of
-from limbeck.runtimes.cascade import CascadeManifest, centred, is_cascade, read_cascade
+from limbeck.runtimes.cascade import CascadeManifest, is_cascade, read_cascade
 from limbeck.runtimes.manifest import ExportManifest, exports_of, is_export, read_export
 from limbeck.runtimes.sessions import RUNTIMES, GraphSession, check_reader, open_export
 from limbeck.students import load_model, read_config, read_processor, resolve_checkpoint
@@ -456,22 +456,21 @@ class ScoredModel:
     def _outputs_of_cascade(
         self, loaded: LoadedSplit, cascade: CascadeManifest
     ) -> tuple[EncodedSplit, np.ndarray]:
-        """Each row by the first member that is sure enough of it, as logits that the last one's thresholds decide."""
+        """Each row by the first member that is sure enough of it."""
         left, outputs = np.arange(len(loaded.rows)), np.empty(0)
-        reads = []
+        reads: list[EncodedSplit] = []
         for said, member in zip(cascade.members, self.members, strict=True):
             length = min(said.max_length, loaded.max_length or said.max_length)
             part = replace(loaded, rows=loaded.rows.select(left), max_length=length)
             read, found = member.outputs(part)
+            answered = cascade.answer(said, found)
+            outputs = outputs if reads else answered.copy()
+            outputs[left] = answered
             reads.append(read)
-            found = centred(found, read.task)
-            outputs = found.copy() if len(reads) == 1 else outputs
-            outputs[left] = found
             left = left[~said.is_sure(found, read.task.kind)]
             if not len(left):
                 break
-        task = decided_by(loaded.task, self.config)
-        return replace(reads[0], task=task), outputs - centred(0 * outputs, task)
+        return replace(reads[0], task=decided_by(loaded.task, self.config)), outputs
 
 
 # What is at a path: a run that has finished, an exported folder.
