@@ -96,7 +96,7 @@ class ChunkPass:
         if (cascade := self.reader.facts.model.cascade) is not None:
             kept = self._sent_on(cascade, texts, kept)
         read = ReadRows(texts, encoded, kept, first.processor)
-        found = self.reader.values(read, self.settings.asked)
+        found = self.reader.values(read)
         return found | ({EMBEDDING: pooled} if EMBEDDINGS in self.settings.asked else {}), cut
 
     def _sent_on(
