@@ -86,7 +86,7 @@ def class_order(found: Sequence[str], given: Labelling, column: str) -> tuple[st
         if strange:
             raise LimbeckError(
                 f"classes: {column} holds {strange[0]!r}, which is none of {', '.join(given.classes)}",
-                f"name every class, in the order of the head: it holds {_some(found)}",
+                f"name every class, in the order of the head: it holds {some_of(found)}",
             )
         return given.classes
     spelled = spelling(found, given.teacher)
@@ -129,7 +129,7 @@ def read_labels(
         if strange:
             raise LimbeckError(
                 f"{tables[split].path} has the label {strange[0]!r}, which {first} has not",
-                f"labels of {first}: {_some(names)}",
+                f"labels of {first}: {some_of(names)}",
             )
     by_split = {
         split: [None if value is None else ids[value] for value in values or ()]
@@ -204,7 +204,7 @@ def _said_classes(
     if kinds <= {int, float}:
         otherwise += ", labels=numbers makes it a regression"
     guessed = float in kinds and given.holds is None and not given.classes
-    what = f"label column {column!r}: {len(names)} classes, {_some(names)}, as {why}"
+    what = f"label column {column!r}: {len(names)} classes, {some_of(names)}, as {why}"
     return _said(what, otherwise, guessed=guessed)
 
 
@@ -228,7 +228,8 @@ def _said(what: str, otherwise: str, *, guessed: bool) -> Problem | None:
     return Problem(what, otherwise, "note")
 
 
-def _some(names: Sequence[str]) -> str:
+def some_of(names: Sequence[str]) -> str:
+    """The first names, and how many more."""
     rest = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 
@@ -270,25 +271,17 @@ def _check_classes(train: FileTable, column: str, classes: list[Any]) -> None:
 # ---- labels as they are written, before they become classes ----
 
 
-# Whoever writes a column by a program leaves "nan" where a number is missing, and one such word would turn two hundred
-# scores into classes.
-_NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
-# More different numbers than anyone's classes that are numbers beside words ("1", "2", "3+").
+# More different numbers than anyone's classes that are numbers beside words ("1", "2", "3+"): one word among two
+# hundred scores, left where a number was missing, would turn them into classes.
 _FEW_NUMBERS = 20
 _COUNTED = 5
-# How tables of other programs write a gap; each may be a class as well ("none" of the others).
-_GAP_WORDS = frozenset(
-    {"na", "n/a", "#n/a", "<na>", "none", "null", "nil", "missing", "?", "-", "--", "."}
-)
 
 
 def without_gaps(values: Sequence[Any]) -> list[Any]:
     """The labels of training rows, None for every way in which a file says that there is none."""
-    return [None if _says_none(value) else value for value in values]
-
-
-def _says_none(value: Any) -> bool:
-    return _is_gap(value) and not (isinstance(value, float) and math.isinf(value))
+    return [
+        None if _is_gap(value) and value not in (math.inf, -math.inf) else value for value in values
+    ]
 
 
 def check_written_labels(
@@ -298,9 +291,7 @@ def check_written_labels(
 
     A label that is the column's name is a header that stands twice. Blank ones and "nan" are gaps; words
     among many different numbers, and labels that differ in spaces at their ends or in how Unicode composes
-    a letter, are mistakes. Labels that differ in capitals alone, a few numbers beside words, and words that
-    often stand for a gap ("NA", "None"), are classes with a warning. With `gaps` a row may have no label, which
-    is None then (`without_gaps`).
+    a letter, are mistakes. With `gaps` a row may have no label, which is None then (`without_gaps`).
     """
     counts = Counter(value for value in values if isinstance(value, str))
     if column in counts:
@@ -313,14 +304,15 @@ def check_written_labels(
     # A million rows of two classes need a look at two texts.
     if counts.total() < len(values) or any(map(_is_gap, counts)):
         _check_values(values, column, path, gaps=gaps)
-    _check_words_among_numbers(counts, values, column, path)
+    words = {text: n for text, n in counts.items() if not _DECIMAL.fullmatch(text.strip())}
+    if words and len(counts) - len(words) > _FEW_NUMBERS:
+        first = next(row for row, value in enumerate(values, start=1) if value in words)
+        raise LimbeckError(
+            f"{path}: label column {column} holds {len(counts) - len(words)} different numbers, and in "
+            f"{sum(words.values())} of {len(values)} rows no number: {_counted(words)}, the first in row {first}",
+            "fix or remove those rows; a regression needs a number in every row",
+        )
     check_spellings(counts, column, path)
-    words = {text: count for text, count in counts.items() if text.strip().lower() in _GAP_WORDS}
-    if words and len(counts) > len(words):
-        logger.warning(
-            "%s: label column %s holds %s, which is taken for a class; remove those rows if it says that "
-            "a label is missing", path, column, _counted(words),
-        )  # fmt: skip
 
 
 def _check_values(values: Sequence[Any], column: str, path: Path, *, gaps: bool) -> None:
@@ -352,53 +344,17 @@ def _is_gap(value: Any) -> bool:
     return value is None or (isinstance(value, float) and not math.isfinite(value))
 
 
-def _check_words_among_numbers(
-    counts: Counter[str], values: Sequence[Any], column: str, path: Path
-) -> None:
-    words = {text: count for text, count in counts.items() if not _NUMBER.fullmatch(text)}
-    numbers = len(counts) - len(words)
-    if not words or not numbers:
-        return
-    shown = _counted(words)
-    if numbers > _FEW_NUMBERS:
-        first = next(row for row, value in enumerate(values, start=1) if value in words)
-        raise LimbeckError(
-            f"{path}: label column {column} holds {numbers} different numbers, and in "
-            f"{sum(words.values())} of {len(values)} rows no number: {shown}, the first in row {first}",
-            "fix or remove those rows; a regression needs a number in every row",
-        )
-    logger.warning(
-        "%s: label column %s holds numbers and words (%s); all are classes", path, column, shown
-    )
-
-
 def check_spellings(counts: Counter[str], column: str, path: Path) -> None:
-    """Raise LimbeckError for one class in several spellings; capitals alone are a warning."""
-    for plain, refuse in ((_trimmed, True), (_without_capitals, False)):
-        spellings: dict[str, list[str]] = {}
-        for text in counts:
-            spellings.setdefault(plain(text), []).append(text)
-        for alike in spellings.values():
-            if len(alike) == 1:
-                continue
-            said = _counted({text: counts[text] for text in alike})
-            if refuse:
-                raise LimbeckError(
-                    f"{path}: label column {column} writes one class in several ways: {said}",
-                    "write it in one way; spaces at the ends count",
-                )
-            logger.warning(
-                "%s: label column %s holds labels that differ in capitals alone, as two classes: %s",
-                path, column, said,
-            )  # fmt: skip
-
-
-def _trimmed(text: str) -> str:
-    return unicodedata.normalize("NFC", text).strip()
-
-
-def _without_capitals(text: str) -> str:
-    return _trimmed(text).casefold()
+    """Raise LimbeckError for one class in several spellings, by spaces at the ends or composed letters."""
+    spellings: dict[str, dict[str, int]] = {}
+    for text, count in counts.items():
+        spellings.setdefault(unicodedata.normalize("NFC", text).strip(), {})[text] = count
+    for alike in spellings.values():
+        if len(alike) > 1:
+            raise LimbeckError(
+                f"{path}: label column {column} writes one class in several ways: {_counted(alike)}",
+                "write it in one way; spaces at the ends count",
+            )
 
 
 def _counted(counts: dict[str, int]) -> str:

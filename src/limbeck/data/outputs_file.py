@@ -8,10 +8,10 @@ query whose triplets share no passage falls apart into lists, each with a number
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -83,26 +83,39 @@ def read_outputs_file(
         LimbeckError: what is not there, or is no such number; names that are not the data's classes.
     """
     whole = read_table(path)
-    margins = margins_of(whole, text_columns) if candidates else None
-    if margins is not None:
-        return FileOutputs(MARGIN, (), *margins)
+    if candidates and (margins := margins_of(whole, text_columns)) is not None:
+        return margins
     table = pairs_in(whole)
-    what, columns = _found(table, several=several)
-    ids = _ids(table, text_columns)
-    if what == "score":
-        values = numbers_of(table, what, [[value] for value in table.columns[what]], 1)
-        names: tuple[str, ...] = ()
-    elif columns:
-        names = tuple(name.partition(".")[2] for name in columns)
-        cells = zip(*(table.columns[name] for name in columns), strict=True)
-        values = numbers_of(table, what, [*map(list, cells)], len(names))
+    for what in quantities(several=several):
+        by_class = [name for name in table.columns if name.startswith(f"{what}.")]
+        if what in table.columns or by_class:
+            break
     else:
+        raise LimbeckError(
+            f"{path}: no column of outputs among {', '.join(table.columns)}",
+            f"name it {', '.join(QUANTITIES[:-1])} (a list, or a column for each class: probabilities.CLASS), or "
+            "score; of a query with its candidates scores, a list with the number of each passage",
+        )
+    ids = _ids(table, text_columns)
+    names: tuple[str, ...] = ()
+    if what == "score":
+        rows: list[Any] = [[value] for value in table.columns[what]]
+    elif what in table.columns:
         names, rows = _lists(table, what, classes, order)
-        values = numbers_of(table, what, rows, len(names))
-    if classes and what != "score":
-        _check_named(table.path, what, names, classes)
-    _check(table.path, what, values, several=several)
-    return FileOutputs(what, names, *_each_once(table.path, ids, values.astype(np.float32)))
+    else:
+        names = tuple(name.partition(".")[2] for name in by_class)
+        rows = [*map(list, zip(*(table.columns[name] for name in by_class), strict=True))]
+    values = numbers_of(table, what, rows, len(names) or 1)
+    absent = [name for name in classes if names and name not in names]
+    # Other names are said where they are held against the data's.
+    if absent and {*names} <= {*classes}:
+        raise LimbeckError(
+            f"{path}: {what} of {', '.join(names)}, and the data's classes are {', '.join(classes)}: there are none of "
+            f"{', '.join(absent)}",
+            f"name a column {what}.{absent[0]}, or its number in each row's mapping",
+        )
+    _check(path, what, values, several=several)
+    return FileOutputs(what, names, *_each_once(path, ids, values.astype(np.float32)))
 
 
 def quantities(*, several: bool) -> list[What]:
@@ -117,19 +130,6 @@ def check_votes(place: str | Path, what: str, *, several: bool) -> None:
             f"{place} holds votes, and of rows with several labels they do not say how many were asked",
             "write each class's share of votes as probabilities",
         )
-
-
-def _found(table: FileTable, *, several: bool) -> tuple[What, list[str]]:
-    """Which quantity the file holds, and its columns by class where there are some."""
-    for what in quantities(several=several):
-        by_class = [name for name in table.columns if name.startswith(f"{what}.")]
-        if what in table.columns or by_class:
-            return what, [] if what in table.columns else by_class
-    raise LimbeckError(
-        f"{table.path}: no column of outputs among {', '.join(table.columns)}",
-        f"name it {', '.join(QUANTITIES[:-1])} (a list, or a column for each class: probabilities.CLASS), or score; "
-        "of a query with its candidates scores, a list with the number of each passage",
-    )
 
 
 def _ids(table: FileTable, text_columns: Sequence[str]) -> np.ndarray:
@@ -173,20 +173,7 @@ def _lists(
     return tuple(order), rows
 
 
-def _check_named(path: Path, what: What, names: Sequence[str], classes: Sequence[str]) -> None:
-    """Raise LimbeckError where a class of the data has no column: its numbers would look wrong for it."""
-    absent = [name for name in classes if name not in names]
-    if absent and set(names) <= set(
-        classes
-    ):  # other names are said where they are held against the data's
-        raise LimbeckError(
-            f"{path}: {what} of {', '.join(names)}, and the data's classes are {', '.join(classes)}: there are none of "
-            f"{', '.join(absent)}",
-            f"name a column {what}.{absent[0]}, or its number in each row's mapping",
-        )
-
-
-def _check(path: Path, what: What, values: np.ndarray, *, several: bool) -> None:
+def _check(path: Path, what: str, values: np.ndarray, *, several: bool) -> None:
     check_votes(path, what, several=several)
     wrong = {"a number that is not finite": ~np.isfinite(values).all(axis=1)}
     if what in ("probabilities", "votes"):
@@ -201,9 +188,9 @@ def _check(path: Path, what: What, values: np.ndarray, *, several: bool) -> None
         if rows.any():
             first = int(rows.argmax())
             raise LimbeckError(
-                f"{path}, row {first + 1}: {what} are {values[first].tolist()}, with {reason} "
+                f"{path}, row {first + 1}: {what} are {values[first].tolist()!s:.120}, with {reason} "
                 f"({int(rows.sum())} of {len(values)} rows)",
-                "check what wrote the file; raw scores are logits",
+                "check what wrote the file, or leave these rows out; raw scores are logits",
             )
 
 
@@ -257,58 +244,38 @@ def read_embeddings_file(path: Path, named: Sequence[str] = ()) -> FileOutputs |
     table = read_table(path)
     if EMBEDDING not in table.columns:
         return None
-    column = _text_column(table, named)
-    ids = row_ids([list(table.columns[column])])
-    return FileOutputs(EMBEDDING, (), *_each_once(path, ids, _embeddings(table), _ALIKE))
-
-
-def _text_column(table: FileTable, named: Sequence[str]) -> str:
     usual = named if len(named) == 1 else TEXTS
     column = next((name for name in usual if name in table.columns), None)
     if column is None:
         raise LimbeckError(
-            f"{table.path}: embeddings, and no column {' or '.join(usual)} of the texts that they are of; it has "
+            f"{path}: embeddings, and no column {' or '.join(usual)} of the texts that they are of; it has "
             f"{', '.join(table.columns)}",
             f"rename the column of texts: {', '.join(TEXTS)}",
         )
-    return column
-
-
-def _embeddings(table: FileTable) -> np.ndarray:
-    """All of them, float32 (n, d)."""
     first = structured(table.columns[EMBEDDING][0])
-    width = len(first) if isinstance(first, list) else 0
-    if not width:
+    if not isinstance(first, list) or not first:
         raise LimbeckError(
-            f"{table.path}, row 1: {EMBEDDING} is {first!r:.80}, expected a list of numbers",
+            f"{path}, row 1: {EMBEDDING} is {first!r:.80}, expected a list of numbers",
             "write a list of floats in each row",
         )
-    found = np.empty((len(table), width), dtype=np.float32)
+    found = np.empty((len(table), len(first)), dtype=np.float32)
     start = 0
     for piece in table.columns[EMBEDDING].pieces():
-        values = _values(table, piece, width, start)
-        found[start : start + len(values)] = values
-        start += len(values)
-    wrong = ~np.isfinite(found).all(axis=1)
-    if wrong.any():
-        raise LimbeckError(
-            f"{table.path}, row {int(wrong.argmax()) + 1}: {EMBEDDING} holds a number that is not finite "
-            f"({int(wrong.sum())} of {len(found)} rows)",
-            "leave these rows out",
-        )
-    return found
+        found[start : start + len(piece)] = _embeddings(table, piece, len(first), start)
+        start += len(piece)
+    _check(path, EMBEDDING, found, several=False)
+    ids = row_ids([list(table.columns[column])])
+    return FileOutputs(EMBEDDING, (), *_each_once(path, ids, found, _ALIKE))
 
 
-def _values(table: FileTable, piece: pa.Array | list[Any], width: int, start: int) -> np.ndarray:
+def _embeddings(
+    table: FileTable, piece: pa.Array | list[Any], width: int, start: int
+) -> np.ndarray:
     """The embeddings of a piece of the column (m, d), whose first row is the file's `start`."""
-    if (
-        isinstance(piece, pa.Array)
-        and not pa.types.is_large_string(piece.type)
-        and not piece.null_count
-    ):
-        same = pc.all(pc.equal(pc.list_value_length(piece), width)).as_py()
+    if isinstance(piece, pa.Array) and pa.types.is_nested(piece.type):
         numbers = piece.flatten()
-        if same and pa.types.is_floating(numbers.type) and not numbers.null_count:
+        same = pc.all(pc.equal(pc.list_value_length(piece), width)).as_py()
+        if same and pa.types.is_floating(numbers.type) and len(numbers) == width * len(piece):
             found: np.ndarray = numbers.to_numpy(zero_copy_only=False).reshape(len(piece), width)
             return found
     rows = piece.to_pylist() if isinstance(piece, pa.Array) else piece
@@ -331,29 +298,7 @@ _FIX = (
 )
 
 
-class ListScores(NamedTuple):
-    """Scores that are known among the rows of a list.
-
-    Attributes:
-        ids: of a query with a passage (`row_ids`), each once, ascending, int64 (n,).
-        values: float32 (n, 1); of rows of one list their differences say something, and nothing else does.
-        lists: which list each is of, int64 (n,).
-    """
-
-    ids: np.ndarray
-    values: np.ndarray
-    lists: np.ndarray
-
-
-class _Triplets(NamedTuple):
-    """By negative: the ids of both pairs, and the number of the file's row."""
-
-    first: np.ndarray
-    second: np.ndarray
-    rows: np.ndarray
-
-
-def margins_of(table: FileTable, named: Sequence[str] = ()) -> ListScores | None:
+def margins_of(table: FileTable, named: Sequence[str] = ()) -> FileOutputs | None:
     """The scores that a file's margins come to; None where it has no triplets with a number for each negative.
 
     Args:
@@ -368,40 +313,30 @@ def margins_of(table: FileTable, named: Sequence[str] = ()) -> ListScores | None
     column = next((name for name in COLUMNS if name in there), None)
     if len(names) < 3 or column is None or not set(names) <= set(there):
         return None
-    negatives = _negatives(table, names[2:])
+    negatives = [
+        [text for one in cells for text in (one if isinstance(one, list) else [one])]
+        for cells in zip(*(table.columns[name] for name in names[2:]), strict=True)
+    ]
+    negatives = [[text for text in texts if text not in ("", None)] for texts in negatives]
     cells = [structured(value) for value in table.columns[column]]
-    if not _is_margin(cells[0], negatives[0]):
+    # One number more is a score for each passage.
+    if isinstance(cells[0], list) and len(cells[0]) != len(negatives[0]):
         return None
-    margins = np.array([*_margins(table, column, cells, negatives)])
-    _check_sign(table, column, margins)
-    return _scores(table, column, _triplets(table, names, negatives), margins)
-
-
-def _is_margin(cell: Any, negatives: list[str]) -> bool:
-    """Whether there is a number for each negative; one more is a score for each passage."""
-    return not isinstance(cell, list) or len(cell) == len(negatives)
-
-
-def _negatives(table: FileTable, names: Sequence[str]) -> list[list[str]]:
-    """The negatives of each row, one a column or lists of them; "" and null are none."""
-    found = []
-    for row, cells in enumerate(zip(*(table.columns[name] for name in names), strict=True), 1):
-        lists = (cell if isinstance(cell, list) else [cell] for cell in cells)
-        texts = [text for one in lists for text in one if text not in ("", None)]
-        for text in texts:
-            if not isinstance(text, str):
-                raise LimbeckError(
-                    f"{table.path}, row {row}: a negative is {text!r:.60}, expected text",
-                    "fill the gap, or leave the row out",
-                )
-        found.append(texts)
-    return found
+    margins = _margins(table, column, cells, negatives)
+    counts = [len(texts) for texts in negatives]
+    queries = tuple_texts(table, names[0], blank=False)
+    repeated = [query for query, count in zip(queries, counts, strict=True) for _ in range(count)]
+    first = np.repeat(row_ids([queries, _positives(table, names[1])]), counts)
+    pairs = first, row_ids([repeated, [text for texts in negatives for text in texts]])
+    rows = np.repeat(np.arange(len(counts)), counts)
+    return _scores(table, column, pairs, margins, rows)
 
 
 def _margins(
-    table: FileTable, column: str, cells: list[Any], negatives: list[list[str]]
-) -> Iterator[float]:
+    table: FileTable, column: str, cells: list[Any], negatives: list[list[Any]]
+) -> np.ndarray:
     """A number for each negative of each row."""
+    found: list[float] = []
     for row, (cell, texts) in enumerate(zip(cells, negatives, strict=True), start=1):
         numbers = [*row_of_numbers(cell if isinstance(cell, list) else [cell], typed=table.typed)]
         known = [number for number in numbers if number is not None and np.isfinite(number)]
@@ -411,10 +346,8 @@ def _margins(
                 "finite numbers",
                 f"fill the gap, or leave the row out; {_FIX}",
             )
-        yield from known
-
-
-def _check_sign(table: FileTable, column: str, margins: np.ndarray) -> None:
+        found += known
+    margins = np.array(found)
     above = int((margins > 0).sum())
     if len(margins) > 1 and (margins == margins[0]).all():
         raise LimbeckError(
@@ -426,16 +359,7 @@ def _check_sign(table: FileTable, column: str, margins: np.ndarray) -> None:
             f"{table.path}: {column} is above 0 in {above} of {len(margins)} triplets",
             f"turn its sign; {_FIX}",
         )
-
-
-def _triplets(table: FileTable, names: Sequence[str], negatives: list[list[str]]) -> _Triplets:
-    counts = [len(texts) for texts in negatives]
-    queries = tuple_texts(table, names[0], blank=False)
-    positives = _positives(table, names[1])
-    every = [query for query, count in zip(queries, counts, strict=True) for _ in range(count)]
-    second = row_ids([every, [text for texts in negatives for text in texts]])
-    first = np.repeat(row_ids([queries, positives]), counts)
-    return _Triplets(first, second, np.repeat(np.arange(len(counts)), counts))
+    return margins
 
 
 def _positives(table: FileTable, name: str) -> list[str]:
@@ -446,9 +370,20 @@ def _positives(table: FileTable, name: str) -> list[str]:
     return replace(table, columns={name: ArrowColumn(single)}).texts(name, blank=False, fix=fix)
 
 
-def _scores(table: FileTable, column: str, of: _Triplets, margins: np.ndarray) -> ListScores:
-    """What the margins come to along each list, 0 at its first passage."""
-    ids, places = np.unique(np.concatenate([of.first, of.second]), return_inverse=True)
+def _scores(
+    table: FileTable,
+    column: str,
+    pairs: tuple[np.ndarray, np.ndarray],
+    margins: np.ndarray,
+    rows: np.ndarray,
+) -> FileOutputs:
+    """What the margins come to along each list, 0 at its first passage.
+
+    Args:
+        pairs: by margin the ids of the query with its positive, and with its negative.
+        rows: by margin the number of the file's row.
+    """
+    ids, places = np.unique(np.concatenate(pairs), return_inverse=True)
     first, second = places[: len(margins)], places[len(margins) :]
     edges = coo_array((np.ones(len(margins)), (first, second)), shape=(len(ids), len(ids)))
     count, lists = connected_components(edges, directed=False)
@@ -459,12 +394,13 @@ def _scores(table: FileTable, column: str, of: _Triplets, margins: np.ndarray) -
     if wrong.any():
         one = int(wrong.argmax())
         raise LimbeckError(
-            f"{table.path}, row {of.rows[one] + 1}: {column} is {margins[one]:g}, and other triplets of this query "
+            f"{table.path}, row {rows[one] + 1}: {column} is {margins[one]:g}, and other triplets of this query "
             f"come to {values[first[one]] - values[second[one]]:g} "
             f"({int(wrong.sum())} such triplets)",
             "keep the margins of one teacher; of a triplet that stands twice keep one",
         )
-    return ListScores(ids, values.astype(np.float32)[:, None], lists.astype(np.int64))
+    scores = values.astype(np.float32)[:, None]
+    return FileOutputs(MARGIN, (), ids, scores, lists.astype(np.int64))
 
 
 def _along(

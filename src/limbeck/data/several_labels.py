@@ -6,13 +6,12 @@ set of its classes' names, None for a row that has no labels (which is another t
 
 from __future__ import annotations
 
-import logging
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from limbeck.data.label_column import Labelling, check_spellings, class_order
+from limbeck.data.label_column import Labelling, check_spellings, class_order, some_of
 from limbeck.data.own import (
     named_columns,
     our_columns,
@@ -27,14 +26,11 @@ from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks.classes import METRICS_OF_SEVERAL
 from limbeck.tasks.task import Task
 
-logger = logging.getLogger(__name__)
-
 Sets = list[frozenset[str] | None]
 """By row the names of its classes; None where nobody says."""
 
 _USUAL = (",", ";", "|")
 _YES, _NO = frozenset({1, "1", "1.0", "true"}), frozenset({0, "0", "0.0", "false"})
-_SHOWN = 8
 
 
 @data_reader("several labels")
@@ -185,12 +181,6 @@ def _cells_as_sets(
         for row, cell in enumerate(cells, start=1)
     ]
     check_spellings(Counter(_flat(rows)), column, table.path)
-    twice = [at for at, row in enumerate(rows, start=1) if row and len(set(row)) < len(row)]
-    if twice:
-        logger.warning(
-            "%s: %d of %d rows have a label twice in %s, the first is row %d; it counts once",
-            table.path, len(twice), len(rows), column, twice[0],
-        )  # fmt: skip
     return [None if row is None else frozenset(row) for row in rows]
 
 
@@ -208,7 +198,7 @@ def _of_ticks(table: FileTable, column: str, cells: Sequence[Any], classes: Sequ
     """Lists of 0 and 1 in the order of the classes. Raises LimbeckError for another number of classes."""
     width = next(len(cell) for cell in cells if cell is not None)
     if len(classes) != width:
-        known = f"{len(classes)} are named: {_some(classes)}" if classes else "nobody names them"
+        known = f"{len(classes)} are named: {some_of(classes)}" if classes else "nobody names them"
         raise LimbeckError(
             f"{table.path}: {column} holds lists of {width} times 0 or 1, a class each, and {known}",
             "name the classes in the order of the lists, classes=[…], or write the names of each row's classes",
@@ -294,7 +284,7 @@ def _check(
     rows = sum(map(len, tables.values()))
     if len(names) > max(2, rows // 2):
         raise LimbeckError(
-            f"{train}: the labels name {len(names)} classes in {rows} rows: {_some(names)}",
+            f"{train}: the labels name {len(names)} classes in {rows} rows: {some_of(names)}",
             "check label_column, and that label_separator is what stands between names",
         )
     for split, found in sets.items():
@@ -308,7 +298,7 @@ def _check(
             if strange := sorted((labels or frozenset()) - {*names}):
                 raise LimbeckError(
                     f"{where}: the class {strange[0]!r}, which train has not",
-                    f"classes of train: {_some(names)}; classes=[…] names all, also those without rows",
+                    f"classes of train: {some_of(names)}; classes=[…] names all, also those without rows",
                 )
 
 
@@ -318,14 +308,8 @@ def _said(label: str | None, names: Sequence[str], sets: Mapping[str, Sets | Non
     where = "columns of 0 and 1" if label is None else f"label column {label!r}"
     each = sum(map(len, known)) / max(len(known), 1)
     return Problem(
-        f"{where}: {len(names)} classes, {_some(names)}; {each:.2g} a row on average, "
+        f"{where}: {len(names)} classes, {some_of(names)}; {each:.2g} a row on average, "
         f"{sum(not row for row in known)} of {len(known)} rows of no class",
         "classes=[…] gives another order, label_separator what stands between names",
         "note",
     )
-
-
-def _some(names: Sequence[str]) -> str:
-    """The first names, and how many more."""
-    rest = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")

@@ -112,6 +112,8 @@ def read_json(
 def loads(text: str | bytes, *, constant: Callable[[str], Any] | None = None) -> Any:
     """`json.loads` that raises ValueError also for a key that stands twice and for endless nesting."""
     try:
+        if constant is None and isinstance(text, str):
+            return _DECODER.decode(text)  # made once: a decoder takes as long as a short line
         return json.loads(text, object_pairs_hook=_object, parse_constant=constant)
     except RecursionError:
         raise ValueError("nested too deep") from None
@@ -178,6 +180,9 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(name for name in made if names.count(name) > 1)
         raise ValueError(f"the key {twice!r} stands twice")
     return made
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object)
 
 
 class _Loader(yaml.SafeLoader):

@@ -1,7 +1,6 @@
 """Files that a program or an attacker wrote: labels no one meant, pipes, long fields, too many rows."""
 
 import json
-import logging
 import math
 import os
 
@@ -88,14 +87,10 @@ def test_a_file_without_any_label_needs_a_labelled_dev_file(tmp_path):
     assert load_task(None, tmp_path, **COLUMNS)[1]["train"]["label"][:] == [-100, -100]
 
 
-@pytest.mark.parametrize(
-    ("labels", "said"),
-    [(["1", "2", "3+"] * 9, "numbers and words"), (["Pos", "neg", "pos"] * 9, "capitals alone")],
-)
-def test_labels_that_may_be_meant_are_classes_with_a_warning(tmp_path, labels, said, caplog):
-    with caplog.at_level(logging.WARNING, logger="limbeck"):
-        task, _ = load_task(None, csv_of(tmp_path / "d.csv", labels), **COLUMNS)
-    assert len(task.labels) == 3 and said in caplog.text
+@pytest.mark.parametrize("labels", [["1", "2", "3+"], ["Pos", "neg", "pos"]])
+def test_labels_that_may_be_meant_are_classes_and_said_to_be(tmp_path, labels):
+    task, _ = load_task(None, csv_of(tmp_path / "d.csv", labels * 9), **COLUMNS)
+    assert [*task.labels] == labels and f"3 classes, {', '.join(labels)}" in task.said.message
 
 
 def test_a_score_out_of_the_tasks_range(tmp_path):

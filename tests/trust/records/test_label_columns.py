@@ -85,11 +85,10 @@ def test_what_cannot_be_meant(tmp_path, labels, known, message):
 
 
 @pytest.mark.parametrize("word", ["NA", "None", "null", "n/a", "?"])
-def test_words_for_a_gap_are_a_class_with_a_warning(tmp_path, caplog, word):
-    with caplog.at_level(logging.WARNING, logger="limbeck"):
-        task, _ = load(written(tmp_path, ["good", "bad", "good", word]))
+def test_words_for_a_gap_are_a_class_that_is_said(tmp_path, word):
+    task, _ = load(written(tmp_path, ["good", "bad", "good", word]))
     assert sorted(task.labels) == sorted(["bad", "good", word])
-    assert f"holds '{word}' (10 rows), which is taken for a class" in caplog.text
+    assert f"3 classes, {', '.join(task.labels)}" in task.said.message
 
 
 def test_a_header_among_the_rows_is_no_class(tmp_path):
