@@ -14,7 +14,7 @@ from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.scoring import evaluate
 from limbeck.support.errors import LimbeckError
-from limbeck.tasks import EMBEDDING
+from limbeck.tasks import EMBEDDING, Examples
 from limbeck.tasks.retrieval import RETRIEVAL_METRICS
 
 
@@ -92,7 +92,9 @@ def test_some_of_its_rows_are_a_set_of_their_own(place):
     some = EMBEDDING.spread_rows(task, splits["dev"], 14)
     vectors = np.random.default_rng(0).normal(size=(len(some), 4))
     assert 10 <= len(some) <= 18
-    assert len(EMBEDDING.results(task, vectors, some, some, None).predictions["index"]) == 3
+    assert (
+        len(EMBEDDING.results(task, vectors, Examples(some, some, None)).predictions["index"]) == 3
+    )
 
 
 @pytest.mark.parametrize(("changes", "message"), [

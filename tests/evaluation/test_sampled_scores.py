@@ -109,11 +109,9 @@ def test_what_queries_find():
         return np.mean(found)
 
     assert_by_loop(task, results.predictions, ndcg, 19, "queries")
-    top, bottom = EMBEDDING.row_parts(
-        task, "ndcg@10", results.predictions["prediction"], results.predictions["label"]
-    )
-    assert 100 * top.sum() / bottom.sum() == pytest.approx(results.scores["primary"])
-    assert EMBEDDING.row_parts(task, "mrr@10", top, bottom) is None
+    score = EMBEDDING.sampled_score(task, "ndcg@10", results.predictions)
+    assert score(np.arange(19)[None])[0] == pytest.approx(results.scores["primary"])
+    assert EMBEDDING.sampled_score(task, "mrr@10", results.predictions) is None
 
 
 def classes(seed: int) -> tuple[np.ndarray, np.ndarray]:

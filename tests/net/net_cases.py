@@ -42,6 +42,7 @@ from limbeck import DistillationConfig, DistillationTrainer, Recipe, build_stude
 from limbeck.cli.app import app
 from limbeck.data import Collator, Division, Labelling, encode, load_task
 from limbeck.recipe import catalog
+from limbeck.tasks import Examples
 
 Entry = dict[str, Any]
 CASES: dict[str, Callable[[], Entry]] = {}
@@ -267,7 +268,8 @@ def trainer_of(method: str, given: dict[str, Any], **own: Any) -> DistillationTr
     def scores(found: hf.EvalPrediction) -> dict[str, float]:
         """As the command scores dev rows, by which it ranks teachers."""
         outputs = numpy.asarray(found.predictions)
-        return task.kind.results(task, outputs, rows["dev"], splits["dev"], words).scores
+        of = Examples(rows["dev"], splits["dev"], words)
+        return task.kind.results(task, outputs, of).scores
 
     settings = {
         "output_dir": "trainer",

@@ -28,6 +28,10 @@ TASK = Task(
 LABELS = np.array([[1, 0, 1], [0, 0, 0], [1, 1, 0], [1, 0, 0]], dtype=float)
 
 
+def loaded(labels: np.ndarray) -> Dataset:
+    return Dataset.from_dict({"label": labels.tolist(), "index": [*range(len(labels))]})
+
+
 def test_a_head_is_known_by_its_problem():
     config = BertConfig(
         problem_type=several.SEVERAL, architectures=["BertForSequenceClassification"]
@@ -53,7 +57,7 @@ def test_images_of_several_labels_are_refused():
 
 def test_scores_by_hand():
     logits = np.array([[2.0, -1, 1], [-1, -1, -1], [2, -2, 1], [-3, -1, -1]])
-    found = MULTI_LABEL.results_of_examples(TASK, logits, LABELS, range(4))
+    found = MULTI_LABEL.results_of_rows(TASK, logits, loaded(LABELS))
     # Given: ac, –, ac, –. Hits 3 of 4 given and 5 right ones: 2·3/(4 + 5).
     assert found.scores["micro_f1"] == pytest.approx(100 * 6 / 9)
     # a: 2 of 2 given, 3 right, 4/5; b: 0; c: 1 of 2 given, 1 right, 2/3.
@@ -70,14 +74,14 @@ def test_scores_by_hand():
 def test_a_class_without_rows_is_no_part_of_the_means():
     labels = LABELS[[0, 3]]  # no b
     logits = np.where(labels == 1, 3.0, -3.0)
-    found = MULTI_LABEL.results_of_examples(TASK, logits, labels, range(2))
+    found = MULTI_LABEL.results_of_rows(TASK, logits, loaded(labels))
     assert set(found.scores.values()) == {100.0}
 
 
 def test_tuned_thresholds_are_used():
     logits = np.array([[-1.0, -3, -1], [-3, -3, -3], [-1, -1, -3], [-1, -3, -3]])
     tuned = replace(TASK, thresholds="one")
-    found = MULTI_LABEL.results_of_examples(tuned, logits, LABELS, range(4))
+    found = MULTI_LABEL.results_of_rows(tuned, logits, loaded(LABELS))
     assert found.scores["primary"] == 100
     expected = (1 / (1 + math.e) + 1 / (1 + math.e**3)) / 2
     assert found.thresholds == pytest.approx([expected] * 3)
@@ -96,11 +100,12 @@ def test_the_best_constant():
 def test_sums_over_rows_are_the_scores():
     given = (np.random.default_rng(0).random(LABELS.shape) > 0.4).astype(int)
     for metric in ("micro_f1", "subset_accuracy"):
-        top, bottom = MULTI_LABEL.row_parts(TASK, metric, given.tolist(), LABELS.tolist())
+        kept = {"prediction": given.tolist(), "label": LABELS.tolist()}
+        sampled = MULTI_LABEL.sampled_score(TASK, metric, kept)
         logits = np.where(given == 1, 1.0, -1.0)
-        scores = MULTI_LABEL.results_of_examples(TASK, logits, LABELS, range(4)).scores
-        assert 100 * np.sum(top) / np.sum(bottom) == pytest.approx(scores[metric])
-    assert MULTI_LABEL.row_parts(TASK, "average_precision", given, LABELS) is None
+        scores = MULTI_LABEL.results_of_rows(TASK, logits, loaded(LABELS)).scores
+        assert sampled(np.arange(len(LABELS))[None])[0] == pytest.approx(scores[metric])
+    assert MULTI_LABEL.sampled_score(TASK, "average_precision", kept) is None
 
 
 def test_balanced_weights_of_the_labelled_rows():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 from datasets import ClassLabel, Dataset, Features, List, Value
 
@@ -284,8 +285,8 @@ def test_every_scheme_of_tags_is_scored_by_whole_entities(scheme):
     assert _scores(task, [[1, end, 0, 0]], right)["f1"] == pytest.approx(200 / 3)  # 1 of 1, 1 of 2
     # Half of the first, and the second: 1 of 2 and 1 of 2.
     assert _scores(task, [[1, 0, 0, 3]], right)["f1"] == 50
-    hits, both = TOKENS.row_parts(task, "f1", [[1, 0, 0, 3]], right)
-    assert (hits.tolist(), both.tolist()) == ([2], [4])
+    sampled = TOKENS.sampled_score(task, "f1", {"prediction": [[1, 0, 0, 3]], "label": right})
+    assert sampled(np.zeros((1, 2), dtype=int)).tolist() == [50]
 
 
 def test_bare_marks_are_entities_of_one_type():

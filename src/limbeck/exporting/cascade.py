@@ -170,18 +170,19 @@ def _rows(
     kind = task.kind
     several = answers_several(kind, logits[-1].shape[1])
     decided = [_decided(one, several=several) for one in logits]
-    encoded = last.encoded
+    encoded, rows = last.encoded, last.rows
     if not loaded.labeled:
         task = judged_by_teacher(task)
         column = decided[-1].astype(np.float32 if several else np.int64).tolist()
         encoded = encoded.add_column("labels", column)
-    split = replace(last, task=task, encoded=encoded)
+        rows = rows.add_column(task.label_column, column)
+    split = replace(last, task=task, encoded=encoded, rows=rows)
     labels = np.asarray(split.encoded.with_format("numpy")["labels"][:])
     if not several:
         labels = labels.astype(np.int64)
 
     def score(outputs: np.ndarray, places: np.ndarray) -> float:
-        found = kind.results_of_examples(task, outputs, labels[places], places.tolist())
+        found = kind.results_of_rows(task, outputs, rows.select(places))
         return float(found.scores["primary"])
 
     return CascadeRows(logits, decided, seconds, labels, several, score), split

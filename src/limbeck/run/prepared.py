@@ -24,7 +24,7 @@ from limbeck.records.facts import Execution, Numbers
 from limbeck.run.bound_rows import StudentTokens, bound
 from limbeck.run.models import Named
 from limbeck.run.rows import EncodedRows
-from limbeck.tasks import Processor, Results, Task
+from limbeck.tasks import Examples, Processor, Results, Task
 from limbeck.teachers import Team, members_of
 from limbeck.teachers.teacher import Teacher
 
@@ -250,7 +250,8 @@ class Prepared:
 
     def results(self, rows: EncodedRows, outputs: np.ndarray) -> Results:
         """Scores and predictions of rows, from what the task type keeps of their batches."""
-        return self.task.kind.results(self.task, outputs, rows.encoded, rows.raw, self.tokenizer)
+        of = Examples(rows.encoded, rows.raw, self.tokenizer)
+        return self.task.kind.results(self.task, outputs, of)
 
     def deciding_by(self, thresholds: tuple[float, ...]) -> Prepared:
         """The run with these thresholds of several labels a row, whatever rows are scored."""

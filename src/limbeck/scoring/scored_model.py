@@ -46,6 +46,7 @@ from limbeck.support.given import is_reference, refuse_absent_rows
 from limbeck.tasks import (
     SENTENCE,
     TASKS,
+    Examples,
     Processor,
     Results,
     Task,
@@ -145,7 +146,8 @@ class EncodedSplit:
         encoded, rows = self.encoded, self.loaded.rows
         if places is not None:
             outputs, encoded, rows = outputs[places], encoded.select(places), rows.select(places)
-        return self.task.kind.results(self.task, outputs, encoded, rows, self.processor)
+        of = Examples(encoded, rows, self.processor)
+        return self.task.kind.results(self.task, outputs, of)
 
     def halves(self) -> tuple[np.ndarray, np.ndarray] | None:
         """The places of a random half of the rows, and of the others; rows that belong together stay together.

@@ -19,12 +19,13 @@ from limbeck.functional.partial_logits import PartialLogits
 from limbeck.support.errors import LimbeckError
 from limbeck.support.registry import Registry
 from limbeck.tasks.candidates import AskedTexts, CandidateReading
-from limbeck.tasks.metrics import SampledScore, SampledUnits, ratio_of_sums
+from limbeck.tasks.metrics import SampledScore, SampledUnits
 from limbeck.tasks.modality import TEXT_READING, Processor, Reading
 from limbeck.tasks.rules import (
     NO_PROMPTS,
     PLAIN,
     Batch,
+    Examples,
     HardRule,
     Kept,
     Labelled,
@@ -58,25 +59,15 @@ class ScoredOutputs(ABC):
         """What evaluation keeps of a batch, (B, …): as little as the scores need, the logits of whole examples."""
         return logits
 
-    def results(
-        self,
-        task: TaskLike,
-        outputs: np.ndarray,
-        encoded: Dataset,
-        rows: Dataset,
-        tokenizer: Processor,
-    ) -> Results:
-        """Scores of all predictions on the encoded split; `rows` is the split before encoding.
+    def results(self, task: TaskLike, outputs: np.ndarray, of: Examples) -> Results:
+        """Scores of all predictions on a split.
 
         Of whole examples with a label each, unless a type says otherwise.
         """
-        labels = encoded.with_format("numpy")["labels"][:]
-        return self.results_of_examples(task, outputs, labels, encoded["index"][:])
+        return self.results_of_rows(task, outputs, of.rows)
 
-    def results_of_examples(
-        self, task: TaskLike, outputs: np.ndarray, labels: Labels, index: Sequence[int]
-    ) -> Results:
-        """Scores and predictions of logits (n, C), or numbers (n, 1), of whole examples with these labels.
+    def results_of_rows(self, task: TaskLike, outputs: np.ndarray, rows: Dataset) -> Results:
+        """Scores and predictions of logits (n, C), or numbers (n, 1), of loaded rows that are whole examples.
 
         Raises:
             LimbeckError: the type's outputs are of something else.
@@ -85,21 +76,6 @@ class ScoredOutputs(ABC):
             f"task type {self.name} has no outputs of whole examples", "give a model"
         )
 
-    def results_of_rows(self, task: TaskLike, outputs: np.ndarray, rows: Dataset) -> Results:
-        """As `results_of_examples`, of loaded rows."""
-        labels, index = rows[task.label_column][:], rows["index"][:]
-        return self.results_of_examples(task, outputs, labels, index)
-
-    def row_parts(
-        self, task: TaskLike, metric: str, given: Sequence[Any], right: Sequence[Any]
-    ) -> tuple[np.ndarray, np.ndarray] | None:
-        """By row a numerator and a denominator; their sums' ratio is the metric, 0 to 1.
-
-        `given` and `right` are predictions and labels as `sampled_units` has them. None where the metric
-        is no such ratio.
-        """
-        return None
-
     def sampled_units(self, task: TaskLike, kept: Kept) -> SampledUnits | None:
         """What intervals of the scores sample with replacement, of predictions that `results` kept: the rows, unless
         they do not stand for themselves. None where what was kept does not say which they are."""
@@ -107,8 +83,7 @@ class ScoredOutputs(ABC):
 
     def sampled_score(self, task: TaskLike, metric: str, kept: Kept) -> SampledScore | None:
         """The metric of samples of the units, `kept` by unit; None of one that has no interval over them."""
-        parts = self.row_parts(task, metric, kept["prediction"], kept["label"])
-        return None if parts is None else ratio_of_sums(*parts)
+        return None
 
     def predicts_numbers(self, task: TaskLike) -> bool:
         """Whether a row's prediction is a number, so that two models hardly ever predict the same."""
@@ -298,11 +273,6 @@ class TaskType(ScoredOutputs):
     def logits_from(self, probabilities: np.ndarray) -> np.ndarray:
         """Logits of which a row's classes have these probabilities (n, C)."""
         found: np.ndarray = np.log(probabilities)
-        return found
-
-    def right_rows(self, given: Sequence[Any], right: Sequence[Any]) -> np.ndarray:
-        """Which of the rows' predictions are right, (n,) of bool."""
-        found: np.ndarray = np.asarray(given) == np.asarray(right)
         return found
 
     def counted_logits(self, batch: Batch, logits: np.ndarray) -> Any:

@@ -27,6 +27,7 @@ from limbeck.tasks.metrics import (
     mean_average_precision,
     mean_f1,
     mean_of,
+    ratio_of_sums,
 )
 from limbeck.tasks.modality import Processor, encode_cut
 from limbeck.tasks.rules import (
@@ -127,17 +128,15 @@ class Classes(TaskType):
         distance = F.soft_kl if rule.compare == "soft_kl" else F.soft_cross_entropy
         return distance(student, teacher, **rule.at, weights=weights)
 
-    def results_of_examples(
-        self, task: TaskLike, outputs: np.ndarray, labels: Labels, index: Sequence[int]
-    ) -> Results:
-        """Scores and predictions of logits (n, C), or numbers (n, 1), of rows with these labels.
+    def results_of_rows(self, task: TaskLike, outputs: np.ndarray, rows: Dataset) -> Results:
+        """Scores and predictions of logits (n, C), or numbers (n, 1), of rows with labels.
 
         Probabilities stand beside class ids with six decimals, as long as they are few enough for a file of JSON.
         """
-        right = np.asarray(labels)
+        right = rows.with_format("numpy")[task.label_column][:]
         given = outputs.reshape(-1) if task.regression else outputs.argmax(axis=1)
         kept: dict[str, list[Any]] = {
-            "index": list(index),
+            "index": rows["index"][:],
             "prediction": given.tolist(),
             "label": right.tolist(),
         }
@@ -146,29 +145,21 @@ class Classes(TaskType):
             kept["probabilities"] = self.probabilities(outputs).round(6).tolist()
         return Results(scores, kept)
 
-    def row_parts(
-        self, task: TaskLike, metric: str, given: Sequence[Any], right: Sequence[Any]
-    ) -> tuple[np.ndarray, np.ndarray] | None:
-        """Accuracy; and F1 of the second of two classes: 2 hits over what was given and what is right."""
+    def sampled_score(self, task: TaskLike, metric: str, kept: Kept) -> SampledScore | None:
+        """Accuracy, F1 of the second of two classes, and Matthews' of classes; the correlations of numbers."""
+        given, right = np.asarray(kept["prediction"]), np.asarray(kept["label"])
         if not task.labels:
-            return None
-        chosen, correct = np.asarray(given), np.asarray(right)
-        hits = chosen == correct
+            known = metric in CORRELATIONS
+            return correlation(given, right, ranks=metric == "spearman") if known else None
+        hits = given == right
+        if metric == "matthews":
+            return matthews_of_classes(given, right)
         if metric == "accuracy":
-            return hits, np.ones(len(hits))
+            return ratio_of_sums(hits, np.ones(len(hits)))
         if metric != "f1" or len(task.labels) != 2:
             return None
-        meant = task.labels[1] if correct.dtype.kind == "U" else 1
-        return 2 * (hits & (correct == meant)), (chosen == meant) * 1 + (correct == meant)
-
-    def sampled_score(self, task: TaskLike, metric: str, kept: Kept) -> SampledScore | None:
-        """Beside sums over rows Matthews' of classes, and the correlations of numbers."""
-        given, right = kept["prediction"], kept["label"]
-        if metric == "matthews" and task.labels:
-            return matthews_of_classes(np.asarray(given), np.asarray(right))
-        if metric in CORRELATIONS and not task.labels:
-            return correlation(given, right, ranks=metric == "spearman")
-        return super().sampled_score(task, metric, kept)
+        meant = task.labels[1] if right.dtype.kind == "U" else 1
+        return ratio_of_sums(2 * (hits & (right == meant)), (given == meant) * 1 + (right == meant))
 
     def predicts_numbers(self, task: TaskLike) -> bool:
         """Without classes."""
@@ -319,11 +310,6 @@ class MultiLabel(TaskType):
         found: np.ndarray = logit(np.minimum(probabilities, 1 - _LEAST))
         return found
 
-    def right_rows(self, given: Sequence[Any], right: Sequence[Any]) -> np.ndarray:
-        """All classes of a row have to be."""
-        found: np.ndarray = (np.asarray(given) == np.asarray(right)).all(axis=1)
-        return found
-
     def tuned(self, task: Any, thresholds: Any) -> Any:
         """By one for all classes, if nobody says otherwise."""
         return replace(task, thresholds=thresholds or "one")
@@ -407,9 +393,7 @@ class MultiLabel(TaskType):
         found: np.ndarray = expit(logits.astype(np.float64))
         return found
 
-    def results_of_examples(
-        self, task: TaskLike, outputs: np.ndarray, labels: Labels, index: Sequence[int]
-    ) -> Results:
+    def results_of_rows(self, task: TaskLike, outputs: np.ndarray, rows: Dataset) -> Results:
         """Scores and predictions of logits (n, C) of rows with labels of 0 and 1 (n, C).
 
         Where thresholds are tuned on these rows, each part of them is scored with those that the other parts give.
@@ -417,7 +401,7 @@ class MultiLabel(TaskType):
         Raises:
             LimbeckError: no rows, outputs that are not finite, or of another number of classes.
         """
-        labels = np.asarray(labels, dtype=np.float64)
+        labels = np.asarray(rows.with_format("numpy")[task.label_column][:], dtype=np.float64)
         need_rows(task, labels)
         check_outputs(task, outputs, labels.shape)
         probabilities = self.probabilities(outputs)
@@ -426,7 +410,7 @@ class MultiLabel(TaskType):
         given = (probabilities >= by_row).astype(np.int64)
         scores = _scores(task, labels, given, probabilities)
         kept: dict[str, list[Any]] = {
-            "index": list(index),
+            "index": rows["index"][:],
             "prediction": given.tolist(),
             "label": labels.astype(np.int64).tolist(),
         }
@@ -435,27 +419,21 @@ class MultiLabel(TaskType):
         scores["primary"] = mean_of(task.primary, scores)
         return Results(scores, kept, tuple(thresholds.tolist()))
 
-    def row_parts(
-        self, task: TaskLike, metric: str, given: Sequence[Any], right: Sequence[Any]
-    ) -> tuple[np.ndarray, np.ndarray] | None:
-        """Micro F1: 2 hits over the classes that were given and those that are right; equal rows and decisions."""
-        chosen, correct = np.asarray(given), np.asarray(right)
-        if metric == "accuracy":
-            return (chosen == correct).mean(axis=1), np.ones(len(chosen))
-        if metric == "subset_accuracy":
-            return (chosen == correct).all(axis=1), np.ones(len(chosen))
-        if metric != "micro_f1":
-            return None
-        return 2 * (chosen * correct).sum(axis=1), chosen.sum(axis=1) + correct.sum(axis=1)
-
     def sampled_score(self, task: TaskLike, metric: str, kept: Kept) -> SampledScore | None:
-        """Beside sums over rows the means over classes; average precision where probabilities are kept."""
-        right = np.asarray(kept["label"])
+        """Micro F1, equal rows and decisions, means over classes; average precision where probabilities are kept."""
+        given, right = np.asarray(kept["prediction"]), np.asarray(kept["label"])
         if metric == "macro_f1":
-            return mean_f1(np.asarray(kept["prediction"]), right)
+            return mean_f1(given, right)
         if metric == "average_precision" and "probabilities" in kept:
             return mean_average_precision(np.asarray(kept["probabilities"]), right)
-        return super().sampled_score(task, metric, kept)
+        if metric == "micro_f1":
+            both = given.sum(axis=1) + right.sum(axis=1)
+            return ratio_of_sums(2 * (given * right).sum(axis=1), both)
+        hits = given == right
+        if metric == "accuracy":
+            return ratio_of_sums(hits.mean(axis=1), np.ones(len(hits)))
+        whole = metric == "subset_accuracy"
+        return ratio_of_sums(hits.all(axis=1), np.ones(len(hits))) if whole else None
 
     def baseline(self, task: TaskLike, labels: Labels) -> tuple[float, str]:
         """The best set of classes to give every row: the commonest ones, as many as score best."""

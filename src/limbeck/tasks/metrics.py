@@ -157,7 +157,9 @@ class SampledUnits(NamedTuple):
     kept: Mapping[str, Sequence[Any]]
 
 
-def ratio_of_sums(top: np.ndarray, bottom: np.ndarray) -> SampledScore:
+def ratio_of_sums(
+    top: Sequence[float] | np.ndarray, bottom: Sequence[float] | np.ndarray
+) -> SampledScore:
     """The sum of a numerator over that of a denominator, each (n,) by unit; 0 where the latter is 0."""
     above, below = (np.asarray(part, dtype=np.float64) for part in (top, bottom))
 
@@ -167,7 +169,7 @@ def ratio_of_sums(top: np.ndarray, bottom: np.ndarray) -> SampledScore:
     return score
 
 
-def correlation(given: Sequence[float], right: Sequence[float], *, ranks: bool) -> SampledScore:
+def correlation(given: Any, right: Any, *, ranks: bool) -> SampledScore:
     """Pearson's of numbers (n,), or of their ranks within the sample; 0 where a side is constant."""
     x, y = (np.asarray(side, dtype=np.float64) for side in (given, right))
 

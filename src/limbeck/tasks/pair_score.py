@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from hashlib import blake2b
+from itertools import starmap
 from typing import Any
 
 import numpy as np
@@ -138,17 +139,6 @@ class PairScore(Sentence):
             SCORED.scores(logits, batch), SCORED.grades(batch), SCORED.queries(batch)
         )
 
-    def results(
-        self,
-        task: TaskLike,
-        outputs: np.ndarray,
-        encoded: Dataset,
-        rows: Dataset,
-        tokenizer: Processor,
-    ) -> Results:
-        """Metrics of the ranks of each query's candidates; scores and grades by row."""
-        return self.results_of_rows(task, outputs, rows)
-
     def file_labels(
         self,
         task: TaskLike,
@@ -196,19 +186,12 @@ class PairScore(Sentence):
         return SampledUnits("queries", by_unit | {"label": [grades[rows] for rows in ranked]})
 
     def sampled_score(self, task: TaskLike, metric: str, kept: Kept) -> SampledScore | None:
-        """The mean over queries, also of a correlation."""
-        parts = self.row_parts(task, metric, kept["prediction"], kept["label"])
-        return None if parts is None else ratio_of_sums(*parts)
-
-    def row_parts(
-        self, task: TaskLike, metric: str, given: Sequence[Any], right: Sequence[Any]
-    ) -> tuple[np.ndarray, np.ndarray] | None:
-        """The metric of each query, whose candidates' scores and grades are given."""
+        """The mean of the metric over queries, whose candidates' scores and grades are kept; also of a correlation."""
         if metric != "spearman" and not is_ranking_metric(metric):
             return None
-        score = ranking_metric(metric)
-        found = [score(*sides) for sides in zip(given, right, strict=True)]
-        return np.array(found), np.ones(len(found))
+        sides = zip(kept["prediction"], kept["label"], strict=True)
+        found = np.array([*starmap(ranking_metric(metric), sides)])
+        return ratio_of_sums(found, np.ones(len(found)))
 
     def baseline(self, task: TaskLike, labels: Labels) -> tuple[float, str]:
         """Whose candidates the labels are is not known here; see `baseline_of_rows`."""

@@ -8,6 +8,7 @@ right only with both ends and the type right.
 from __future__ import annotations
 
 import math
+import operator
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -35,13 +36,21 @@ from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.machine import on_host, send
 from limbeck.tasks.abstract_type import TASK_TYPES, TaskType, task_type
 from limbeck.tasks.classes import balanced_over
-from limbeck.tasks.metrics import as_agreement, is_agreement, plain_metric
+from limbeck.tasks.metrics import (
+    SampledScore,
+    as_agreement,
+    is_agreement,
+    plain_metric,
+    ratio_of_sums,
+)
 from limbeck.tasks.modality import encode_cut
 from limbeck.tasks.rules import (
     CUT,
     PLAIN,
     Batch,
+    Examples,
     HardRule,
+    Kept,
     Labelled,
     Labels,
     Results,
@@ -242,14 +251,7 @@ class Tokens(LabelledPositions):
         order = torch.argsort((~valid).int(), dim=1, stable=True)
         return tags.gather(1, order)
 
-    def results(
-        self,
-        task: TaskLike,
-        outputs: np.ndarray,
-        encoded: Dataset,
-        rows: Dataset,
-        tokenizer: PreTrainedTokenizerBase,
-    ) -> Results:
+    def results(self, task: TaskLike, outputs: np.ndarray, of: Examples) -> Results:
         """Entity F1, precision and recall, and tag accuracy.
 
         A word beyond the length limit counts as predicted "O" (the first tag, where the task has
@@ -257,33 +259,26 @@ class Tokens(LabelledPositions):
         """
         spelled = entity_tags(task.labels) or task.labels
         outside = spelled.index(OUTSIDE) if OUTSIDE in spelled else 0
-        right = [list(tags) for tags in rows[task.label_column]]
+        right = [list(tags) for tags in of.rows[task.label_column]]
         given = [[outside] * len(tags) for tags in right]
-        for row, (words, found) in enumerate(zip(encoded[_WORDS], outputs, strict=True)):
+        for row, (words, found) in enumerate(zip(of.encoded[_WORDS], outputs, strict=True)):
             for word, tag in zip(words, found.tolist(), strict=False):
                 given[row][word] = tag
-        kept = {"index": encoded["index"][:], "prediction": given, "label": right}
+        kept = {"index": of.encoded["index"][:], "prediction": given, "label": right}
         return Results(_scores(task, given, right), kept)
 
-    def row_parts(
-        self, task: TaskLike, metric: str, given: Sequence[Any], right: Sequence[Any]
-    ) -> tuple[np.ndarray, np.ndarray] | None:
+    def sampled_score(self, task: TaskLike, metric: str, kept: Kept) -> SampledScore | None:
         """Tag accuracy, and entity F1: 2 hits over the entities given and those that are right."""
+        rows = [*zip(kept["prediction"], kept["label"], strict=True)]
+        names = entity_tags(task.labels) or task.labels
         if metric == "accuracy":
-            alike = [
-                sum(a == b for a, b in zip(*pair, strict=True))
-                for pair in zip(given, right, strict=True)
-            ]
-            return np.array(alike), np.array([len(tags) for tags in right])
+            hits = [sum(map(operator.eq, given, right)) for given, right in rows]
+            return ratio_of_sums(hits, [len(right) for _, right in rows])
         if metric != "f1":
             return None
-        names = entity_tags(task.labels) or task.labels
-        top, bottom = [], []
-        for pair in zip(given, right, strict=True):
-            ours, theirs = ({*get_entities([names[tag] for tag in tags])} for tags in pair)
-            top.append(2 * len(ours & theirs))
-            bottom.append(len(ours) + len(theirs))
-        return np.array(top), np.array(bottom)
+        found = [[{*get_entities([names[tag] for tag in tags])} for tags in row] for row in rows]
+        hits = [2 * len(given & right) for given, right in found]
+        return ratio_of_sums(hits, [len(given) + len(right) for given, right in found])
 
     def baseline(self, task: TaskLike, labels: Labels) -> tuple[float, str]:
         """Every word with one tag: no entity anywhere, or each word an entity of one type."""
@@ -413,14 +408,7 @@ class Masked(LabelledPositions):
             sums[:, column].index_add_(0, rows, values)
         return sums
 
-    def results(
-        self,
-        task: TaskLike,
-        outputs: np.ndarray,
-        encoded: Dataset,
-        rows: Dataset,
-        tokenizer: PreTrainedTokenizerBase,
-    ) -> Results:
+    def results(self, task: TaskLike, outputs: np.ndarray, of: Examples) -> Results:
         """Share of masked tokens found, 0 to 100, and perplexity over all of them, unscaled.
 
         `prediction` counts the tokens found, `label` those that were masked.
@@ -432,17 +420,16 @@ class Masked(LabelledPositions):
             "perplexity": math.exp(min(loss / hidden, 700.0)),
         }
         kept = {
-            "index": encoded["index"][:],
+            "index": of.encoded["index"][:],
             "prediction": outputs[:, 2].astype(int).tolist(),
             "label": outputs[:, 1].astype(int).tolist(),
         }
         return Results(scores | {"primary": scores[task.primary]}, kept)
 
-    def row_parts(
-        self, task: TaskLike, metric: str, given: Sequence[Any], right: Sequence[Any]
-    ) -> tuple[np.ndarray, np.ndarray] | None:
+    def sampled_score(self, task: TaskLike, metric: str, kept: Kept) -> SampledScore | None:
         """Masked tokens found over those that were masked."""
-        return (np.asarray(given), np.asarray(right)) if metric == "accuracy" else None
+        found = metric == "accuracy"
+        return ratio_of_sums(kept["prediction"], kept["label"]) if found else None
 
     def predicts_numbers(self, task: TaskLike) -> bool:
         """How many tokens were found."""

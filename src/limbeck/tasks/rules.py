@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypedDict
 
 import numpy as np
 import torch
+from datasets import Dataset
 from torch import Tensor
 
 from limbeck.functional.labels import NO_LABEL
@@ -167,6 +168,14 @@ class Results:
     scores: dict[str, float]
     predictions: dict[str, list[Any]]
     thresholds: tuple[float, ...] = ()
+
+
+class Examples(NamedTuple):
+    """A split that is scored: as it is encoded and as it was loaded, and the tokenizer that encoded it."""
+
+    encoded: Dataset
+    rows: Dataset
+    tokenizer: Any
 
 
 class HardRule(NamedTuple):

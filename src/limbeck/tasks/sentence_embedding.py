@@ -47,6 +47,7 @@ from limbeck.tasks.metrics import (
     SampledScore,
     SampledUnits,
     correlation,
+    ratio_of_sums,
 )
 from limbeck.tasks.modality import encode_cut
 from limbeck.tasks.pair_score import CROSS_ENCODED, PAIR_SCORE, is_cross_encoder
@@ -64,6 +65,7 @@ from limbeck.tasks.rules import (
     PLAIN,
     ROW,
     Batch,
+    Examples,
     HardRule,
     Kept,
     Labels,
@@ -241,14 +243,7 @@ class Embedding(TaskType):
         """Squared error of embeddings (B, d)."""
         return F.embedding_mse(student, teacher, weights=batch.get(EXAMPLE_WEIGHTS))
 
-    def results(
-        self,
-        task: TaskLike,
-        outputs: np.ndarray,
-        encoded: Dataset,
-        rows: Dataset,
-        tokenizer: PreTrainedTokenizerBase,
-    ) -> Results:
+    def results(self, task: TaskLike, outputs: np.ndarray, of: Examples) -> Results:
         """Correlations of what the model makes of each pair with its similarity, times 100; by row what it makes.
 
         Of a task of retrieval metrics of the ranks, by query.
@@ -256,6 +251,7 @@ class Embedding(TaskType):
         Raises:
             LimbeckError: embeddings that are not finite; rows that are no scored pairs, or not to be searched.
         """
+        encoded, rows, _ = of
         if not np.isfinite(outputs).all():
             raise LimbeckError(
                 f"task {task.name!r}: the embeddings hold values that are not finite",
@@ -285,23 +281,17 @@ class Embedding(TaskType):
         kept = {"index": rows["index"][:], "prediction": given.tolist(), "label": right.tolist()}
         return Results(scores | {"primary": scores[task.primary]}, kept)
 
-    def row_parts(
-        self, task: TaskLike, metric: str, given: Sequence[Any], right: Sequence[Any]
-    ) -> tuple[np.ndarray, np.ndarray] | None:
-        """Of what is retrieved the primary metric of each query."""
-        if not retrieves(task) or metric != task.primary:
-            return None
-        return np.asarray(given, dtype=np.float64), np.asarray(right, dtype=np.float64)
-
     def sampled_units(self, task: TaskLike, kept: Kept) -> SampledUnits:
         """Scored pairs, or of what is retrieved the queries: the rows that are kept."""
         return SampledUnits("queries" if retrieves(task) else "pairs", kept)
 
     def sampled_score(self, task: TaskLike, metric: str, kept: Kept) -> SampledScore | None:
         """Correlations over pairs; of what is retrieved the mean over queries."""
+        given, right = kept["prediction"], kept["label"]
         if metric in CORRELATIONS:
-            return correlation(kept["prediction"], kept["label"], ranks=metric == "spearman")
-        return super().sampled_score(task, metric, kept)
+            return correlation(given, right, ranks=metric == "spearman")
+        primary = retrieves(task) and metric == task.primary
+        return ratio_of_sums(given, right) if primary else None
 
     def predicts_numbers(self, task: TaskLike) -> bool:
         """Cosines, or how much a query finds."""

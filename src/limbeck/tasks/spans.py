@@ -11,6 +11,7 @@ import re
 import string
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import starmap
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,13 +25,15 @@ from limbeck import functional as F
 from limbeck.activations.compat import SPAN_HEADS
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks.abstract_type import TASK_TYPES, TaskType, task_type
-from limbeck.tasks.metrics import as_agreement, is_agreement
+from limbeck.tasks.metrics import SampledScore, as_agreement, is_agreement, ratio_of_sums
 from limbeck.tasks.rules import (
     CUT,
     PLAIN,
     ROW,
     Batch,
+    Examples,
     HardRule,
+    Kept,
     Labelled,
     Labels,
     Results,
@@ -180,15 +183,9 @@ class Spans(TaskType):
         order = torch.argsort((~mask).int(), dim=1, stable=True)
         return logits.gather(1, order.unsqueeze(-1).expand_as(logits)).float()
 
-    def results(
-        self,
-        task: TaskLike,
-        outputs: np.ndarray,
-        encoded: Dataset,
-        rows: Dataset,
-        tokenizer: PreTrainedTokenizerBase,
-    ) -> Results:
+    def results(self, task: TaskLike, outputs: np.ndarray, of: Examples) -> Results:
         """Exact match and F1 of each row's likeliest span over all its windows."""
+        encoded, rows, _ = of
         best = best_spans(encoded[ROW], encoded[OFFSETS], outputs)
         contexts = rows[task.text_columns[1]][:]
         right = [list(found["text"]) for found in rows[task.label_column][:]]
@@ -212,15 +209,13 @@ class Spans(TaskType):
         """The overlap of answers in words (F1), and the share of equal answers."""
         return ("overlap", "agreement")
 
-    def row_parts(
-        self, task: TaskLike, metric: str, given: Sequence[Any], right: Sequence[Any]
-    ) -> tuple[np.ndarray, np.ndarray] | None:
+    def sampled_score(self, task: TaskLike, metric: str, kept: Kept) -> SampledScore | None:
         """Both metrics are means over rows."""
         score = {"exact_match": exact_match, "f1": token_f1}.get(metric)
         if score is None:
             return None
-        found = [score(*pair) for pair in zip(given, right, strict=True)]
-        return np.array(found, dtype=np.float64), np.ones(len(found))
+        found = [*starmap(score, zip(kept["prediction"], kept["label"], strict=True))]
+        return ratio_of_sums(found, np.ones(len(found)))
 
     def baseline(self, task: TaskLike, labels: Labels) -> tuple[float, str]:
         """No answer, which never is the right one."""

@@ -38,7 +38,17 @@ from limbeck.tasks.classes import SENTENCE, constant_class
 from limbeck.tasks.metrics import SampledScore, matthews, mean_of
 from limbeck.tasks.modality import encode_cut
 from limbeck.tasks.positions import LabelledPositions, padded_labels
-from limbeck.tasks.rules import CUT, Batch, Kept, Labels, Results, Rows, TaskLike, truncated
+from limbeck.tasks.rules import (
+    CUT,
+    Batch,
+    Examples,
+    Kept,
+    Labels,
+    Results,
+    Rows,
+    TaskLike,
+    truncated,
+)
 
 # Longer than any class name of GLUE; a batch with longer targets generates as far as they go.
 _LONGEST = 10
@@ -162,15 +172,9 @@ class Text(LabelledPositions):
         )
         return found
 
-    def results(
-        self,
-        task: TaskLike,
-        outputs: np.ndarray,
-        encoded: Dataset,
-        rows: Dataset,
-        tokenizer: PreTrainedTokenizerBase,
-    ) -> Results:
+    def results(self, task: TaskLike, outputs: np.ndarray, of: Examples) -> Results:
         """The task's own metrics of the generated words; both sides as words by example."""
+        encoded, rows, tokenizer = of
         given = [
             _decoded(tokenizer, [token for token in row if token >= 0]) for row in outputs.tolist()
         ]
