@@ -29,7 +29,10 @@ from transformers import set_seed
 
 from limbeck.activations import Request
 from limbeck.objectives import Objectives
-from limbeck.outputs import Ask, CachedTeacher, Store, build
+from limbeck.outputs.building import build
+from limbeck.outputs.cache import Store
+from limbeck.outputs.columns import Ask
+from limbeck.outputs.stored_teacher import CachedTeacher
 from limbeck.recipe import Recipe
 from limbeck.records import hardware, versions
 from limbeck.students.execution import resolve_precision

@@ -24,7 +24,7 @@ from rich.table import Table
 from transformers import Trainer, set_seed
 
 from limbeck.evaluation.measuring import flops_per_example
-from limbeck.outputs import Store
+from limbeck.outputs.cache import Store
 from limbeck.records import hardware, versions
 from limbeck.support.files import write_whole
 from limbeck.teachers.teacher import Teacher

@@ -30,7 +30,10 @@ from rich.table import Table
 from transformers import BertConfig, BertForSequenceClassification, Trainer, set_seed
 
 from limbeck.objectives import Objectives
-from limbeck.outputs import Ask, CachedTeacher, Store, build
+from limbeck.outputs.building import build
+from limbeck.outputs.cache import Store
+from limbeck.outputs.columns import Ask
+from limbeck.outputs.stored_teacher import CachedTeacher
 from limbeck.recipe import Recipe
 from limbeck.recipe.catalog import names
 from limbeck.records import hardware, versions

@@ -19,7 +19,7 @@ from filelock import FileLock
 
 from limbeck.lab.study import SharedRuns
 from limbeck.lab.study.shared_runs import portable
-from limbeck.outputs import RememberingTeacher
+from limbeck.outputs.remembering import RememberingTeacher
 from limbeck.recipe import Recipe
 from limbeck.records import write_collection
 from limbeck.records.record import SUFFIX, read_raw

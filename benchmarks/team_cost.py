@@ -23,7 +23,10 @@ from rich.console import Console
 from transformers import Trainer, set_seed
 
 from limbeck.activations import Request
-from limbeck.outputs import Ask, CachedTeacher, Store, build
+from limbeck.outputs.building import build
+from limbeck.outputs.cache import Store
+from limbeck.outputs.columns import Ask
+from limbeck.outputs.stored_teacher import CachedTeacher
 from limbeck.records import hardware, versions
 from limbeck.students.execution import resolve_precision
 from limbeck.support.files import write_whole

@@ -15,7 +15,7 @@ import tiny_runs as tiny
 from limbeck.activations import Request
 from limbeck.cli.app import app
 from limbeck.data import Collator
-from limbeck.outputs import RememberingTeacher
+from limbeck.outputs.remembering import RememberingTeacher
 from limbeck.records import Record
 from limbeck.support.machine import SentBatch, device, on_host, send
 from limbeck.teachers.teacher import Teacher

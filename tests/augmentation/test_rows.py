@@ -17,8 +17,7 @@ from limbeck.lab.augmentation.augmented_rows import (
 )
 from limbeck.lab.augmentation.candidates import find_candidates
 from limbeck.lab.augmentation.word_positions import words_of
-from limbeck.outputs import Store
-from limbeck.outputs.cache import SHARD
+from limbeck.outputs.cache import SHARD, Store
 from limbeck.recipe.augment_spec import AugmentSpec
 
 ONE, TWO = ("sentence",), ("sentence1", "sentence2")

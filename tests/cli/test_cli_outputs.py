@@ -12,9 +12,14 @@ from typer.testing import CliRunner
 import limbeck
 from limbeck.cli.app import app
 from limbeck.labelling.language_models.answers import JOURNALS, AnswerJournal
-from limbeck.outputs import ExamplesManifest, RowsIdentity, Store, StoreManifest, TeacherIdentity
-from limbeck.outputs.cache import SHARD, describe
-from limbeck.outputs.manifest import MANIFEST
+from limbeck.outputs.cache import SHARD, Store, describe
+from limbeck.outputs.manifest import (
+    MANIFEST,
+    ExamplesManifest,
+    RowsIdentity,
+    StoreManifest,
+    TeacherIdentity,
+)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.scoring import evaluate
 from limbeck.support.errors import LimbeckError
-from limbeck.tasks import EMBEDDING, Examples
+from limbeck.tasks import EMBEDDING, ScoredSplit
 from limbeck.tasks.retrieval import RETRIEVAL_METRICS
 
 
@@ -93,7 +93,8 @@ def test_some_of_its_rows_are_a_set_of_their_own(place):
     vectors = np.random.default_rng(0).normal(size=(len(some), 4))
     assert 10 <= len(some) <= 18
     assert (
-        len(EMBEDDING.results(task, vectors, Examples(some, some, None)).predictions["index"]) == 3
+        len(EMBEDDING.results(task, vectors, ScoredSplit(some, some, None)).predictions["index"])
+        == 3
     )
 
 

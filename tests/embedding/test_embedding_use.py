@@ -29,7 +29,7 @@ from limbeck.runtimes.predictor import OnnxPredictor
 from limbeck.scoring import evaluate
 from limbeck.students import load_model, read_tokenizer
 from limbeck.support.step_state import StepState
-from limbeck.tasks import EMBEDDING, Examples
+from limbeck.tasks import EMBEDDING, ScoredSplit
 
 NOW = StepState(seed=0)
 
@@ -181,7 +181,7 @@ def test_sentence_transformers_cuts_it_to_the_same_embeddings_and_scores(width, 
     whole = compact_outputs_of(model, encoded, Collator(words, kind=EMBEDDING))
     np.testing.assert_allclose(theirs.encode([*first]), whole[::2, :width], atol=1e-5)
     found = EMBEDDING.results(
-        task, whole[:, :width], Examples(encoded, splits["dev"], words)
+        task, whole[:, :width], ScoredSplit(encoded, splits["dev"], words)
     ).scores
     for name in ("spearman", "pearson"):
         assert found[name] == pytest.approx(100 * expected[f"{name}_cosine"], abs=1e-3)

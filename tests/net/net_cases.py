@@ -42,7 +42,7 @@ from limbeck import DistillationConfig, DistillationTrainer, Recipe, build_stude
 from limbeck.cli.app import app
 from limbeck.data import Collator, Division, Labelling, encode, load_task
 from limbeck.recipe import catalog
-from limbeck.tasks import Examples
+from limbeck.tasks import ScoredSplit
 
 Entry = dict[str, Any]
 CASES: dict[str, Callable[[], Entry]] = {}
@@ -268,7 +268,7 @@ def trainer_of(method: str, given: dict[str, Any], **own: Any) -> DistillationTr
     def scores(found: hf.EvalPrediction) -> dict[str, float]:
         """As the command scores dev rows, by which it ranks teachers."""
         outputs = numpy.asarray(found.predictions)
-        of = Examples(rows["dev"], splits["dev"], words)
+        of = ScoredSplit(rows["dev"], splits["dev"], words)
         return task.kind.results(task, outputs, of).scores
 
     settings = {

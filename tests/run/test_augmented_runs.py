@@ -15,7 +15,8 @@ import tiny_runs as tiny
 from closeness import assert_trained_alike, travelled
 from limbeck.lab.augmentation import augmented_rows as augment_rows
 from limbeck.lab.augmentation.augmented_run import with_augmented_examples
-from limbeck.outputs import RememberingTeacher, Store
+from limbeck.outputs.cache import Store
+from limbeck.outputs.remembering import RememberingTeacher
 from limbeck.records import Record
 from limbeck.report import write_report
 from limbeck.run import distill

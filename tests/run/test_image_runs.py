@@ -16,7 +16,7 @@ import image_sets as sets
 import tiny_runs
 from fresh_process import printed_by
 from limbeck.lab.cifar_nets import CifarNetForImageClassification
-from limbeck.outputs import RememberingTeacher
+from limbeck.outputs.remembering import RememberingTeacher
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.run.prepare import prepare

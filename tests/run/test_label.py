@@ -16,7 +16,7 @@ from transformers import AutoModelForSequenceClassification
 
 import limbeck
 from limbeck.data.row_ids import row_ids
-from limbeck.outputs import open_store
+from limbeck.outputs.store import open_store
 from limbeck.support.errors import LimbeckError
 from stopping_labeller import Stops
 from tiny_runs import bert, knowing_teacher, save, sentences, tokenizer

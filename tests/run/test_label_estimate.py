@@ -11,8 +11,9 @@ import pytest
 import limbeck
 from limbeck.data.text_rows import read_text_rows
 from limbeck.labelling.fill import LabelWork, measure
-from limbeck.outputs import StoreFiles, open_store
+from limbeck.outputs.files import StoreFiles
 from limbeck.outputs.scored_shard import ShardContent
+from limbeck.outputs.store import open_store
 from limbeck.support.errors import LimbeckError
 from limbeck.teachers.labeller import RowsMissingError, TeamLabeller
 

@@ -15,8 +15,9 @@ import limbeck
 from limbeck.cli.app import app
 from limbeck.data.row_ids import row_ids
 from limbeck.labelling.fill import _TRIED_ROWS
-from limbeck.outputs import StoreFiles, copy_store, open_store
-from limbeck.outputs.store import read_manifest
+from limbeck.outputs.files import StoreFiles
+from limbeck.outputs.store import open_store, read_manifest
+from limbeck.outputs.writer import copy_store
 from limbeck.support.errors import LimbeckError
 from limbeck.teachers.labeller import RowsMissingError
 

@@ -11,8 +11,12 @@ import limbeck
 import several_labels as several
 import tiny_runs as tiny
 from limbeck.cli.app import app
-from limbeck.outputs import Store, StoreFiles, copy_store, open_store, training_entry
+from limbeck.outputs.cache import Store
+from limbeck.outputs.files import StoreFiles
 from limbeck.outputs.manifest import MANIFEST, StoreManifest
+from limbeck.outputs.mapped import training_entry
+from limbeck.outputs.store import open_store
+from limbeck.outputs.writer import copy_store
 
 LINES = list(dict.fromkeys(tiny.sentences(20)))
 

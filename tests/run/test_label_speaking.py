@@ -16,7 +16,7 @@ from limbeck.data.row_ids import row_ids
 from limbeck.labelling.language_models.causal import load_causal_labeller
 from limbeck.labelling.language_models.endpoint_settings import EndpointSettings
 from limbeck.labelling.language_models.prompt import Prompt, bind_prompt
-from limbeck.outputs import open_store
+from limbeck.outputs.store import open_store
 from limbeck.support.errors import LimbeckError
 from llama_server import llama_server
 from tiny_language_models import save_gguf, save_language_model

@@ -19,7 +19,7 @@ from limbeck.data.text_rows import TextRows
 from limbeck.labelling import plain_table
 from limbeck.labelling.fill import LabelWork, measure
 from limbeck.labelling.plain_table import write_plain_labels
-from limbeck.outputs import StoreFiles
+from limbeck.outputs.files import StoreFiles
 from limbeck.outputs.scored_shard import ShardContent
 from limbeck.support.errors import LimbeckError
 

@@ -11,7 +11,11 @@ import tiny_runs as tiny
 from limbeck.activations import capture
 from limbeck.input_transforms.input_transform import as_inputs
 from limbeck.objectives import ModelShape, Objectives, Shape
-from limbeck.outputs import Ask, CachedTeacher, Store, build, building
+from limbeck.outputs import building
+from limbeck.outputs.building import build
+from limbeck.outputs.cache import Store
+from limbeck.outputs.columns import Ask
+from limbeck.outputs.stored_teacher import CachedTeacher
 from limbeck.recipe import Recipe, catalog
 from limbeck.run import distill
 from limbeck.support.errors import LimbeckError

@@ -26,7 +26,7 @@ from limbeck.lab.study import (
 )
 from limbeck.lab.study.study_groups import cells_of
 from limbeck.lab.study.study_output import RECORDS, gather_results
-from limbeck.outputs import RememberingTeacher
+from limbeck.outputs.remembering import RememberingTeacher
 from limbeck.records import RECORD_NAME
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tables import build_table, collect

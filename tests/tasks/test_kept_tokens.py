@@ -13,7 +13,10 @@ import tiny_runs
 from limbeck.activations import Request
 from limbeck.functional.labels import NO_LABEL
 from limbeck.functional.partial_logits import KeptTokens
-from limbeck.outputs import Ask, CachedTeacher, Store, build
+from limbeck.outputs.building import build
+from limbeck.outputs.cache import Store
+from limbeck.outputs.columns import Ask
+from limbeck.outputs.stored_teacher import CachedTeacher
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.support.errors import LimbeckError

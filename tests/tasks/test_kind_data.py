@@ -14,7 +14,7 @@ from limbeck.data import Collator, encode
 from limbeck.data.splits import make_split
 from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import SentBatch
-from limbeck.tasks import MASKED, SPANS, TASKS, TEXT, TOKENS, Examples, Task, as_kind
+from limbeck.tasks import MASKED, SPANS, TASKS, TEXT, TOKENS, ScoredSplit, Task, as_kind
 from numberless import META, numbers_are_told_apart
 
 NER = Task("n", "n", ("tokens",), tiny.TAGS, ("f1",), "f1", label_column="tags", kind=TOKENS)
@@ -57,7 +57,7 @@ def test_words_beyond_the_limit_count_as_outside():
     rows = tagged((["annabelle", "saw", "rome"], [1, 0, 3]))
     encoded, cut = encode(rows, NER, tiny.tokenizer(), 6)  # [CLS] ann ##a ##belle saw [SEP]
     assert cut == 1
-    results = TOKENS.results(NER, np.array([[1, 0]]), Examples(encoded, rows, tiny.tokenizer()))
+    results = TOKENS.results(NER, np.array([[1, 0]]), ScoredSplit(encoded, rows, tiny.tokenizer()))
     assert results.predictions == {"index": [0], "prediction": [[1, 0, 0]], "label": [[1, 0, 3]]}
     # One entity proposed and right, of two.
     assert results.scores["precision"] == 100
@@ -70,7 +70,9 @@ def test_entities_are_right_only_as_a_whole():
     rows = tagged((["ann", "lee", "in", "rome"], [1, 2, 0, 3]), (["ann", "saw"], [1, 0]))
     encoded, _ = encode(rows, NER, tiny.tokenizer(), 16)
     half = TOKENS.results(
-        NER, np.array([[1, 0, 0, 3], [0, 0, -100, -100]]), Examples(encoded, rows, tiny.tokenizer())
+        NER,
+        np.array([[1, 0, 0, 3], [0, 0, -100, -100]]),
+        ScoredSplit(encoded, rows, tiny.tokenizer()),
     )
     # Proposed: ann (cut short), rome; right: ann lee, rome, ann. One of two, one of three.
     assert half.scores["precision"] == 50
@@ -138,7 +140,7 @@ def test_the_best_span_over_all_windows_is_the_answer():
             logits[number, 6, 0] = 3.0  # "saw": starts behind the best end
             logits[number, 5, 1] = 3.5
             logits[number, 7, 1] = 3.0  # "saw rome"
-    results = SPANS.results(QA, logits, Examples(encoded, rows, tiny.tokenizer()))
+    results = SPANS.results(QA, logits, ScoredSplit(encoded, rows, tiny.tokenizer()))
     assert results.predictions["prediction"] == ["annabelle and lee", "saw rome"]
     assert results.predictions["label"] == [["annabelle and lee"], ["cat"]]
     assert results.scores == {"exact_match": 50.0, "f1": 50.0, "primary": 50.0}
@@ -226,7 +228,7 @@ def test_masked_scores_by_hand():
     answers = MASKED.compact_outputs(None, {"labels": labels}, probabilities.log())
     rows = make_split(MLM, {"text": ["a", "b"]}, None)
     encoded = Dataset.from_dict({"index": [0, 1]})
-    results = MASKED.results(MLM, answers.numpy(), Examples(encoded, rows, tiny.tokenizer()))
+    results = MASKED.results(MLM, answers.numpy(), ScoredSplit(encoded, rows, tiny.tokenizer()))
     # Right ones have 1/2, 1/4, 1/4: the geometric mean of 2, 4 and 4 is 32^(1/3).
     assert results.scores["perplexity"] == pytest.approx(32 ** (1 / 3))
     assert results.scores["accuracy"] == results.scores["primary"] == pytest.approx(100 / 3)
@@ -281,7 +283,7 @@ def test_generated_words_are_scored_and_unknown_ones_are_wrong():
             [0, yes, yes, end],
         ]
     )
-    results = TEXT.results(task, answers, Examples(encoded, rows, words))
+    results = TEXT.results(task, answers, ScoredSplit(encoded, rows, words))
     # Right: the first and the third.
     assert results.scores["accuracy"] == 40
     assert results.predictions["prediction"] == [
@@ -301,7 +303,7 @@ def test_words_that_name_no_class_are_one_more_class_to_matthews(named):
     spelled += [words("plot")["input_ids"]] * (4 - named)
     longest = max(map(len, spelled))
     ids = np.array([[0, *one, *[0] * (longest - len(one))] for one in spelled])
-    results = TEXT.results(task, ids, Examples(encoded, rows, words))
+    results = TEXT.results(task, ids, ScoredSplit(encoded, rows, words))
     judge = matthews_corrcoef(right, [*right[:named], *[-1] * (4 - named)])
     assert results.scores["matthews"] == pytest.approx(100 * judge)
     assert results.scores["primary"] == results.scores["matthews"]
@@ -315,7 +317,7 @@ def test_generated_numbers():
     task, rows, words, encoded = pocket_text("stsb", texts, [0.0, 1.0, 4.0, 5.0])
     ids = [words.get_vocab()[w] for w in ("0.0", "1.0", "4.0", "plot")]
     results = TEXT.results(
-        task, np.array([[0, token] for token in ids]), Examples(encoded, rows, words)
+        task, np.array([[0, token] for token in ids]), ScoredSplit(encoded, rows, words)
     )
     right, given = [0.0, 1.0, 4.0, 5.0], [0.0, 1.0, 4.0, -1.0]
     expected = 100 * np.corrcoef(right, given)[0, 1]

@@ -12,7 +12,7 @@ import transformers as hf
 import kind_models as tiny
 from limbeck.activations import Request
 from limbeck.data import Collator
-from limbeck.outputs import RememberingTeacher
+from limbeck.outputs.remembering import RememberingTeacher
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.run.prepare import prepare

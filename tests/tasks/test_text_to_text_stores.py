@@ -17,7 +17,10 @@ import kind_models as tiny
 from limbeck import label
 from limbeck.data.row_ids import row_ids
 from limbeck.functional.partial_logits import KeptTokens
-from limbeck.outputs import StoreFiles, copy_store, default_store, open_store
+from limbeck.outputs.cache import default_store
+from limbeck.outputs.files import StoreFiles
+from limbeck.outputs.store import open_store
+from limbeck.outputs.writer import copy_store
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.support.errors import LimbeckError

@@ -20,19 +20,14 @@ from limbeck.activations import Request
 from limbeck.cli.app import app
 from limbeck.data.row_ids import row_ids
 from limbeck.labelling.model_labeller import ModelLabeller
-from limbeck.outputs import (
-    Ask,
-    Store,
-    StoredEntry,
-    StoreFiles,
-    build,
-    copy_store,
-    default_store,
-    open_store,
-    training_entry,
-    writer,
-)
-from limbeck.outputs.writer import remove_store
+from limbeck.outputs import writer
+from limbeck.outputs.building import build
+from limbeck.outputs.cache import Store, StoredEntry, default_store
+from limbeck.outputs.columns import Ask
+from limbeck.outputs.files import StoreFiles
+from limbeck.outputs.mapped import training_entry
+from limbeck.outputs.store import open_store
+from limbeck.outputs.writer import copy_store, remove_store
 from limbeck.recipe import Recipe
 from limbeck.run import Result, distill
 from limbeck.support.errors import LimbeckError

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import limbeck
 from limbeck.cli.app import app
-from limbeck.outputs import open_store
+from limbeck.outputs.store import open_store
 from limbeck.support.errors import LimbeckError
 from limbeck.teachers.labeller import RowsMissingError
 

@@ -8,16 +8,12 @@ import fsspec
 import numpy as np
 import pytest
 
-from limbeck.outputs import (
-    RowsIdentity,
-    StoreFiles,
-    StoreManifest,
-    StoreWriter,
-    TeacherIdentity,
-    open_store,
-)
 from limbeck.outputs.columns import OutputLayout, column_of_values
+from limbeck.outputs.files import StoreFiles
+from limbeck.outputs.manifest import RowsIdentity, StoreManifest, TeacherIdentity
 from limbeck.outputs.shards import shard_name, shard_table, write_shard
+from limbeck.outputs.store import open_store
+from limbeck.outputs.writer import StoreWriter
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import checksum_of_text
 

@@ -7,7 +7,7 @@ import torch
 from transformers import BertConfig, BertForSequenceClassification
 
 from limbeck.activations import Request
-from limbeck.outputs import RememberingTeacher
+from limbeck.outputs.remembering import RememberingTeacher
 from limbeck.teachers.teacher import Teacher
 
 LENGTHS = (7, 3, 5, 6, 2, 4)

@@ -7,9 +7,8 @@ import os
 
 import pytest
 
-from limbeck.outputs import ExamplesManifest, Store, default_store
-from limbeck.outputs.cache import SHARD, describe
-from limbeck.outputs.manifest import MANIFEST
+from limbeck.outputs.cache import SHARD, Store, default_store, describe
+from limbeck.outputs.manifest import MANIFEST, ExamplesManifest
 
 MADE = ExamplesManifest(complete=False, model="m", rows=1)
 

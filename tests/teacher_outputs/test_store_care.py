@@ -12,9 +12,10 @@ from typer.testing import CliRunner
 import limbeck
 import tiny_runs as tiny
 from limbeck.cli.app import app
-from limbeck.outputs import StoreFiles, StoreWriter, open_store
 from limbeck.outputs import writer as store_writer
-from limbeck.outputs.writer import remove_store
+from limbeck.outputs.files import StoreFiles
+from limbeck.outputs.store import open_store
+from limbeck.outputs.writer import StoreWriter, remove_store
 from limbeck.support.errors import LimbeckError
 from limbeck.teachers.labeller import RowsMissingError
 from stopping_labeller import Stops

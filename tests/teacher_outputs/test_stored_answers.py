@@ -12,16 +12,13 @@ from transformers import BertConfig, BertForSequenceClassification, BertForToken
 
 from limbeck.activations import Request
 from limbeck.input_transforms import Mixture, Mixup, MixupSpec, StepInputs
-from limbeck.outputs import (
-    Ask,
-    CachedTeacher,
-    EntryAbout,
-    Store,
-    build,
-    fingerprint,
-    mapped,
-)
-from limbeck.outputs.building import measure
+from limbeck.outputs import mapped
+from limbeck.outputs.building import build, measure
+from limbeck.outputs.cache import Store
+from limbeck.outputs.columns import Ask
+from limbeck.outputs.key import fingerprint
+from limbeck.outputs.manifest import EntryAbout
+from limbeck.outputs.stored_teacher import CachedTeacher
 from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import SentBatch
 from limbeck.teachers.teacher import Teacher

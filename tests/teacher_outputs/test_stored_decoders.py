@@ -9,8 +9,11 @@ import transformers as hf
 from datasets import Dataset
 
 from limbeck.activations import Request, capture
-from limbeck.outputs import Ask, CachedTeacher, Store, build, fingerprint
-from limbeck.outputs.building import measure
+from limbeck.outputs.building import build, measure
+from limbeck.outputs.cache import Store
+from limbeck.outputs.columns import Ask
+from limbeck.outputs.key import fingerprint
+from limbeck.outputs.stored_teacher import CachedTeacher
 from limbeck.teachers.teacher import Teacher
 
 # In the batches that are stored, neighbours read as much and write another number of tokens.

@@ -14,8 +14,9 @@ import pytest
 import limbeck
 import tiny_runs as tiny
 from limbeck.data.row_ids import row_ids
-from limbeck.outputs import StoreFiles, copy_store, open_store
-from limbeck.outputs.writer import remove_store
+from limbeck.outputs.files import StoreFiles
+from limbeck.outputs.store import open_store
+from limbeck.outputs.writer import copy_store, remove_store
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.support.errors import LimbeckError

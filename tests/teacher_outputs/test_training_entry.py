@@ -12,9 +12,10 @@ from limbeck.activations import Request, token_mask
 from limbeck.activations.forward import text_mask
 from limbeck.data.row_ids import row_ids
 from limbeck.labelling.model_labeller import ModelLabeller
-from limbeck.outputs import Store, open_store, training_entry
-from limbeck.outputs.mapped import MappedOutputs
+from limbeck.outputs.cache import Store
+from limbeck.outputs.mapped import MappedOutputs, training_entry
 from limbeck.outputs.shards import shaped_values
+from limbeck.outputs.store import open_store
 from limbeck.support.errors import LimbeckError
 from limbeck.teachers.teacher import Teacher
 from tiny_runs import knowing_teacher, sentences, tokenizer

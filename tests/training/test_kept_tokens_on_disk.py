@@ -12,7 +12,8 @@ from transformers import T5Config, T5ForConditionalGeneration
 import tiny_runs as tiny
 from limbeck import DistillationConfig, DistillationTrainer
 from limbeck.data import Collator
-from limbeck.outputs import CachedTeacher, Store
+from limbeck.outputs.cache import Store
+from limbeck.outputs.stored_teacher import CachedTeacher
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TEXT
 

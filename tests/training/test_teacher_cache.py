@@ -9,7 +9,8 @@ from tiny_trainers import arguments, still
 import tiny_runs as tiny
 from limbeck import DistillationConfig, DistillationTrainer
 from limbeck.data import Collator
-from limbeck.outputs import CachedTeacher, Store
+from limbeck.outputs.cache import Store
+from limbeck.outputs.stored_teacher import CachedTeacher
 from limbeck.recipe import Recipe
 from limbeck.support.errors import LimbeckError
 from limbeck.teachers.teacher import OwnTokens, Teacher

@@ -16,7 +16,10 @@ from transformers import TrainerCallback
 import tiny_runs as tiny
 from accelerated import accelerator
 from limbeck.data import Collator
-from limbeck.outputs import Ask, CachedTeacher, Store, build
+from limbeck.outputs.building import build
+from limbeck.outputs.cache import Store
+from limbeck.outputs.columns import Ask
+from limbeck.outputs.stored_teacher import CachedTeacher
 from limbeck.teachers.teacher import Teacher
 from limbeck.training import DistillationTrainer
 

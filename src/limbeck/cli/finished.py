@@ -20,7 +20,7 @@ from limbeck.support.given import PREFIX
 from limbeck.support.words import count_of
 
 if TYPE_CHECKING:
-    from limbeck.outputs import OutputStore
+    from limbeck.outputs.store import OutputStore
     from limbeck.run import Result
 
 _MB = 1e6

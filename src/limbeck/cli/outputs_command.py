@@ -20,7 +20,8 @@ from limbeck.support.words import count_of, human_size
 
 if TYPE_CHECKING:
     from limbeck.labelling.language_models.answers import AnswerJournal
-    from limbeck.outputs import OutputStore, StoredEntry
+    from limbeck.outputs.cache import StoredEntry
+    from limbeck.outputs.store import OutputStore
 
     Kept = StoredEntry | AnswerJournal
 
@@ -42,7 +43,8 @@ Places = Annotated[list[str] | None, typer.Argument(metavar="STORE", help=_STORE
 @outputs.command("list")
 def list_entries(stores: Places = None) -> None:
     """List what is stored for training, the last used first, endpoint answers, and the stores that are named."""
-    from limbeck.outputs import OutputStore, default_store, open_store
+    from limbeck.outputs.cache import default_store
+    from limbeck.outputs.store import OutputStore, open_store
 
     folder, kept = default_store().folder, _kept()
     others: list[OutputStore] = []
@@ -74,7 +76,7 @@ def show(
     rows: Annotated[int, typer.Option(min=0, help="How many rows of a store to print.")] = 5,
 ) -> None:
     """Show a store, or what a key names: whose outputs, about which rows, its columns and size, and some rows."""
-    from limbeck.outputs import open_store
+    from limbeck.outputs.store import open_store
 
     for one in [] if _is_place(place) else _named([place], _kept()):
         if _is_journal(one) or not getattr(one.manifest, "row_ids", False):
@@ -96,7 +98,10 @@ def copy(
 
     Every bit of the outputs stays. A copy that was stopped is continued by the same command.
     """
-    from limbeck.outputs import StoreFiles, copy_store, default_store, open_store
+    from limbeck.outputs.cache import default_store
+    from limbeck.outputs.files import StoreFiles
+    from limbeck.outputs.store import open_store
+    from limbeck.outputs.writer import copy_store
     from limbeck.support.terminal import row_bar
 
     named = [] if _is_place(place) else _named([place], default_store().entries())
@@ -118,7 +123,7 @@ def clear(
 
     A key may be typed as far as it begins no other one. Endpoint answers go only by their key or with --answers.
     """
-    from limbeck.outputs import default_store
+    from limbeck.outputs.cache import default_store
     from limbeck.outputs.writer import remove_store
 
     kept, stores = _kept(), [place for place in places or () if _is_place(place)]
@@ -150,7 +155,7 @@ def clear(
 def _kept() -> list[Any]:
     """What lies under keys: entries of training, and journals of an endpoint's answers."""
     from limbeck.labelling.language_models.answers import JOURNALS, journals_in
-    from limbeck.outputs import default_store
+    from limbeck.outputs.cache import default_store
 
     store = default_store()
     return [*store.entries(), *journals_in(store.folder / JOURNALS)]
@@ -191,7 +196,7 @@ def _named(keys: Sequence[str], kept: Sequence[Any]) -> list[Any]:
 
 def _is_place(place: str) -> bool:
     """Whether a store's folder or URL is named rather than a key."""
-    from limbeck.outputs import StoreFiles
+    from limbeck.outputs.files import StoreFiles
     from limbeck.outputs.manifest import MANIFEST
 
     return "://" in place or StoreFiles(place).exists(MANIFEST)
@@ -211,7 +216,7 @@ def _print_facts(facts: dict[str, str]) -> None:
 
 def _facts(one: Any) -> dict[str, str]:
     """What is known of an entry, a store or a journal."""
-    from limbeck.outputs import StoreManifest
+    from limbeck.outputs.manifest import StoreManifest
 
     if _is_journal(one):
         read, written = one.tokens

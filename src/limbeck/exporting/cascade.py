@@ -176,7 +176,7 @@ def _rows(
         column = decided[-1].astype(np.float32 if several else np.int64).tolist()
         encoded = encoded.add_column("labels", column)
         rows = rows.add_column(task.label_column, column)
-    split = replace(last, task=task, encoded=encoded, rows=rows)
+    split = replace(last, loaded=replace(last.loaded, rows=rows), task=task, encoded=encoded)
     labels = np.asarray(split.encoded.with_format("numpy")["labels"][:])
     if not several:
         labels = labels.astype(np.int64)

@@ -15,16 +15,16 @@ from rich.console import Console
 
 from limbeck.data.table import taken
 from limbeck.data.text_rows import TextRows
-from limbeck.outputs import (
+from limbeck.outputs.files import StoreFiles
+from limbeck.outputs.key import digest_of_ids
+from limbeck.outputs.manifest import (
+    MISSING,
     RowsIdentity,
-    StoreFiles,
     StoreManifest,
-    StoreWriter,
     TeacherIdentity,
     TokensIdentity,
+    has_one_label,
 )
-from limbeck.outputs.key import digest_of_ids
-from limbeck.outputs.manifest import MISSING, has_one_label
 from limbeck.outputs.scored_shard import (
     ShardContent,
     ShardRows,
@@ -37,7 +37,7 @@ from limbeck.outputs.scored_shard import (
 )
 from limbeck.outputs.shards import DECIDING, rows_of_shard, shard_name
 from limbeck.outputs.store import read_manifest
-from limbeck.outputs.writer import alone
+from limbeck.outputs.writer import StoreWriter, alone
 from limbeck.support.terminal import row_bar, spoken
 from limbeck.support.words import human_size
 from limbeck.teachers.labeller import Labeller, RowsMissingError, costs_of

@@ -28,9 +28,10 @@ from limbeck.labelling.teachers import (
     target_rows,
     writes_targets,
 )
-from limbeck.outputs import OutputStore, StoreFiles, open_store
+from limbeck.outputs.files import StoreFiles
 from limbeck.outputs.scored_shard import ShardContent
 from limbeck.outputs.shards import RESERVED
+from limbeck.outputs.store import OutputStore, open_store
 from limbeck.run.objects import read_rows, unlabelled_places
 from limbeck.students.execution import warn_of_emulated_bf16
 from limbeck.support.errors import LimbeckError, Problem, unknown

@@ -17,7 +17,6 @@ from limbeck.data.row_ids import row_ids
 from limbeck.embedding import embedding_width
 from limbeck.functional.partial_logits import CHOICES, KeptTokens
 from limbeck.objectives import ModelShape
-from limbeck.outputs import Ask, digest_of_model, digest_of_tokenizer
 from limbeck.outputs.building import ask
 from limbeck.outputs.columns import (
     IDS,
@@ -26,6 +25,7 @@ from limbeck.outputs.columns import (
     PROBABILITIES,
     REST,
     VALUES,
+    Ask,
     ModelOutputs,
     OutputColumn,
     OutputLayout,
@@ -33,6 +33,7 @@ from limbeck.outputs.columns import (
     places,
     storage_type,
 )
+from limbeck.outputs.key import digest_of_model, digest_of_tokenizer
 from limbeck.students import class_places, generic_labels, labels_of
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import SENTENCE, TEXT, TEXT_READING, Processor, Task, TaskType, task_type_of

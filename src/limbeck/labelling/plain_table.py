@@ -20,10 +20,10 @@ from scipy.special import softmax
 from limbeck.data.candidates import PASSAGE, QUERY, SCORE
 from limbeck.data.text_rows import TextRows
 from limbeck.labelling.fill import LabelWork
-from limbeck.outputs import OutputStore
 from limbeck.outputs.columns import LOGITS, PROBABILITIES
 from limbeck.outputs.manifest import has_one_label
 from limbeck.outputs.shards import DECIDING, LABEL
+from limbeck.outputs.store import OutputStore
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.files import written_whole
 from limbeck.tasks import get_task_type

@@ -17,7 +17,7 @@ from limbeck.labelling.language_models.endpoint_settings import EndpointSettings
 from limbeck.labelling.language_models.prompt import BoundPrompt, Prompt, bind_prompt, read_prompt
 from limbeck.labelling.model_labeller import ModelLabeller, TargetLabeller
 from limbeck.labelling.settings import LabelSettings
-from limbeck.outputs import default_store
+from limbeck.outputs.cache import default_store
 from limbeck.outputs.columns import LOGITS, PROBABILITIES
 from limbeck.preflight import refuse_beyond
 from limbeck.recipe import Recipe

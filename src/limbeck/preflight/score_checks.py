@@ -23,7 +23,7 @@ from limbeck.data import Collator, batches_of, encode
 from limbeck.support.errors import LimbeckError, Problem, problem_list
 from limbeck.support.manifest import verified
 from limbeck.support.plain import read_json
-from limbeck.tasks import Examples, Processor, Task, as_array, join
+from limbeck.tasks import Processor, ScoredSplit, Task, as_array, join
 from limbeck.tasks.metrics import CORRELATIONS, plain_metric
 from limbeck.teachers.teacher import Teacher
 
@@ -129,7 +129,7 @@ def ask_teacher(
             outputs = task.kind.compact_outputs(asked.model, batch, logits)
         predictions.append(as_array(outputs))
     joined = join(predictions)
-    found = task.kind.results(task, joined, Examples(encoded, chosen, tokenizer))
+    found = task.kind.results(task, joined, ScoredSplit(encoded, chosen, tokenizer))
     return TeacherOutputs(
         joined,
         chosen[task.label_column][:],

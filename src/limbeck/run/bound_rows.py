@@ -21,7 +21,7 @@ from limbeck.recipe import Recipe, Stage
 from limbeck.run.models import Named
 from limbeck.run.rows import EncodedRows
 from limbeck.support.errors import LimbeckError, Problem
-from limbeck.tasks import Examples, Processor, Results, Task
+from limbeck.tasks import Processor, Results, ScoredSplit, Task
 from limbeck.tasks.abstract_type import labelled_rows
 from limbeck.tasks.rules import ROW
 from limbeck.teachers.teacher import ModelInputs, OwnTokens
@@ -158,7 +158,7 @@ def stored_results(one: Named, task: Task, rows: Dataset) -> Results | None:
     if not outputs.embedding:
         return task.kind.results_of_rows(task, logits, rows)
     texts = Dataset.from_dict({ROW: np.asarray(rows["index"][:])[keys.rows]})
-    return task.kind.results(task, logits, Examples(texts, rows, one.tokenizer))
+    return task.kind.results(task, logits, ScoredSplit(texts, rows, one.tokenizer))
 
 
 @dataclass(frozen=True)

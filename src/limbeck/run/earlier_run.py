@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from limbeck.data.row_facts import facts_of
-from limbeck.outputs import add_model
+from limbeck.outputs.key import add_model
 from limbeck.recipe import Recipe
 from limbeck.recipe.load import as_written_then
 from limbeck.records import RECORD_NAME, Record

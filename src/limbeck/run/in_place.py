@@ -24,9 +24,8 @@ from limbeck.data.outputs_file import (
     read_embeddings_file,
     read_outputs_file,
 )
-from limbeck.outputs import OutputStore, open_store
 from limbeck.outputs.columns import LOGITS
-from limbeck.outputs.store import place_and_member
+from limbeck.outputs.store import OutputStore, open_store, place_and_member
 from limbeck.outputs.stored_teacher import GivenOutputs, StoredParts, StoredTeacher
 from limbeck.recipe import Recipe
 from limbeck.run.in_place_checks import about_store, of_targets, term_problems, token_problems

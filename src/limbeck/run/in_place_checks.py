@@ -15,8 +15,9 @@ from limbeck.activations import ActivationKey, Request
 from limbeck.functional.partial_logits import KeptTokens
 from limbeck.objectives import Objectives, TeamObjectives, TermSpec
 from limbeck.objectives.predictions import SoftSpec
-from limbeck.outputs import OutputStore, digest_of_tokenizer
 from limbeck.outputs.columns import LOGITS, name_of_key, word_of
+from limbeck.outputs.key import digest_of_tokenizer
+from limbeck.outputs.store import OutputStore
 from limbeck.outputs.stored_teacher import GivenOutputs, StoredParts, by_layer
 from limbeck.recipe import Recipe
 from limbeck.run.prepared import StageInputs

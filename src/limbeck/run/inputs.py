@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.data.stream import matching
-from limbeck.outputs import StoreFiles
+from limbeck.outputs.files import StoreFiles
 from limbeck.outputs.manifest import MANIFEST
 from limbeck.outputs.store import place_and_member
 from limbeck.recipe import Recipe

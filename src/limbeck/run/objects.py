@@ -23,8 +23,8 @@ from transformers import BaseImageProcessor, PreTrainedModel, PreTrainedTokenize
 
 from limbeck.data.table import USUAL_LABELS
 from limbeck.functional.labels import NO_LABEL
-from limbeck.outputs import OutputStore
 from limbeck.outputs.key import add_weights
+from limbeck.outputs.store import OutputStore
 from limbeck.recipe import Recipe
 from limbeck.recipe.load import read_raw
 from limbeck.students import read_processor

@@ -24,7 +24,7 @@ from limbeck.records.facts import Execution, Numbers
 from limbeck.run.bound_rows import StudentTokens, bound
 from limbeck.run.models import Named
 from limbeck.run.rows import EncodedRows
-from limbeck.tasks import Examples, Processor, Results, Task
+from limbeck.tasks import Processor, Results, ScoredSplit, Task
 from limbeck.teachers import Team, members_of
 from limbeck.teachers.teacher import Teacher
 
@@ -250,7 +250,7 @@ class Prepared:
 
     def results(self, rows: EncodedRows, outputs: np.ndarray) -> Results:
         """Scores and predictions of rows, from what the task type keeps of their batches."""
-        of = Examples(rows.encoded, rows.raw, self.tokenizer)
+        of = ScoredSplit(rows.encoded, rows.raw, self.tokenizer)
         return self.task.kind.results(self.task, outputs, of)
 
     def deciding_by(self, thresholds: tuple[float, ...]) -> Prepared:

@@ -20,19 +20,11 @@ from limbeck.activations import Request, token_mask
 from limbeck.data import Collator, batches_of
 from limbeck.data.row_facts import facts_of
 from limbeck.data.row_ids import output_keys
-from limbeck.outputs import (
-    Ask,
-    EntryAbout,
-    EntryRows,
-    Lengths,
-    RowsIdentity,
-    StoringQuestion,
-    default_store,
-    digest_of_tokenizer,
-    fingerprint,
-    stored_if_it_pays,
-)
-from limbeck.outputs.key import digest_of_ids
+from limbeck.outputs.building import StoringQuestion, stored_if_it_pays
+from limbeck.outputs.cache import default_store
+from limbeck.outputs.columns import Ask, Lengths
+from limbeck.outputs.key import digest_of_ids, digest_of_tokenizer, fingerprint
+from limbeck.outputs.manifest import EntryAbout, EntryRows, RowsIdentity
 from limbeck.recipe import Recipe, Stage
 from limbeck.records.facts import Execution
 from limbeck.run.prepared import Prepared

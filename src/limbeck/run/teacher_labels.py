@@ -40,7 +40,7 @@ from limbeck.tasks import PAIR_SCORE, SENTENCE, SPANS, TASKS, TOKENS, Processor,
 from limbeck.tasks.abstract_type import no_unlabelled
 from limbeck.tasks.metrics import TEACHER_EMBEDDING, TEACHER_LABEL
 from limbeck.tasks.pair_score import query_ids
-from limbeck.tasks.rules import ROW, Examples
+from limbeck.tasks.rules import ROW, ScoredSplit
 from limbeck.tasks.spans import OFFSETS, best_spans, without_space
 from limbeck.teachers.teacher import Teacher
 
@@ -295,7 +295,7 @@ def _labels(teacher: _Asked, texts: Mapping[str, list[Any]]) -> tuple[list[Any],
         rows = make_split(task, texts, blank)
         outputs, encoded = teacher.about(rows)
         scored = replace(task, metrics=("accuracy",), primary="accuracy")
-        found = kind.results(scored, outputs, Examples(encoded, rows, teacher.tokenizer))
+        found = kind.results(scored, outputs, ScoredSplit(encoded, rows, teacher.tokenizer))
         return found.predictions["prediction"], List(ClassLabel(names=list(task.labels)))
     outputs, encoded = teacher.about(make_split(task, texts, None))
     if kind is SPANS:

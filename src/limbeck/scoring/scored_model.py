@@ -46,9 +46,9 @@ from limbeck.support.given import is_reference, refuse_absent_rows
 from limbeck.tasks import (
     SENTENCE,
     TASKS,
-    Examples,
     Processor,
     Results,
+    ScoredSplit,
     Task,
     TaskType,
     as_kind,
@@ -146,7 +146,7 @@ class EncodedSplit:
         encoded, rows = self.encoded, self.loaded.rows
         if places is not None:
             outputs, encoded, rows = outputs[places], encoded.select(places), rows.select(places)
-        of = Examples(encoded, rows, self.processor)
+        of = ScoredSplit(encoded, rows, self.processor)
         return self.task.kind.results(self.task, outputs, of)
 
     def halves(self) -> tuple[np.ndarray, np.ndarray] | None:

@@ -20,7 +20,7 @@ from limbeck.tasks.metrics import METRICS
 from limbeck.tasks.modality import TEXT_READING, Processor, Reading
 from limbeck.tasks.pair_score import PAIR_SCORE
 from limbeck.tasks.positions import MASKED, TOKENS
-from limbeck.tasks.rules import LOWER_IS_BETTER, Examples, Results, SoftRule, as_array, join
+from limbeck.tasks.rules import LOWER_IS_BETTER, Results, ScoredSplit, SoftRule, as_array, join
 from limbeck.tasks.sentence_embedding import EMBEDDING
 from limbeck.tasks.spans import SPANS
 from limbeck.tasks.task import TASKS, HubSource, Task, as_kind, get_task, project
@@ -41,12 +41,12 @@ __all__ = [
     "TEXT",
     "TEXT_READING",
     "TOKENS",
-    "Examples",
     "HubSource",
     "Image",
     "Processor",
     "Reading",
     "Results",
+    "ScoredSplit",
     "SoftRule",
     "Task",
     "TaskType",

@@ -25,13 +25,13 @@ from limbeck.tasks.rules import (
     NO_PROMPTS,
     PLAIN,
     Batch,
-    Examples,
     HardRule,
     Kept,
     Labelled,
     Labels,
     Results,
     Rows,
+    ScoredSplit,
     SoftRule,
     TaskLike,
 )
@@ -59,7 +59,7 @@ class ScoredOutputs(ABC):
         """What evaluation keeps of a batch, (B, …): as little as the scores need, the logits of whole examples."""
         return logits
 
-    def results(self, task: TaskLike, outputs: np.ndarray, of: Examples) -> Results:
+    def results(self, task: TaskLike, outputs: np.ndarray, of: ScoredSplit) -> Results:
         """Scores of all predictions on a split.
 
         Of whole examples with a label each, unless a type says otherwise.

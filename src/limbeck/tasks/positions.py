@@ -48,13 +48,13 @@ from limbeck.tasks.rules import (
     CUT,
     PLAIN,
     Batch,
-    Examples,
     HardRule,
     Kept,
     Labelled,
     Labels,
     Results,
     Rows,
+    ScoredSplit,
     SoftRule,
     TaskLike,
     need_labels,
@@ -251,7 +251,7 @@ class Tokens(LabelledPositions):
         order = torch.argsort((~valid).int(), dim=1, stable=True)
         return tags.gather(1, order)
 
-    def results(self, task: TaskLike, outputs: np.ndarray, of: Examples) -> Results:
+    def results(self, task: TaskLike, outputs: np.ndarray, of: ScoredSplit) -> Results:
         """Entity F1, precision and recall, and tag accuracy.
 
         A word beyond the length limit counts as predicted "O" (the first tag, where the task has
@@ -408,7 +408,7 @@ class Masked(LabelledPositions):
             sums[:, column].index_add_(0, rows, values)
         return sums
 
-    def results(self, task: TaskLike, outputs: np.ndarray, of: Examples) -> Results:
+    def results(self, task: TaskLike, outputs: np.ndarray, of: ScoredSplit) -> Results:
         """Share of masked tokens found, 0 to 100, and perplexity over all of them, unscaled.
 
         `prediction` counts the tokens found, `label` those that were masked.

@@ -170,7 +170,7 @@ class Results:
     thresholds: tuple[float, ...] = ()
 
 
-class Examples(NamedTuple):
+class ScoredSplit(NamedTuple):
     """A split that is scored: as it is encoded and as it was loaded, and the tokenizer that encoded it."""
 
     encoded: Dataset

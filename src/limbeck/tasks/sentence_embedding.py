@@ -65,12 +65,12 @@ from limbeck.tasks.rules import (
     PLAIN,
     ROW,
     Batch,
-    Examples,
     HardRule,
     Kept,
     Labels,
     Results,
     Rows,
+    ScoredSplit,
     SoftRule,
     TaskLike,
     need_rows,
@@ -243,7 +243,7 @@ class Embedding(TaskType):
         """Squared error of embeddings (B, d)."""
         return F.embedding_mse(student, teacher, weights=batch.get(EXAMPLE_WEIGHTS))
 
-    def results(self, task: TaskLike, outputs: np.ndarray, of: Examples) -> Results:
+    def results(self, task: TaskLike, outputs: np.ndarray, of: ScoredSplit) -> Results:
         """Correlations of what the model makes of each pair with its similarity, times 100; by row what it makes.
 
         Of a task of retrieval metrics of the ranks, by query.

@@ -31,13 +31,13 @@ from limbeck.tasks.rules import (
     PLAIN,
     ROW,
     Batch,
-    Examples,
     HardRule,
     Kept,
     Labelled,
     Labels,
     Results,
     Rows,
+    ScoredSplit,
     SoftRule,
     TaskLike,
     need_labels,
@@ -183,7 +183,7 @@ class Spans(TaskType):
         order = torch.argsort((~mask).int(), dim=1, stable=True)
         return logits.gather(1, order.unsqueeze(-1).expand_as(logits)).float()
 
-    def results(self, task: TaskLike, outputs: np.ndarray, of: Examples) -> Results:
+    def results(self, task: TaskLike, outputs: np.ndarray, of: ScoredSplit) -> Results:
         """Exact match and F1 of each row's likeliest span over all its windows."""
         encoded, rows, _ = of
         best = best_spans(encoded[ROW], encoded[OFFSETS], outputs)

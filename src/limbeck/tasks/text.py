@@ -41,11 +41,11 @@ from limbeck.tasks.positions import LabelledPositions, padded_labels
 from limbeck.tasks.rules import (
     CUT,
     Batch,
-    Examples,
     Kept,
     Labels,
     Results,
     Rows,
+    ScoredSplit,
     TaskLike,
     truncated,
 )
@@ -172,7 +172,7 @@ class Text(LabelledPositions):
         )
         return found
 
-    def results(self, task: TaskLike, outputs: np.ndarray, of: Examples) -> Results:
+    def results(self, task: TaskLike, outputs: np.ndarray, of: ScoredSplit) -> Results:
         """The task's own metrics of the generated words; both sides as words by example."""
         encoded, rows, tokenizer = of
         given = [

@@ -15,17 +15,12 @@ from torch import Tensor
 from limbeck.activations import token_mask
 from limbeck.input_transforms import InputTransform
 from limbeck.objectives import Objectives
-from limbeck.outputs import (
-    Ask,
-    EntryAbout,
-    Lengths,
-    RememberingTeacher,
-    StoringQuestion,
-    default_store,
-    fingerprint,
-    stored_if_it_pays,
-)
-from limbeck.outputs.columns import INDEX
+from limbeck.outputs.building import StoringQuestion, stored_if_it_pays
+from limbeck.outputs.cache import default_store
+from limbeck.outputs.columns import INDEX, Ask, Lengths
+from limbeck.outputs.key import fingerprint
+from limbeck.outputs.manifest import EntryAbout
+from limbeck.outputs.remembering import RememberingTeacher
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TaskType
 from limbeck.teachers import Team

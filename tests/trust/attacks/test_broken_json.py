@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from limbeck.outputs import ExamplesManifest
 from limbeck.outputs.cache import Store, describe
+from limbeck.outputs.manifest import ExamplesManifest
 from limbeck.records import Record
 from limbeck.support.errors import LimbeckError
 

@@ -6,8 +6,10 @@ import shutil
 
 import pytest
 
-from limbeck.outputs import StoreFiles, StoreManifest, StoreWriter, open_store
-from limbeck.outputs.manifest import RowsIdentity, TeacherIdentity
+from limbeck.outputs.files import StoreFiles
+from limbeck.outputs.manifest import RowsIdentity, StoreManifest, TeacherIdentity
+from limbeck.outputs.store import open_store
+from limbeck.outputs.writer import StoreWriter
 from limbeck.support.errors import LimbeckError
 
 ABOUT = StoreManifest(

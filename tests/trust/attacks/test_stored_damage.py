@@ -15,9 +15,11 @@ from typer.testing import CliRunner
 import tiny_runs as tiny
 from limbeck.activations import Request
 from limbeck.cli.app import app
-from limbeck.outputs import Ask, CachedTeacher, EntryAbout, Store, build
-from limbeck.outputs.cache import SHARD
-from limbeck.outputs.manifest import MANIFEST
+from limbeck.outputs.building import build
+from limbeck.outputs.cache import SHARD, Store
+from limbeck.outputs.columns import Ask
+from limbeck.outputs.manifest import MANIFEST, EntryAbout
+from limbeck.outputs.stored_teacher import CachedTeacher
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.support import files

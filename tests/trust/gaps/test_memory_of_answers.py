@@ -10,7 +10,11 @@ import torch
 from transformers import BertConfig, BertForSequenceClassification
 
 from limbeck.activations import Request
-from limbeck.outputs import Ask, CachedTeacher, RememberingTeacher, Store, build
+from limbeck.outputs.building import build
+from limbeck.outputs.cache import Store
+from limbeck.outputs.columns import Ask
+from limbeck.outputs.remembering import RememberingTeacher
+from limbeck.outputs.stored_teacher import CachedTeacher
 from limbeck.teachers.teacher import Teacher
 
 MAPS = Path("/proc/self/smaps")

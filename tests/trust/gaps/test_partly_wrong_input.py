@@ -11,7 +11,10 @@ import tiny_runs as tiny
 from limbeck.activations import Request, capture
 from limbeck.activations.recorders import _call
 from limbeck.data import load_task
-from limbeck.outputs import Ask, CachedTeacher, Store, build
+from limbeck.outputs.building import build
+from limbeck.outputs.cache import Store
+from limbeck.outputs.columns import Ask
+from limbeck.outputs.stored_teacher import CachedTeacher
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.support.errors import LimbeckError

@@ -14,7 +14,9 @@ from transformers import BertConfig, BertForSequenceClassification
 
 from limbeck.activations import Request
 from limbeck.input_transforms.input_transform import as_inputs
-from limbeck.outputs import Ask, Store, fingerprint
+from limbeck.outputs.cache import Store
+from limbeck.outputs.columns import Ask
+from limbeck.outputs.key import fingerprint
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.teachers.teacher import Teacher

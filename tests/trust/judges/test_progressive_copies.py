@@ -17,7 +17,7 @@ from limbeck.lab.augmentation.augmented_rows import (
     build_augmented_examples,
     read_augmented_examples,
 )
-from limbeck.outputs import Store
+from limbeck.outputs.cache import Store
 from limbeck.recipe.augment_spec import AugmentSpec
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "augmentation"))

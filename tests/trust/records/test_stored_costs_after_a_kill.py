@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import tiny_runs as tiny
-from limbeck.outputs import Store, building, default_store
+from limbeck.outputs import building
+from limbeck.outputs.cache import Store, default_store
 from limbeck.recipe import Recipe
 from limbeck.records import Record
 from limbeck.run import distill

@@ -21,7 +21,8 @@ from limbeck.data import add_inputs, encode
 from limbeck.input_transforms import Mixup, MixupSpec, StepInputs
 from limbeck.lab.augmentation.augmented_run import with_augmented_examples
 from limbeck.lab.measures import linear_cka
-from limbeck.outputs import RememberingTeacher, Store
+from limbeck.outputs.cache import Store
+from limbeck.outputs.remembering import RememberingTeacher
 from limbeck.preflight import ask_teacher
 from limbeck.recipe import Recipe
 from limbeck.run import distill

@@ -33,7 +33,7 @@ from limbeck.students import load_model
 from limbeck.support.errors import LimbeckError, unknown
 from limbeck.support.files import at_home
 from limbeck.support.machine import device
-from limbeck.tasks import Examples, Processor, Results, Task, join
+from limbeck.tasks import Processor, Results, ScoredSplit, Task, join
 
 _BATCH = 32
 
@@ -251,7 +251,7 @@ class AnalysedRun:
             sizes.append(len(one.logits))
         outputs, labels = join(kept), rows[task.label_column][:]
         resolve_class_order(task, unproven, outputs, labels, self.split, side=side.name)
-        results = kind.results(task, outputs, Examples(encoded, rows, side.processor))
+        results = kind.results(task, outputs, ScoredSplit(encoded, rows, side.processor))
         return results, float(np.average(losses, weights=sizes))
 
     def loss(self, side: Side, rows: Dataset) -> float:

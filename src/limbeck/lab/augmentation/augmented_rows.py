@@ -24,8 +24,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from limbeck.lab.augmentation.augmented_examples import augmented_examples_of
 from limbeck.lab.augmentation.candidates import Candidates, Watch, find_candidates, unwatched
 from limbeck.lab.augmentation.progressive_edits import Editor
-from limbeck.outputs import ExamplesManifest, StoredEntry, add_model, library_versions
-from limbeck.outputs.cache import SHARD, describe
+from limbeck.outputs.cache import SHARD, StoredEntry, describe
+from limbeck.outputs.key import add_model, library_versions
+from limbeck.outputs.manifest import ExamplesManifest
 from limbeck.recipe.augment_spec import AugmentSpec
 from limbeck.support.files import at_home
 from limbeck.tasks import TEXT_READING

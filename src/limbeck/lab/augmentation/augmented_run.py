@@ -23,8 +23,7 @@ from limbeck.lab.augmentation.augmented_rows import (
     rows_and_examples,
 )
 from limbeck.lab.augmentation.vector_candidates import check_file
-from limbeck.outputs import Store, StoredEntry, default_store
-from limbeck.outputs.cache import SHARD
+from limbeck.outputs.cache import SHARD, Store, StoredEntry, default_store
 from limbeck.recipe import Recipe
 from limbeck.recipe.augment_spec import FROM_TEACHER
 from limbeck.run.prepared import Prepared

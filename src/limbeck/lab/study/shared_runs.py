@@ -16,7 +16,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from limbeck.outputs import RememberingTeacher
+from limbeck.outputs.remembering import RememberingTeacher
 from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME, Record
 from limbeck.run import distill

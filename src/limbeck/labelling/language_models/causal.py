@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokeni
 from limbeck.labelling.language_models.prompt import BoundPrompt, Row, prompt_digest
 from limbeck.labelling.language_models.prompt_tokens import Answers, PromptTokenizer, token_limit
 from limbeck.labelling.language_models.scoring import CausalScorer
-from limbeck.outputs import digest_of_model, digest_of_text, digest_of_tokenizer
+from limbeck.outputs.key import digest_of_model, digest_of_text, digest_of_tokenizer
 from limbeck.students import load_model, read_config, read_tokenizer
 from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import device
