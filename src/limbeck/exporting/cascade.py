@@ -38,6 +38,7 @@ from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.files import at_home, checksums, file_name, put_in_place
 from limbeck.support.terminal import phases
 from limbeck.tasks import Task
+from limbeck.tasks.metrics import is_agreement
 from limbeck.tasks.rules import USUAL
 from limbeck.tasks.task import judged_by_teacher
 
@@ -257,7 +258,7 @@ def _measured(
             label_column=loaded.label_column,
             recipe=dict(loaded.recipe),
         ),
-        judged_by="labels" if loaded.labeled else "agreement",
+        judged_by="agreement" if is_agreement(split.task.primary) else "labels",
         metric=split.task.primary,
         chosen=_plain(point),
         cross_fitted=None if held_out is None else _plain(held_out),
