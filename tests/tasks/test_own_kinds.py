@@ -91,7 +91,7 @@ def test_squad_files(tmp_path):
     rows = squad([{"text": "ann", "answer_start": 0}])
     del rows["data"][0]["paragraphs"][0]["qas"][6]["answers"]
     file.write_text(json.dumps(rows))
-    with pytest.raises(LimbeckError, match="question 7: not in SQuAD's layout: no 'answers'"):
+    with pytest.raises(LimbeckError, match="question 6: not in SQuAD's layout: no 'answers'"):
         load_task("mine", file, kind="spans")
 
 
