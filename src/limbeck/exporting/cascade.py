@@ -171,7 +171,7 @@ def _rows(
     kind = task.kind
     several = answers_several(kind, logits[-1].shape[1])
     decided = [_decided(one, several=several) for one in logits]
-    encoded, rows = last.encoded, last.rows
+    encoded, rows = last.encoded, last.loaded.rows
     if not loaded.labeled:
         task = judged_by_teacher(task)
         column = decided[-1].astype(np.float32 if several else np.int64).tolist()
