@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import limbeck
 from limbeck.data.row_ids import row_ids
-from limbeck.outputs import open_store
+from limbeck.outputs.store import open_store
 
 folder = Path({folder!r})
 lines = [f"row {{number}} " + "word " * (number % 7) for number in range(80)]
