@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from limbeck import functional
     from limbeck.activations import ActivationKey, Request, Trace, capture
-    from limbeck.cards import write_card
+    from limbeck.cards.card import write_card
     from limbeck.cards.push import push
     from limbeck.data import data_reader
     from limbeck.exporting import export

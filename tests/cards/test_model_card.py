@@ -15,10 +15,10 @@ from huggingface_hub.repocard_data import model_index_to_eval_results
 from typer.testing import CliRunner
 
 from card_runs import add_bench, add_export, make_run
-from limbeck.cards import CardSettings, is_ours, write_card
-from limbeck.cards.card import MARKER
-from limbeck.cards.card_settings import HUB_METRICS, metadata
+from limbeck.cards import CardSettings
+from limbeck.cards.card import MARKER, is_ours, write_card
 from limbeck.cards.facts import PIPELINES, StudentFacts, hub_name, public_name, usage, without_paths
+from limbeck.cards.metadata import HUB_METRICS, metadata
 from limbeck.cli.app import app
 from limbeck.recipe import Recipe
 from limbeck.records import Record
@@ -131,7 +131,9 @@ def test_its_lines_load_the_model_and_run_from_its_folder(made, capsys, monkeypa
 
 def test_a_text_to_text_student_is_asked_by_the_prompt_of_its_training():
     config = {"text_prompt": "own first: {0} second: {1}"}
-    student = SimpleNamespace(kind=TEXT, config=config, texts=2, labels=[], max_length=24)
+    student = SimpleNamespace(
+        kind=TEXT, config=config, texts=2, labels=[], max_length=24, own_architecture=False
+    )
     said = usage(student, "name", local=False)
     assert 'tokenizer("own first: The first text. second: The second text.", truncation' in said
 
@@ -263,7 +265,7 @@ def test_a_run_that_has_not_finished_gets_none(tmp_path):
 
 def test_settings_that_cannot_be_read_are_named(run):
     (run / "card.json").write_text(json.dumps({"licence": "mit"}))
-    with pytest.raises(LimbeckError, match=r"card\.json: licence"):
+    with pytest.raises(LimbeckError, match=r"card\.json: unknown setting 'licence'"):
         write_card(run)
 
 

@@ -13,7 +13,7 @@ from transformers import AutoModel, AutoTokenizer
 from typer.testing import CliRunner
 
 import tiny_runs
-from limbeck.cards import write_card
+from limbeck.cards.card import write_card
 from limbeck.cli.app import app
 from limbeck.recipe import Recipe
 from limbeck.run import distill

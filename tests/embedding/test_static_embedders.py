@@ -13,7 +13,7 @@ import tiny_embedders as tiny
 import torch
 from typer.testing import CliRunner
 
-from limbeck.cards import write_card
+from limbeck.cards.card import write_card
 from limbeck.cli.app import app
 from limbeck.recipe import Recipe
 from limbeck.run import distill

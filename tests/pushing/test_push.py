@@ -13,7 +13,8 @@ from transformers import AutoModelForSequenceClassification
 from typer.testing import CliRunner
 
 from card_runs import add_export, make_run
-from limbeck.cards import CardSettings, write_card
+from limbeck.cards import CardSettings
+from limbeck.cards.card import write_card
 from limbeck.cards.push import push, push_files
 from limbeck.cli.app import app
 from limbeck.records import Record

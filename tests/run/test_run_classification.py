@@ -10,7 +10,8 @@ from sklearn import metrics
 from typer.testing import CliRunner
 
 from card_runs import make_run
-from limbeck.cards import CardSettings, write_card
+from limbeck.cards import CardSettings
+from limbeck.cards.card import write_card
 from limbeck.cards.push import push_files
 from limbeck.cli.app import app
 from limbeck.data import RowsAsked

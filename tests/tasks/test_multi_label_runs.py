@@ -14,7 +14,7 @@ from sklearn import metrics
 import several_labels as several
 import tiny_runs as tiny
 from limbeck import label, predict
-from limbeck.cards import write_card
+from limbeck.cards.card import write_card
 from limbeck.predicting.predict_rows import write_predictions
 from limbeck.records import Record
 from limbeck.run import distill

@@ -10,7 +10,6 @@ from typing import Any
 from huggingface_hub import ModelCard
 
 from limbeck.cards import tables
-from limbeck.cards.card_settings import CardSettings, languages, metadata, own_splits, read_settings
 from limbeck.cards.facts import (
     StudentFacts,
     dataset_of,
@@ -19,6 +18,8 @@ from limbeck.cards.facts import (
     usage,
     without_paths,
 )
+from limbeck.cards.metadata import languages, metadata, own_splits
+from limbeck.cards.settings import CardSettings, read_settings
 from limbeck.recipe import Recipe
 from limbeck.recipe.catalog import HEADER, find, names
 from limbeck.records import Record

@@ -12,10 +12,9 @@ from huggingface_hub import CommitOperationAdd, HfApi, get_token
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
 from huggingface_hub.utils import validate_repo_id
 
-from limbeck.cards import CARD_NAME, is_ours
-from limbeck.cards.card import render_card
-from limbeck.cards.card_settings import read_settings
+from limbeck.cards.card import CARD_NAME, is_ours, render_card
 from limbeck.cards.facts import public_name, without_paths
+from limbeck.cards.settings import read_settings
 from limbeck.records import RECORD_NAME, Record
 from limbeck.records.facts import finite
 from limbeck.runtimes.manifest import EXPORT_NAME, exports_of, read_export

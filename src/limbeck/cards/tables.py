@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from limbeck.cards.card_settings import METRICS
 from limbeck.cards.facts import StudentFacts, public_name, teacher_names
+from limbeck.cards.metadata import METRICS
 from limbeck.records import Record
 from limbeck.records.facts import ModelFacts
 from limbeck.records.words import rows_said, teacher_scores

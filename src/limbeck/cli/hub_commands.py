@@ -3,55 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from limbeck.cards.settings import CardSettings
 from limbeck.cli.console import say
+from limbeck.cli.options import settings_flags, takes_groups
 
 
+@takes_groups
 def card(
+    *,
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run.")],
-    seeds: Annotated[
-        list[str] | None,
-        typer.Option(help="Other runs of the task, or folders of runs: spread and paired tests."),
-    ] = None,
-    baseline: Annotated[
-        str | None,
-        typer.Option(
-            help="The method among them that others are tested against; default: finetune."
-        ),
-    ] = None,
-    base_model: Annotated[
-        list[str] | None, typer.Option(help="Hub names of what the student's weights come from.")
-    ] = None,
-    language: Annotated[list[str] | None, typer.Option(help="Language codes: en de")] = None,
-    license: Annotated[
-        str | None, typer.Option(help="The Hub's identifier of a licence: apache-2.0")
-    ] = None,
-    examples: Annotated[
-        bool | None,
-        typer.Option(
-            help="Show the dev rows on which student and teacher disagree most, with their texts; default: no."
-        ),
-    ] = None,
+    settings: Annotated[dict[str, Any], settings_flags("Options", CardSettings)],
     out: Annotated[
         Path | None, typer.Option(help="Another file than RUN/student/README.md.")
     ] = None,
 ) -> None:
     """Write a run's model card for the Hub again; what is said here is kept for later cards."""
-    from limbeck.cards import CardSettings, write_card
+    from limbeck.cards.card import write_card
 
-    settings = CardSettings(
-        seeds=[str(Path(seed).absolute()) for seed in seeds or ()],
-        baseline=baseline,
-        base_model=base_model or [],
-        language=language or [],
-        license=license,
-        examples=examples,
-    )
-    written = write_card(run, settings, out=out)
-    say(f"written to {written}")
+    seeds = [str(Path(seed).absolute()) for seed in settings.get("seeds", ())]
+    said = CardSettings.checked(settings | {"seeds": seeds})
+    say(f"written to {write_card(run, said, out=out)}")
 
 
 _MB = 1e6

@@ -241,13 +241,16 @@ def settings_flags(panel: str, group: type[Settings]) -> type:
     options: list[tuple[str, Any, Any]] = []
     for name, field in group.model_fields.items():
         of, text = _type_of(field.annotation), str(field.description)
-        if field.default not in (None, False, ()) and not field.is_required():
-            listed = field.default if isinstance(field.default, tuple) else [field.default]
+        usual = None if field.is_required() else field.get_default(call_default_factory=True)
+        if usual not in (None, False, (), []):
+            listed = usual if isinstance(usual, tuple) else [usual]
             text += f" [default: {' '.join(map(str, listed))}]"
         extra: Any = field.json_schema_extra or {}
         flag = extra.get("flag", f"--{name.replace('_', '-')}")
-        made = typer.Option(flag, help=escape(text), rich_help_panel=panel)
-        kind, default = (bool, False) if of is bool else (of | None, None)
+        alone = of is not bool or usual is False  # others are --NAME or --no-NAME
+        names = [flag] if alone else []
+        made = typer.Option(*names, help=escape(text), rich_help_panel=panel)
+        kind, default = (bool, False) if usual is False else (of | None, None)
         options.append((name, Annotated[kind, made], default))
     return make_dataclass("Flags", options, frozen=True)
 
@@ -316,11 +319,6 @@ def typed(group: Any) -> dict[str, Any]:
     """
     values = {one.name: getattr(group, one.name) for one in fields(group)}
     return {name: value for name, value in values.items() if value not in (None, [])}
-
-
-def option(panel: str, text: str, **limits: Any) -> Any:
-    """An option in a part of the help."""
-    return typer.Option(help=text, rich_help_panel=panel, **limits)
 
 
 def setting(name: str, panel: str | None = None) -> Any:

@@ -18,7 +18,7 @@ from limbeck.records import Record
 from limbeck.records.facts import Epoch
 from limbeck.records.words import agreement_said, grouped, one_answer, repeated_said, rows_said
 from limbeck.report import plots
-from limbeck.report.plots import Level, Series, StackedBars, layer_map
+from limbeck.report.plots import Level, Series, layer_map
 from limbeck.report.sections import (
     Section,
     bench_section,
@@ -70,22 +70,20 @@ SECONDS = ("student", "teacher", "evaluation", "preparation", "team")
 """Parts of a run's time; the rest, saving and measuring, is small."""
 
 
-def seconds_split(name: str, runs: Sequence[Record]) -> StackedBars | None:
-    """Mean seconds of a run by what they went into; the rest is "other"."""
+def seconds_split(runs: Sequence[Record]) -> dict[str, float]:
+    """Mean seconds of a run by what they went into; the rest is "other". Empty where no run says."""
     totals = [r.cost.total_seconds for r in runs if r.cost.total_seconds is not None]
     if not totals:
-        return None
-    parts = [(part, _mean_cost(runs, f"{part}_seconds")) for part in SECONDS]
-    other = max(0.0, fmean(totals) - sum(value for _, value in parts))
-    return StackedBars(name, (*parts, ("other", other)))
+        return {}
+    parts = {part: _mean_cost(runs, f"{part}_seconds") for part in SECONDS}
+    return parts | {"other": max(0.0, fmean(totals) - sum(parts.values()))}
 
 
-def flops_split(name: str, runs: Sequence[Record]) -> StackedBars | None:
-    """Mean FLOPs of a run, student and teacher, in units of 10¹²."""
+def flops_split(runs: Sequence[Record]) -> dict[str, float]:
+    """Mean FLOPs of a run, student and teacher, in units of 10¹². Empty where no run says."""
     if not any(run.cost.student_flops for run in runs):
-        return None
-    sides = ("student", "teacher")
-    return StackedBars(name, tuple((s, _mean_cost(runs, f"{s}_flops") / 1e12) for s in sides))
+        return {}
+    return {side: _mean_cost(runs, f"{side}_flops") / 1e12 for side in ("student", "teacher")}
 
 
 def _mean_cost(runs: Sequence[Record], field: str) -> float:
@@ -236,17 +234,16 @@ class Content:
     def cost_section(self) -> Section:
         """Seconds and FLOPs by what they went into."""
         finished = grouped(self.finished, _group)
-        names = {key: self.name(key) for key in self.groups if key in finished}
+        named = {self.name(key): finished[key] for key in self.groups if key in finished}
         drawings = []
         for title, label, unit, split in (
             ("Time of one run", "seconds, mean over runs", "s", seconds_split),
             ("Work of one run", "10¹² FLOPs, mean over runs", "TFLOP", flops_split),
         ):
-            bars = [bar for key in names if (bar := split(names[key], finished[key])) is not None]
-            if bars:
+            if bars := {name: parts for name, runs in named.items() if (parts := split(runs))}:
                 drawings.append(plots.stacks(title, bars, x_label=label, unit=unit))
-        parts = (*SECONDS, "other")
-        legend = [legend_entry(part, index, patch=True) for index, part in enumerate(parts)]
+        shown = (*SECONDS, "other")
+        legend = [legend_entry(part, index, patch=True) for index, part in enumerate(shown)]
         lead = (
             "Where a training run's time and arithmetic went; a multiply-add counts as 2 FLOPs. "
             "Other: saving and measuring."

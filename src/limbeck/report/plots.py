@@ -5,7 +5,7 @@ Part of `limbeck.report`; which runs go into which drawing is decided in `conten
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -40,14 +40,6 @@ class Series:
     mean: tuple[float, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class StackedBars:
-    """One bar of parts that add up to a whole."""
-
-    name: str
-    parts: tuple[tuple[str, float], ...]
 
 
 def line_panel(
@@ -155,17 +147,19 @@ def name_rows(axes: Axes, names: Sequence[str]) -> None:
     axes.set_ylim(len(names) - 0.4, -0.6)
 
 
-def stacks(title: str, bars: Sequence[StackedBars], *, x_label: str, unit: str) -> Panel:
+def stacks(
+    title: str, bars: Mapping[str, Mapping[str, float]], *, x_label: str, unit: str
+) -> Panel:
     """Horizontal stacked bars from the top; every bar has the same parts in the same order."""
     said = "; ".join(
-        f"{bar.name} {', '.join(f'{part} {value:.3g}' for part, value in bar.parts)}"
-        for bar in bars
+        f"{name} {', '.join(f'{part} {value:.3g}' for part, value in parts.items())}"
+        for name, parts in bars.items()
     )
     panel = Panel(title, f"{title}, {unit}. {said}.", 6.4, 1.0 + 0.34 * len(bars), grid="x")
     with panel as axes:
-        for row, bar in enumerate(bars):
+        for row, parts in enumerate(bars.values()):
             start = 0.0
-            for index, (_, value) in enumerate(bar.parts):
+            for index, (_, value) in enumerate(parts.items()):
                 axes.barh(
                     row, value, left=start, height=0.62, color=series_colour(index),
                     edgecolor=PAPER, linewidth=0.8,
@@ -175,7 +169,7 @@ def stacks(title: str, bars: Sequence[StackedBars], *, x_label: str, unit: str) 
                 f"{start:.3g} {unit}", (start, row), xytext=(5, 0), textcoords="offset points",
                 va="center", color=INK, fontsize=9,
             )  # fmt: skip
-        name_rows(axes, [bar.name for bar in bars])
+        name_rows(axes, [*bars])
         axes.margins(x=0.14)
         axes.set_xlim(left=0)
         axes.set_xlabel(x_label)

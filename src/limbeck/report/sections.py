@@ -234,8 +234,7 @@ def _scores(said: str, team: TeamFacts, names: dict[str, int]) -> list[Panel]:
 
 
 def _shares(said: str, team: TeamFacts) -> list[Panel]:
-    known = [(one.name, one.share) for one in team.members if one.share is not None]
-    bars = [plots.StackedBars(name, (("share", float(share)),)) for name, share in known]
+    bars = {one.name: {"share": one.share} for one in team.members if one.share is not None}
     label = "probability of being sampled" if team.use == "sample" else "weight in the mean"
     label += ", at the start" if team.by == "adaptive" else ""
     return [plots.stacks(f"{said}: {team.by}", bars, x_label=label, unit="share")] if bars else []

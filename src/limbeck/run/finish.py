@@ -16,7 +16,7 @@ import numpy as np
 from transformers import PreTrainedModel
 
 from limbeck.activations import Passes, stack_names
-from limbeck.cards import CARD_NAME, is_ours, write_card
+from limbeck.cards.card import CARD_NAME, is_ours, write_card
 from limbeck.data import CORPUS, add_inputs, batches_of
 from limbeck.evaluation import measuring
 from limbeck.evaluation.measuring import flops_of, latencies

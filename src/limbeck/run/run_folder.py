@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from limbeck.cards import CARD_NAME, is_ours
-from limbeck.cards.card_settings import SETTINGS_NAME
+from limbeck.cards.card import CARD_NAME, is_ours
+from limbeck.cards.settings import SETTINGS_NAME
 from limbeck.preflight import recorded_scores
 from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME

@@ -14,7 +14,7 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
-from limbeck.cards import CARD_NAME
+from limbeck.cards.card import CARD_NAME
 from limbeck.evaluation.measuring import count_parameters
 from limbeck.objectives import ModelShape
 from limbeck.recipe import Recipe, StudentSpec

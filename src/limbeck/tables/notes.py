@@ -72,8 +72,8 @@ def _dev_rows(record: Record) -> Any:
     return count if rows is None else f"{count} #{rows[:8]}"
 
 
-# What runs in one column should share, and how a record says it.
-_SHARED: dict[str, Callable[[Record], Any]] = {
+# What runs in one column should share: a key of their recipes, or how a record says it.
+_SHARED: dict[str, str | Callable[[Record], Any]] = {
     "training rows": _rows,
     "label noise": lambda record: f"{100 * (record.recipe.get('label_noise') or 0):g} %",
     "dev rows": _dev_rows,
@@ -81,11 +81,8 @@ _SHARED: dict[str, Callable[[Record], Any]] = {
     "epochs": _epochs,
     "teacher": teacher_of,
     "student's start": _start,
-    "longest input": lambda record: record.recipe.get("max_length"),
+    "longest input": "max_length",
     "batch size": lambda record: _batch(record.recipe),
-}
-# The same of settings that are said as the recipe has them.
-_SETTINGS = {
     "learning rate": "lr",
     "course of the rate": "lr_schedule",
     "warm-up": "warmup",
@@ -101,13 +98,6 @@ _SETTINGS = {
     "thresholds": "thresholds",
     "sample of training rows": "train_rows_seed",
 }
-
-
-def _reader(key: str) -> Callable[[Record], Any]:
-    return lambda record: _plain(record.recipe.get(key))
-
-
-_SHARED |= {said: _reader(key) for said, key in _SETTINGS.items()}
 # What decides nothing about a student, or is said by a run's column, row and seed.
 _NOT_COMPARED = frozenset(
     {
@@ -180,7 +170,7 @@ def comparability_notes(runs: Sequence[Record]) -> list[str]:
         for what, read in _SHARED.items():
             groups: dict[Any, dict[str, None]] = {}
             for run in own:
-                value = read(run)
+                value = _plain(run.recipe.get(read)) if isinstance(read, str) else read(run)
                 if value is not None:
                     groups.setdefault(value, {})[run.method] = None
             if len(groups) > 1:
