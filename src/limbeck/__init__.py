@@ -122,7 +122,7 @@ _HOMES = {
     "push": "limbeck.cards.push",
     "task_type": "limbeck.tasks",
     "train_grid": "limbeck.run",
-    "write_card": "limbeck.cards",
+    "write_card": "limbeck.cards.card",
 }
 # Public as they are.
 _PACKAGES = ("functional",)
