@@ -77,7 +77,7 @@ while True:
         if len(part):
             part.take(part.row_ids)
 store = open_store(folder / "store")
-assert store.row_ids.tolist() == row_ids([[line.strip() for line in lines]]).tolist()
+assert store.row_ids.tolist() == row_ids([lines]).tolist()
 for shard in whole.manifest.shards:
     assert store.files.read(shard.name) == whole.files.read(shard.name)
 left = sorted(p.name for p in (folder / "store").iterdir() if not p.name.startswith("shard-"))

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from limbeck.data.text_rows import TextRows, joined, read_text_rows
+from limbeck.data.text_rows import TextRows, joined, read_target_rows, read_text_rows
 from limbeck.labelling.fill import LabelWork, fill
+from limbeck.labelling.language_models.answers import JOURNALS
+from limbeck.labelling.language_models.causal import is_causal_model, load_causal_labeller
 from limbeck.labelling.language_models.endpoint_settings import EndpointSettings
-from limbeck.labelling.language_models.prompt import Prompt
+from limbeck.labelling.language_models.prompt import BoundPrompt, Prompt, bind_prompt, read_prompt
+from limbeck.labelling.model_labeller import ModelLabeller, TargetLabeller
 from limbeck.labelling.plain_table import (
     FORMATS,
     check_labels,
@@ -19,25 +22,28 @@ from limbeck.labelling.plain_table import (
     write_plain_labels,
 )
 from limbeck.labelling.settings import LabelSettings
-from limbeck.labelling.teachers import (
-    LabellerSource,
-    endpoint_labeller,
-    named,
-    prompt_for,
-    speaks,
-    target_rows,
-    writes_targets,
-)
+from limbeck.outputs.cache import default_store
+from limbeck.outputs.columns import LOGITS, PROBABILITIES
 from limbeck.outputs.files import StoreFiles
 from limbeck.outputs.scored_shard import ShardContent
 from limbeck.outputs.shards import RESERVED
 from limbeck.outputs.store import OutputStore, open_store
+from limbeck.preflight import refuse_beyond
+from limbeck.recipe import Recipe
+from limbeck.records.runs_meant import members_at
 from limbeck.run.objects import read_rows, unlabelled_places
+from limbeck.students import load_model, read_config, read_processor
 from limbeck.students.execution import warn_of_emulated_bf16
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.given import at_hand
+from limbeck.support.machine import device
 from limbeck.support.terminal import messages
-from limbeck.teachers.labeller import Labeller
+from limbeck.support.words import short_name, short_names
+from limbeck.tasks import TASKS, TEXT, TEXT_READING, kind_of_config
+from limbeck.teachers.labeller import Labeller, TeamLabeller
+
+if TYPE_CHECKING:
+    from limbeck.labelling.language_models.endpoint import EndpointLabeller
 
 
 def label(
@@ -78,16 +84,16 @@ def label(
         more = unlabelled_places(unlabelled, asked.task, writers)
         stack.enter_context(at_hand(writers))
         source = LabellerSource(named(teacher), asked)
-        _check(asked, source, [one for one in (data, *more) if one is not None], prompt, endpoint)
+        sources = [*([] if data is None else [data]), *more]
+        _check(asked, source, sources, prompt, endpoint)
         if prompt is None and endpoint is None and writes_targets(source):
             written_task, rows = target_rows(source, data, others=bool(more or asked.to))
             source = replace(source, written_task=written_task)
         else:
-            rows = _read([*([] if data is None else [data]), *more], asked)
-        if asked.to is not None and (wrong := check_place(asked.to, FORMATS, rows.source)):
-            raise LimbeckError(wrong)
+            named_rows: dict[str, Any] = {"task": asked.task, "text_columns": asked.text_columns}
+            rows = joined([read_text_rows(one, **named_rows) for one in sources])
         warn_of_emulated_bf16(asked.precision)
-        if prompt is not None or endpoint is not None or speaks(source):
+        if prompt is not None or endpoint is not None or any(map(is_causal_model, source.paths)):
             # A prompt calls the columns as the user does.
             rows = replace(rows, columns=dict(zip(rows.names, rows.columns.values(), strict=True)))
             source = replace(source, prompt=prompt_for(prompt, rows, asked.task))
@@ -154,12 +160,6 @@ def _check(
         raise LimbeckError(problems)
 
 
-def _read(sources: Sequence[str | Path], asked: LabelSettings) -> TextRows:
-    """The rows of all sources, one after another."""
-    given: dict[str, Any] = {"task": asked.task, "text_columns": asked.text_columns}
-    return joined([read_text_rows(one, **given) for one in sources])
-
-
 def _content(labeller: Labeller, source: LabellerSource, texts: Sequence[str]) -> ShardContent:
     """What a shard holds: the outputs that are named, or all that a labeller gives.
 
@@ -190,3 +190,196 @@ def _content(labeller: Labeller, source: LabellerSource, texts: Sequence[str]) -
         )
     batch = asked.batch_size or labeller.batch_size
     return ShardContent(chosen, batch, tuple(texts), asked.missing_rows == "drop")
+
+
+# From what `--teacher`, `--prompt` and `--endpoint` name to a labeller, and to what it is asked.
+
+
+_MAX_LENGTH = Recipe.model_fields["max_length"].default
+
+
+@dataclass(frozen=True)
+class LabellerSource:
+    """Where a labeller comes from.
+
+    Attributes:
+        teachers: paths and names, or labellers themselves; several are a team.
+        settings: of `label`.
+        prompt: what language models are asked; without it a model that is no causal one is asked as it was trained.
+        written_task: the name with which the prompts of a text-to-text model begin, where rows have targets.
+    """
+
+    teachers: tuple[str | Labeller, ...]
+    settings: LabelSettings
+    prompt: BoundPrompt | None = None
+    written_task: str | None = None
+
+    @property
+    def paths(self) -> list[str]:
+        """The models that are named."""
+        names = [one for one in self.teachers if isinstance(one, str)]
+        return [path for name in names for path in members_at(name)]
+
+    def load(self) -> Labeller:
+        """The labeller, on the device of this process.
+
+        Raises:
+            LimbeckError: a model that cannot be read or used, or teachers that do not agree.
+        """
+        found: list[Labeller] = []
+        paths: list[str] = []
+        for given in self.teachers:
+            if not isinstance(given, str):
+                found.append(given)
+                paths.append(given.name)
+                continue
+            for path, record in members_at(given).items():
+                own = None if record is None else Recipe.recorded(record.recipe, path)
+                found.append(self._model(path, own))
+                paths.append(path)
+        return found[0] if len(found) == 1 else TeamLabeller(found, short_names(paths))
+
+    def _model(self, path: str, recipe: Recipe | None) -> Labeller:
+        asked = self.settings
+        shared: dict[str, Any] = {"max_length": asked.max_length, "precision": asked.precision}
+        if asked.batch_size is not None:
+            shared["batch_size"] = asked.batch_size
+        if self.prompt is not None:
+            return load_causal_labeller(path, self.prompt, **shared)
+        shared["name"] = short_name(path)
+        shared["max_length"] = asked.max_length or (
+            _MAX_LENGTH if recipe is None else recipe.max_length
+        )
+        processor = read_processor(path, TEXT_READING)
+        if self.written_task is not None:
+            model = load_model(path, head="required", auto=TEXT.auto)
+            refuse_beyond(model, asked.max_length)
+            written = TargetLabeller(
+                model, processor, task=self.written_task, outputs=asked.outputs, **shared
+            )
+            return written.to(device())
+        known = TASKS.get(asked.task) if asked.task is not None else None
+        answers = not asked.outputs or bool({LOGITS, PROBABILITIES} & {*asked.outputs})
+        model = load_model(path, head="required" if answers else "optional")
+        refuse_beyond(model, asked.max_length)
+        classes = () if known is None else known.kind.class_names(known.labels)
+        made = ModelLabeller(model, processor, outputs=asked.outputs, classes=classes, **shared)
+        return made.to(device())
+
+
+def named(
+    teacher: str | Path | Labeller | Sequence[str | Path | Labeller],
+) -> tuple[str | Labeller, ...]:
+    """One teacher or several as a tuple of names and labellers.
+
+    Raises:
+        LimbeckError: an object that is neither.
+    """
+    many: Any = teacher if isinstance(teacher, list | tuple) else [teacher]
+    for one in many:
+        if not isinstance(one, str | Path | Labeller):
+            raise LimbeckError(
+                f"teacher: a {type(one).__name__} is no labeller",
+                "name a model's folder, or pass an object with the methods of limbeck.teachers.labeller.Labeller",
+            )
+    return tuple(str(one) if isinstance(one, Path) else one for one in many)
+
+
+# Teachers that are asked in words.
+
+
+def endpoint_labeller(settings: EndpointSettings, source: LabellerSource) -> EndpointLabeller:
+    """The labeller of an endpoint, whose answers are kept in the cache.
+
+    Raises:
+        LimbeckError: the package of its client is not installed, or as `EndpointLabeller`.
+    """
+    try:
+        from limbeck.labelling.language_models.endpoint import EndpointLabeller
+    except ModuleNotFoundError as error:
+        raise LimbeckError(
+            f"labels from an endpoint need the package {error.name}, which is not installed",
+            "pip install 'limbeck[endpoint]'",
+        ) from error
+    assert source.prompt is not None
+    return EndpointLabeller(settings, source.prompt, journals=default_store().folder / JOURNALS)
+
+
+def prompt_for(prompt: str | Path | Prompt | None, rows: TextRows, task: str | None) -> BoundPrompt:
+    """The prompt for these rows.
+
+    Args:
+        prompt: its file, or itself; None for the default one.
+        rows: with the user's names of their columns.
+        task: a known task, whose classes they are; else the classes are those with a verbalization, in their order.
+
+    Raises:
+        LimbeckError: no classes are known, or what is wrong with the prompt.
+    """
+    made = read_prompt(prompt) if isinstance(prompt, str | Path) else prompt or Prompt()
+    known = TASKS.get(task) if task is not None else None
+    classes = tuple(made.verbalizations or ()) if known is None else known.labels
+    if not classes:
+        raise LimbeckError(
+            "the classes are not known, and a language model labels with classes",
+            "name a --task with classes, or write verbalizations into the prompt: a line CLASS: WORDS for each class",
+        )
+    return bind_prompt(made, classes, tuple(rows.columns))
+
+
+# Whether a text-to-text teacher labels, so that rows need the text that its decoder writes.
+
+
+def writes_targets(source: LabellerSource) -> bool:
+    """Whether one of them answers in words; its layers alone need no targets."""
+    words = source.settings.outputs
+    if words and not any(word.split(":")[0] == LOGITS for word in words):
+        return False
+    return any(hasattr(one, "kept_tokens") for one in source.teachers) or any(
+        kind_of_config(read_config(path)) is TEXT for path in source.paths
+    )
+
+
+def target_rows(
+    source: LabellerSource, data: str | Path | None, *, others: bool
+) -> tuple[str, TextRows]:
+    """The task's name in the prompts, by default that of the teacher's own run, and rows with targets.
+
+    Args:
+        source: the teacher.
+        data: labelled rows.
+        others: whether unlabelled rows, or a table of labels, are asked for too.
+
+    Raises:
+        LimbeckError: several teachers, rows without targets, a table of labels, a task without a name, or as
+            `read_target_rows`.
+    """
+    asked, problems = source.settings, []
+    if max(len(source.teachers), len(source.paths)) > 1:
+        problems.append(
+            Problem(
+                "teacher: several, and of parts of a vocabulary there is no mean",
+                "label with one text-to-text teacher",
+            )
+        )
+    if others or data is None:
+        problems.append(
+            Problem(
+                "unlabelled, to: a text-to-text teacher is asked for each token of a row's target, so there are no "
+                "rows without one and no labels to write",
+                "give labelled rows with --data alone; `limbeck predict` writes what the model itself answers",
+            )
+        )
+    if problems or data is None:
+        raise LimbeckError(problems)
+    task, (teacher,) = asked.task, source.teachers
+    for path, record in members_at(teacher).items() if isinstance(teacher, str) else ():
+        own = None if record is None else Recipe.recorded(record.recipe, path)
+        task = task or (None if own is None else own.task)
+    found, rows = read_target_rows(
+        data,
+        task=task,
+        text_columns=asked.text_columns,
+        label_column=asked.label_column,
+    )
+    return found.name, rows

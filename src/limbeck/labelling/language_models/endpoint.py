@@ -69,10 +69,6 @@ class RowFailedError(Exception):
     """One row has no label, for a reason that need not concern the others."""
 
 
-class NoChoicesError(ValueError):
-    """What came back says nothing where OpenAI's protocol has an answer's choices."""
-
-
 class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
     """Asks a server about each row; made, it has been asked once, and its key, model and form of request are right.
 
@@ -365,16 +361,16 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
         client = self.client if retries is None else self.client.with_options(max_retries=retries)
         path = "/chat/completions" if "messages" in request else "/completions"
         body = {"model": self.settings.model, **request}
+        answer: Any = None
         try:
-            answer: Any = client.post(path, cast_to=object, body=body)
+            answer = client.post(path, cast_to=object, body=body)
             choices = self._counted(answer)
             if not isinstance(choices, list) or not choices:
                 said = json.dumps(answer, separators=(",", ":"), ensure_ascii=False)
-                raise NoChoicesError(answer if isinstance(answer, str) else said)
+                raise ValueError(answer if isinstance(answer, str) else said)
         except (openai.OpenAIError, ValueError) as error:
             # Of a page, such as that of a login, the client gives the text.
-            page = isinstance(error, NoChoicesError) and isinstance(answer, str)
-            if page or isinstance(error, _REFUSED) or _no_credit(error):
+            if isinstance(answer, str) or isinstance(error, _REFUSED) or _no_credit(error):
                 raise self._explained(error) from error
             raise RowFailedError(self._said_by(error)) from error
         return choices
