@@ -30,8 +30,8 @@ from limbeck.outputs.stored_teacher import CachedTeacher
 from limbeck.records import hardware, versions
 from limbeck.students.execution import resolve_precision
 from limbeck.support.files import write_whole
-from limbeck.teachers import EnsembleTeam, SampledTeam, SamplingProbabilities
 from limbeck.teachers.teacher import Teacher
+from limbeck.teachers.team import EnsembleTeam, SampledTeam, SamplingProbabilities
 from limbeck.training import DistillationConfig, DistillationTrainer
 from overhead import StepTimes, arguments, rows, train
 from step_cost import model

@@ -20,8 +20,8 @@ from limbeck.objectives import ModelShape, Objectives, Shape, TeamObjectives
 from limbeck.recipe import Recipe
 from limbeck.support.step_state import StepState
 from limbeck.tasks import get_task_type
-from limbeck.teachers import EnsembleTeam, SampledTeam, SamplingProbabilities
 from limbeck.teachers.teacher import Teacher
+from limbeck.teachers.team import EnsembleTeam, SampledTeam, SamplingProbabilities
 from limbeck.training.step import Distiller
 from numberless import META, numbers_are_told_apart
 

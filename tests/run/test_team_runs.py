@@ -19,8 +19,8 @@ from limbeck.run.run_folder import RunFolder
 from limbeck.run.several_teachers import _alone, origin_problems, pretrained_form
 from limbeck.scoring import evaluate
 from limbeck.support.errors import LimbeckError
-from limbeck.teachers import SampledTeam, SamplingProbabilities, by_capacity, chain_links
 from limbeck.teachers.teacher import Teacher
+from limbeck.teachers.team import SampledTeam, SamplingProbabilities, by_capacity, chain_links
 from limbeck.training import DistillationConfig, DistillationTrainer
 from limbeck.training.assistant_start import recorded_start
 

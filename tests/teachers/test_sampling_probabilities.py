@@ -13,8 +13,7 @@ from scipy.stats import chisquare
 
 from limbeck.lab.bandit import Bandit
 from limbeck.support.errors import LimbeckError
-from limbeck.teachers import SamplingProbabilities, shares
-from limbeck.teachers.team import draw
+from limbeck.teachers.team import SamplingProbabilities, draw, shares
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,13 @@ from limbeck.data import Collator
 from limbeck.support.errors import LimbeckError
 from limbeck.support.step_state import StepState
 from limbeck.support.words import short_names
-from limbeck.teachers import (
+from limbeck.teachers.teacher import Teacher
+from limbeck.teachers.team import (
     EnsembleTeam,
     SampledTeam,
     SamplingProbabilities,
     members_of,
 )
-from limbeck.teachers.teacher import Teacher
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from limbeck.recipe.paper_settings import flat, stated_of
 from limbeck.students import names_cnn, starts_random
 from limbeck.support.errors import Problem, problem_list
 from limbeck.tasks.abstract_type import TASK_TYPES
-from limbeck.teachers import ChainSpec, EnsembleSpec
+from limbeck.teachers.team import ChainSpec, EnsembleSpec
 
 _ROWS = ("task", "data", "text_columns", "label_column", "train_rows", "corpus", "teacher")
 _START = "student.init"

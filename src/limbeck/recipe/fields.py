@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from limbeck.objectives import CurriculumSpec, TermSpec, WeightingSpec
     from limbeck.recipe.augment_spec import AugmentSpec
     from limbeck.students.execution import Attention, Precision
-    from limbeck.teachers import TeamSpec
+    from limbeck.teachers.team import TeamSpec
 
 
 class RecipeFields(Settings):

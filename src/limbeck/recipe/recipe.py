@@ -22,7 +22,7 @@ from limbeck.students.execution import Attention, Precision
 from limbeck.support.errors import LimbeckError
 from limbeck.support.plain import write_yaml
 from limbeck.tasks import TASKS
-from limbeck.teachers import TeamSpec
+from limbeck.teachers.team import TeamSpec
 
 # SKDBERT's Appendix B, after CRD: epochs 150, 180 and 210 of 240.
 _MILESTONES = (5 / 8, 3 / 4, 7 / 8)

@@ -27,7 +27,7 @@ from limbeck.support.files import at_home
 from limbeck.support.given import is_reference
 from limbeck.support.settings import RefusedValueError, Settings
 from limbeck.tasks import TASK_TYPES
-from limbeck.teachers import USES
+from limbeck.teachers.team import USES
 
 
 def check(raw: dict[str, Any], model: type[RecipeFields], *, known_tasks: tuple[str, ...]) -> Any:

@@ -33,8 +33,8 @@ from limbeck.support.files import at_home
 from limbeck.support.given import is_reference
 from limbeck.support.words import short_names
 from limbeck.tasks import IMAGE, TEXT_READING, Processor, Task
-from limbeck.teachers import Team, form
 from limbeck.teachers.teacher import Teacher
+from limbeck.teachers.team import Team, form
 from limbeck.vision import image_processor, side_of, with_side
 
 

@@ -35,8 +35,8 @@ from limbeck.students.static import build_static
 from limbeck.support.errors import LimbeckError, unknown
 from limbeck.tasks import Processor, Task
 from limbeck.tasks.abstract_type import labelled_rows
-from limbeck.teachers import SampledSpec
 from limbeck.teachers.teacher import Teacher
+from limbeck.teachers.team import SampledSpec
 from limbeck.training.feeding import hold_out
 
 

@@ -25,8 +25,8 @@ from limbeck.run.bound_rows import StudentTokens, bound
 from limbeck.run.models import Named
 from limbeck.run.rows import EncodedRows
 from limbeck.tasks import Processor, Results, ScoredSplit, Task
-from limbeck.teachers import Team, members_of
 from limbeck.teachers.teacher import Teacher
+from limbeck.teachers.team import Team, members_of
 
 TEST = "test"
 

@@ -30,8 +30,8 @@ from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.manifest import DamagedRecordError
 from limbeck.tables.profiles import profile_score
 from limbeck.tasks import Processor
-from limbeck.teachers import ChainSpec, EnsembleSpec, SampledSpec, by_capacity
 from limbeck.teachers.teacher import Teacher
+from limbeck.teachers.team import ChainSpec, EnsembleSpec, SampledSpec, by_capacity
 from limbeck.training.assistant_start import recorded_start
 from limbeck.training.parts import Maker, Part, best_of, chained, ranked
 

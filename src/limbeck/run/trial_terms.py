@@ -26,8 +26,8 @@ from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.settings import Ramp
 from limbeck.support.step_state import StepState
 from limbeck.tasks.metrics import by_query
-from limbeck.teachers import ChainSpec, Team, chain_links
 from limbeck.teachers.teacher import Teacher
+from limbeck.teachers.team import ChainSpec, Team, chain_links
 from limbeck.training.objectives import objectives_for
 
 _EXAMPLES = 8

@@ -19,7 +19,8 @@ from limbeck.recipe.validation import check
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.words import short_names
 from limbeck.tasks import TaskType, task_type_of
-from limbeck.teachers import (
+from limbeck.teachers.teacher import Teacher
+from limbeck.teachers.team import (
     ChainSpec,
     EnsembleTeam,
     LearnedProbabilities,
@@ -28,7 +29,6 @@ from limbeck.teachers import (
     Team,
     form,
 )
-from limbeck.teachers.teacher import Teacher
 
 OBJECTS = ("teacher", "train_dataset", "data_collator")
 """Of a first stage: what a recipe says by names, and Python by the things themselves."""

@@ -19,8 +19,8 @@ from limbeck.recipe.recipe import LOSS_KEYS
 from limbeck.students import generic_labels, labels_of, spelling
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import TaskType, task_type_of
-from limbeck.teachers import Team, members_of
 from limbeck.teachers.teacher import Teacher
+from limbeck.teachers.team import Team, members_of
 from limbeck.training.step import head_of
 
 

@@ -26,8 +26,16 @@ from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import write_whole
 from limbeck.support.machine import agreed
 from limbeck.tasks import TaskType
-from limbeck.teachers import RANKINGS, ChainSpec, Team, by_capacity, chain_links, has_ties, shares
 from limbeck.teachers.teacher import Teacher
+from limbeck.teachers.team import (
+    RANKINGS,
+    ChainSpec,
+    Team,
+    by_capacity,
+    chain_links,
+    has_ties,
+    shares,
+)
 from limbeck.training import checkpoints
 from limbeck.training.assistant_start import pretrained_start
 from limbeck.training.callbacks import users_callbacks

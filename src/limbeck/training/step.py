@@ -25,8 +25,8 @@ from limbeck.support.machine import is_first, on_host
 from limbeck.support.step_state import StepState
 from limbeck.tasks import TaskType
 from limbeck.tasks.abstract_type import labelled_rows, no_unlabelled
-from limbeck.teachers import SampledTeam, Team, members_of
 from limbeck.teachers.teacher import Teacher
+from limbeck.teachers.team import SampledTeam, Team, members_of
 from limbeck.training.feeding import (
     FeedsExamples,
     RepeatedExamples,

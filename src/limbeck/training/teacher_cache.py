@@ -23,8 +23,8 @@ from limbeck.outputs.manifest import EntryAbout
 from limbeck.outputs.remembering import RememberingTeacher
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TaskType
-from limbeck.teachers import Team
 from limbeck.teachers.teacher import Teacher
+from limbeck.teachers.team import Team
 from limbeck.training.step import TakesSteps
 
 # Without gradients there is room for more rows than in training.

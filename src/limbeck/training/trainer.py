@@ -29,8 +29,8 @@ from transformers.trainer_utils import HubStrategy, TrainOutput, enable_full_det
 from limbeck.students.execution import give_attention, warn_of_emulated_bf16
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import task_type_of
-from limbeck.teachers import LearnedProbabilities, Team, members_of
 from limbeck.teachers.teacher import Teacher
+from limbeck.teachers.team import LearnedProbabilities, Team, members_of
 from limbeck.training import checkpoints
 from limbeck.training.arguments import (
     keyword_problems,

@@ -8,8 +8,8 @@ import torch
 
 from limbeck.recipe import Recipe
 from limbeck.support.errors import LimbeckError
-from limbeck.teachers import SampledTeam, SamplingProbabilities, form
 from limbeck.teachers.teacher import Teacher
+from limbeck.teachers.team import SampledTeam, SamplingProbabilities, form
 from limbeck.training import DistillationConfig, DistillationTrainer
 
 TERMS = {

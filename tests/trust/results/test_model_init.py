@@ -10,8 +10,8 @@ from transformers import trainer as stock
 import tiny_runs as tiny
 from limbeck.lab.bandit import Bandit
 from limbeck.recipe import Recipe
-from limbeck.teachers import SampledTeam
 from limbeck.teachers.teacher import Teacher
+from limbeck.teachers.team import SampledTeam
 from limbeck.training import DistillationTrainer
 
 

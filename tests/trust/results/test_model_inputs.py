@@ -34,8 +34,8 @@ from limbeck.run.rows import load_rows, stage_rows
 from limbeck.support.errors import LimbeckError
 from limbeck.support.step_state import StepState
 from limbeck.tasks import get_task
-from limbeck.teachers import EnsembleTeam, SampledTeam
 from limbeck.teachers.teacher import Teacher
+from limbeck.teachers.team import EnsembleTeam, SampledTeam
 
 SEEN = Request.hidden([1, 4], pool="mean") | Request.hidden([2]) | Request.of_logits()
 HIDDEN = {"compare": "hidden_mse", "mapping": {"kind": "last-to-last"}}

@@ -19,8 +19,8 @@ from limbeck.run.models import form_team
 from limbeck.run.prepare import teacher_of_stage
 from limbeck.run.rows import stage_rows
 from limbeck.support.errors import LimbeckError, Problem
-from limbeck.teachers import ChainSpec, Team, chain_links
 from limbeck.teachers.teacher import Teacher
+from limbeck.teachers.team import ChainSpec, Team, chain_links
 from limbeck.training.objectives import objectives_for
 
 _OF_A_STREAM = 256
