@@ -5,11 +5,12 @@ Part of `limbeck.run`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PretrainedConfig, PreTrainedModel
 
 from limbeck.data import Labelling
 from limbeck.recipe import Recipe
@@ -18,7 +19,6 @@ from limbeck.students import (
     NAMED_CNNS,
     RANDOM,
     TOY_MODELS,
-    NamedModel,
     generic_labels,
     labels_of,
     load_model,
@@ -70,11 +70,21 @@ def start_of(recipe: Recipe, task: Task) -> Start:
         shape = {"layers": named.layers, "width": named.width, "heads": named.heads}
         return _toy_start(task, given, **shape)
     if not named.random:
-        return _from_hub(named, given)
+        repository = str(named.repository)
+        said = f"{named.name} is {repository} on the Hub"
+        fix = (
+            "check the network and HF_HUB_OFFLINE, give a folder with a copy of it in place of "
+            f"the name, or take random weights: {named.name}{RANDOM}"
+        )
+        with _read_for(said, fix):
+            read_config(repository)
+            return Start(repository, read_tokenizer(given or repository))
     if recipe.data == "pocket" and given is None:
         tokenizer = TOY_MODELS.get("pocket", "student.init:").tokenizer_of(task)
     else:
-        tokenizer = _vocabulary(given or BERT_VOCABULARY, named)
+        fix = "name one: student.tokenizer=FOLDER, a folder that holds a tokenizer or any checkpoint's or run's"
+        with _read_for(f"{named.name}{RANDOM} has random weights and needs a tokenizer", fix):
+            tokenizer = read_tokenizer(given or BERT_VOCABULARY)
     return Start(named.config(tokenizer), tokenizer)
 
 
@@ -128,29 +138,13 @@ def _at_size(recipe: Recipe, processor: Processor) -> Processor:
     return processor if size is None else with_side(processor, size)
 
 
-def _from_hub(named: NamedModel, given: str | None) -> Start:
-    repository = str(named.repository)
+@contextmanager
+def _read_for(said: str, fix: str) -> Iterator[None]:
+    """What cannot be read inside is said of the student's start."""
     try:
-        read_config(repository)
-        return Start(repository, read_tokenizer(given or repository))
+        yield
     except LimbeckError as error:
-        raise LimbeckError(
-            f"student.init: {named.name} is {repository} on the Hub: {error.problems[0].message}",
-            "check the network and HF_HUB_OFFLINE, give a folder with a copy of it in place of "
-            f"the name, or take random weights: {named.name}{RANDOM}",
-        ) from error
-
-
-def _vocabulary(source: str, named: NamedModel) -> PreTrainedTokenizerBase:
-    try:
-        return read_tokenizer(source)
-    except LimbeckError as error:
-        raise LimbeckError(
-            f"student.init: {named.name}{RANDOM} has random weights and needs a tokenizer: "
-            f"{error.problems[0].message}",
-            "name one: student.tokenizer=FOLDER, a folder that holds a tokenizer or any "
-            "checkpoint's or run's",
-        ) from error
+        raise LimbeckError(f"student.init: {said}: {error.problems[0].message}", fix) from error
 
 
 ALONE = "teacher"
