@@ -197,12 +197,12 @@ class Display(TrainerCallback):
             if self.bar is not None:
                 self.bar.update(self.task, description=self.name + self.loss)
             elif state.is_world_process_zero and time.monotonic() - self.said >= _SECONDS:
-                self._print_step(state, self.loss)
+                self._print(state, self.loss)
 
     def on_epoch_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         """Print the line of an epoch that is not scored."""
         if self.unscored and state.is_world_process_zero:
-            self._print(args, state, self.loss)
+            self._print(state, self.loss, args)
 
     def on_evaluate(
         self, args: Any, state: TrainerState, control: Any, metrics: Any = None, **kwargs: Any
@@ -210,20 +210,15 @@ class Display(TrainerCallback):
         """Print the epoch's dev score."""
         if not state.is_world_process_zero or not metrics or "eval_primary" not in metrics:
             return
-        self._print(args, state, f"  dev {metrics['eval_primary']:.2f}")
+        self._print(state, f"  dev {metrics['eval_primary']:.2f}", args)
 
-    def _print_step(self, state: TrainerState, what: str) -> None:
+    def _print(self, state: TrainerState, what: str, args: TrainingArguments | None = None) -> None:
+        """A line of the epoch, by the arguments of a training that counts epochs; else of the step."""
         self.said = time.monotonic()
-        print_line(self.console, f"{self.name}  step {state.global_step}/{state.max_steps}{what}")
-
-    def _print(self, args: TrainingArguments, state: TrainerState, what: str) -> None:
-        # Where steps are counted nobody asked for a number of epochs.
-        if args.max_steps > 0:
-            self._print_step(state, what)
-            return
-        self.said = time.monotonic()
-        epoch = f"epoch {state.epoch:.3g}/{args.num_train_epochs:g}"
-        print_line(self.console, f"{self.name}  {epoch}{what}")
+        place = f"step {state.global_step}/{state.max_steps}"
+        if args is not None and args.max_steps <= 0:
+            place = f"epoch {state.epoch:.3g}/{args.num_train_epochs:g}"
+        print_line(self.console, f"{self.name}  {place}{what}")
 
     def close(self) -> None:
         """Take the bar down; also after an error, so that the terminal stays usable."""

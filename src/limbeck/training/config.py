@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from pydantic import BaseModel
 from transformers import TrainingArguments
@@ -21,7 +21,7 @@ from limbeck.recipe.recipe import LOSS_KEYS
 from limbeck.recipe.validation import check
 from limbeck.support.errors import LimbeckError, Problem, problem_list, unknown
 from limbeck.tasks import TaskType
-from limbeck.training.method import OBJECTS, method_defaults, of_kind, recipe_of
+from limbeck.training.method import OBJECTS, method_defaults, of_kind, own_terms
 from limbeck.training.optimizer import Optimisation
 
 # What limbeck reads besides the Trainer's own arguments.
@@ -192,9 +192,17 @@ class DistillationConfig(TrainingArguments):
         Raises:
             LimbeckError: every mistake in it, together.
         """
-        beside = {key: getattr(self, key) for key in BESIDE}
-        terms: Any = self.objectives
-        found = recipe_of(self.method or "kd", terms, **beside)
+        beside = {key: value for key in BESIDE if (value := getattr(self, key)) is not None}
+        terms, method = cast(Any, self.objectives), cast(Any, self.method or "kd")
+        if terms is not None:
+            found = own_terms(terms, beside)
+        elif beside:
+            raise LimbeckError(
+                f"{' and '.join(beside)}: read with objectives= only, and a method has its own",
+                'leave it out, or change the method: Recipe.load(NAME, **{"mixup.alpha": 1})',
+            )
+        else:
+            found = method if isinstance(method, Recipe) else Recipe.load(method)
         return found if kind is None else of_kind(found, kind)
 
     def how_to_optimise(self) -> Optimisation:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -50,24 +49,12 @@ _NAMED["teacher"] = "teacher"
 """What a recipe's first stage names, and what a Trainer is given for it."""
 
 
-def recipe_of(
-    method: str | Path | Recipe,
-    objectives: Mapping[str, Any] | None,
-    **beside: Any,
-) -> Recipe:
-    """The method's recipe, or one of the terms given: settings as in a recipe, or their classes.
+def own_terms(objectives: Mapping[str, Any], beside: Mapping[str, Any]) -> Recipe:
+    """A recipe of the terms given: settings as in a recipe, or their classes; `beside`: what goes with them.
 
     Raises:
-        LimbeckError: every mistake in the terms, together; what goes with terms, without them.
+        LimbeckError: every mistake in the terms, together.
     """
-    if objectives is None:
-        idle = [name for name, value in beside.items() if value is not None]
-        if idle:
-            raise LimbeckError(
-                f"{' and '.join(idle)}: read with objectives= only, and a method has its own",
-                'leave it out, or change the method: Recipe.load(NAME, **{"mixup.alpha": 1})',
-            )
-        return method if isinstance(method, Recipe) else Recipe.load(method)
     problems = [
         _no_settings(name, term)
         for name, term in objectives.items()
@@ -75,8 +62,7 @@ def recipe_of(
     ]
     if problems:
         raise LimbeckError(problems)
-    given = {"objectives": dict(objectives), **beside}
-    raw = {"method": "own"} | {key: value for key, value in given.items() if value is not None}
+    raw = {"method": "own", "objectives": dict(objectives), **beside}
     found: Recipe = check(raw, Recipe, known_tasks=())
     return found
 
