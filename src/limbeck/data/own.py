@@ -442,16 +442,6 @@ class FirstRows:
         ]
 
     @property
-    def other_values(self) -> dict[str, Any]:
-        """The first value that is no text, of each column that has one."""
-        return {
-            name: value
-            for name, values in self.columns.items()
-            for value in reversed(values)
-            if not isinstance(value, str)
-        }
-
-    @property
     def like_labels(self) -> list[str]:
         """Columns of few values that repeat, or of numbers with fractions."""
         return [name for name, values in self.columns.items() if _is_like_label(values)]
