@@ -78,11 +78,11 @@ def test_transport_cannot_be_seen_in_part():
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ({"kind": "uniform", "read": "cls"}, "`read` goes with kind: attention"),
-        ({"kind": "buckets", "weigh": "softmax"}, "`weigh` goes with kind: attention"),
-        ({"kind": "attention", "layer_weights": "uniform"}, "goes with kind: transport"),
-        ({"kind": "transport", "combine": "sum"}, "`combine` has no effect"),
-        ({"kind": "transport", "weigh": "entmax"}, "`weigh` goes with kind: attention"),
+        ({"kind": "uniform", "read": "cls"}, "read\n  Extra inputs"),
+        ({"kind": "buckets", "weigh": "softmax"}, "weigh\n  Extra inputs"),
+        ({"kind": "attention", "layer_weights": "uniform"}, "layer_weights\n  Extra inputs"),
+        ({"kind": "transport", "combine": "sum"}, "should be 'costs'"),
+        ({"kind": "transport", "weigh": "entmax"}, "weigh\n  Extra inputs"),
         ({"kind": "attention", "weigh": "max"}, "'softmax', 'sparsemax' or 'entmax'"),
         ({"kind": "attention", "read": "max"}, "'cls', 'mean' or 'last'"),
     ],

@@ -83,11 +83,11 @@ def problems_of(recipe: Recipe, models: Shape) -> list[str]:
         ),
         (
             {"compare": "mse", "pool": "cls", "mapping": SKIP | {"teacher_layers": "1..6"}},
-            "`teacher_layers` has no effect with kind: skip",
+            "unknown key in objectives.layers.mapping: 'teacher_layers'",
         ),
         (
             {"compare": "mse", "pool": "cls", "mapping": {"kind": "explicit", "layers": {1: []}}},
-            "needs a teacher layer for each student layer",
+            "layers.1: Input should be a valid integer (got []); or: List should have at least 1 item",
         ),
         ({"compare": "soft_kl", "temperature": 0}, "greater than or equal to 0.001"),
         ({"compare": "hard_label", "temperature": 2}, "unknown key in objectives.layers: 'temp"),

@@ -50,15 +50,30 @@ def load(term: dict[str, Any], **more: Any) -> Recipe:
             "reads the sentence vectors that `pool` makes; leave mapping.read out",
         ),
         # Keys of one kind of mapping.
-        (COSINE | {"mapping": UNIFORM | {"read": "cls"}}, "`read` goes with kind: attention"),
-        (COSINE | {"mapping": BUCKETS | {"weigh": "entmax"}}, "`weigh` goes with kind: attention"),
+        (
+            COSINE | {"mapping": UNIFORM | {"read": "cls"}},
+            "unknown key in objectives.layers.mapping: 'read'",
+        ),
+        (
+            COSINE | {"mapping": BUCKETS | {"weigh": "entmax"}},
+            "unknown key in objectives.layers.mapping: 'weigh'",
+        ),
         (
             COSINE | {"mapping": UNIFORM | {"layer_weights": "learned"}},
-            "`layer_weights` goes with kind: transport",
+            "unknown key in objectives.layers.mapping: 'layer_weights'",
         ),
-        (COSINE | {"mapping": TRANSPORT | {"combine": "sum"}}, "`combine` has no effect"),
-        (COSINE | {"mapping": ATTENTION | {"combine": "costs"}}, "leave `combine` at sum"),
-        (COSINE | {"mapping": TRANSPORT | {"within": "buckets"}}, "goes with kind: attention"),
+        (
+            COSINE | {"mapping": TRANSPORT | {"combine": "sum"}},
+            "mapping.combine: Input should be 'costs'",
+        ),
+        (
+            COSINE | {"mapping": ATTENTION | {"combine": "costs"}},
+            "mapping.combine: Input should be 'sum'",
+        ),
+        (
+            COSINE | {"mapping": TRANSPORT | {"within": "buckets"}},
+            "unknown key in objectives.layers.mapping: 'within'",
+        ),
         # Maps have no features to put side by side.
         (KL | {"mapping": BUCKETS | {"combine": "concat"}}, "have no features to do so"),
         (RELATION | {"mapping": BUCKETS | {"combine": "concat"}}, "have no features to do so"),

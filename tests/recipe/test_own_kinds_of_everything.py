@@ -126,7 +126,7 @@ def test_all_three_train_a_student_by_the_command_line_and_by_python(own, tmp_pa
             {"mapping": {"kind": "every-nth", "n": 0}},
             "objectives.layers.mapping.n: Input should be",
         ),
-        ({"mapping": {"kind": "skip", "n": 2}}, "`n` goes with kind: every-nth"),
+        ({"mapping": {"kind": "skip", "n": 2}}, "unknown key in objectives.layers.mapping: 'n'"),
     ],
 )
 def test_a_mapping_of_ones_own_is_refused_as_those_that_ship(own, changes, said):

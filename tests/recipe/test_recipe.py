@@ -246,7 +246,7 @@ def test_one_mistake_is_one_problem_under_the_name_the_user_wrote(overrides, exp
 
 def test_pkd_asks_for_its_map():
     (message,) = problems_of("pkd")
-    assert "`layers` goes with kind: explicit" in message
+    assert "objectives.patience.mapping.layers: Field required" in message
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from limbeck.mappings.maps import (
     AttentionMapping,
@@ -23,6 +23,7 @@ from limbeck.support.errors import LimbeckError
 from limbeck.support.settings import Count, LayerNumber, Settings
 
 Layers = str | LayerNumber | list[LayerNumber]
+_Some = Annotated[list[LayerNumber], Field(min_length=1)]
 
 
 def _numbered(layers: Any) -> Any:
@@ -52,22 +53,10 @@ class DepthsSpec(Settings):
 class ExplicitLayers(MappingSpec):
     """Layers given outright."""
 
-    layers: Annotated[
-        dict[LayerNumber, LayerNumber | list[LayerNumber]], BeforeValidator(_numbered)
-    ] = Field(description="student layer: teacher layer, or list of them")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _has_layers(cls, given: Any) -> Any:
-        layers = given.get("layers") if isinstance(given, dict) else None
-        if layers is None:
-            raise ValueError(
-                "`layers` goes with kind: explicit, and only with it "
-                "(example: {kind: explicit, layers: {1: 4, 2: 8}})"
-            )
-        if isinstance(layers, dict) and (not layers or [] in layers.values()):
-            raise ValueError("`layers` needs a teacher layer for each student layer it names")
-        return given
+    layers: Annotated[dict[LayerNumber, LayerNumber | _Some], BeforeValidator(_numbered)] = Field(
+        min_length=1,
+        description="student layer: teacher layer, or list of them: {1: 4, 2: [7, 8]}",
+    )
 
     def build(self, depths: Depths) -> Mapping:
         """The layers as they are given."""
@@ -205,6 +194,7 @@ class AttendedLayers(BothRanges):
         description="the sentence vectors that weigh the layers, where the term itself compares "
         "something else",
     )
+    combine: Literal["sum"] = Field("sum", description="every example has its own weights")
     weigh: Literal["softmax", "sparsemax", "entmax"] = Field(
         "softmax", description="from dot products to weights"
     )
@@ -213,11 +203,6 @@ class AttendedLayers(BothRanges):
     def _no_key_without_effect(self) -> AttendedLayers:
         if self.overlap and self.within != "buckets":
             raise ValueError("`overlap` goes with buckets; leave it out")
-        if self.combine != "sum":
-            raise ValueError(
-                f"kind: attention gives every example its own weights, which {self.combine!r} "
-                "cannot use; leave `combine` at sum"
-            )
         return self
 
     @property
@@ -245,15 +230,6 @@ class TransportedLayers(BothRanges):
         description="mass of each layer; learned: more for cheap ones, step by step (BERT-EMD)",
     )
     combine: Literal["costs"] = Field("costs", description="pairs are compared, and weighed")
-
-    @field_validator("combine", mode="before")
-    @classmethod
-    def _compares_pairs(cls, combine: Any) -> Any:
-        if combine != "costs":
-            raise ValueError(
-                "kind: transport weighs pairwise comparisons; `combine` has no effect, leave it out"
-            )
-        return combine
 
     def build(self, depths: Depths) -> Mapping:
         """Every layer with every other, as much as the cheapest flow says."""

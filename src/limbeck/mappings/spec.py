@@ -206,7 +206,7 @@ def class_of(given: dict[str, Any]) -> type[MappingSpec]:
     """The class for a recipe's `mapping:`.
 
     Raises:
-        ValueError: it names no kind, none that there is, or a key that is another kind's.
+        ValueError: it names no kind, or none that there is.
     """
     kind = given.get("kind")
     if not isinstance(kind, str) or kind not in MAPPINGS:
@@ -215,17 +215,7 @@ def class_of(given: dict[str, Any]) -> type[MappingSpec]:
             problem = unknown("kind", kind, names)
             raise ValueError(f"{problem.message}; {problem.fix}")
         raise ValueError(f"`kind` is missing; choices: {', '.join(names)}")
-    found = MAPPINGS.get(kind)
-    for key in given:
-        others = [name for name in MAPPINGS if key in MAPPINGS.get(name).model_fields]
-        if key in found.model_fields or not others:
-            continue
-        few = len(others) <= 3
-        where = (
-            f"goes with kind: {' or '.join(others)}" if few else f"has no effect with kind: {kind}"
-        )
-        raise ValueError(f"`{key}` {where}; leave it out")
-    return found
+    return MAPPINGS.get(kind)
 
 
 # From a recipe's `mapping:` and two depths to a `Mapping`, or to the reason why there is none.

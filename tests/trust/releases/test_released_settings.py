@@ -100,7 +100,7 @@ def test_exceptions_are_of_maps_by_depth():
             ]
         },
     )
-    assert "`exceptions` goes with kind: skip or uniform; leave it out" in problem
+    assert "unknown key in objectives.patience.mapping: 'exceptions'" in problem
 
 
 # ---- numbers (TinyBERT, CR-ILD) ----
