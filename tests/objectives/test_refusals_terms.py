@@ -207,13 +207,13 @@ ORDER = {"terms": ["cosine"], "order": "progressive"}
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        ({"terms": []}, "`terms` names no term"),
+        ({"terms": []}, "terms: List should have at least 1 item"),
         ({"watch": "cosine"}, "`watch` and `below` go together"),
         ({"below": 1.0}, "`watch` and `below` go together"),
         ({"watch": "soft", "below": 1.0}, "`watch` names 'soft', which is not among `terms`"),
         ({"share": 0.5, "epochs_per_layer": 2}, "`epochs_per_layer` replaces `share`"),
-        ({"epochs_per_layer": 0}, "above 0"),
-        ({"epochs_per_layer": [1, -1]}, "above 0"),
+        ({"epochs_per_layer": 0}, "greater than 0"),
+        ({"epochs_per_layer": [1, -1]}, "greater than 0"),
         ({"wait": ["cosine"]}, "'cosine' is under `terms` and under `wait`"),
         ({"terms": ["soft", "cosine"], "wait": ["soft", "cosine"]}, "'cosine' is under `terms`"),
         ({"share": 1.5}, "less than or equal to 1"),

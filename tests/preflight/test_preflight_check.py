@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import io
 import json
 
 from preflight_runs import BATCH, SST2, WORDS, knowing_teacher, model, rows, tokenizer, words_of
-from rich.console import Console
 from torch import nn
 
 from limbeck.activations import Request
 from limbeck.data import rows_fingerprint
-from limbeck.preflight import Method, TeacherSide, check
-from limbeck.preflight.checking import render
+from limbeck.preflight import Method, TeacherSide, check, show
 from limbeck.support.errors import Problem
 from limbeck.tasks import Task
 
 
-def test_list_shows_errors_first_each_with_its_fix():
+def test_list_shows_errors_first_each_with_its_fix(capsys):
     found = [
         Problem("good to know", "and more of it", "note"),
         Problem("odd [thing]", "look at it", "warning"),
         Problem("wrong", "fix it"),
     ]
-    text = io.StringIO()
-    Console(file=text, width=80, markup=False).print(render(found))
-    lines = [line.strip() for line in text.getvalue().splitlines()]
+    show(found)
+    lines = [line.strip() for line in capsys.readouterr().err.splitlines()]
     assert lines == [
         "pre-flight: 1 error, 1 warning, 1 note",
         "error  wrong",

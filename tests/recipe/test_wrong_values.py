@@ -43,7 +43,7 @@ def term(**settings: object) -> dict[str, object]:
         ("objectives", term(weight={"end": 1}), "add it: share of all optimisation steps the ramp takes"),
         ("objectives", {"soft": {"weight": 1}}, "say what it compares: {compare: soft_kl}"),
         ("example_weights", {"use": "llkd", "momentum": 3}, "give another value: "),
-        ("images", {"size": 4, "crop": 8}, "give another value: size of images"),
+        ("images", {"size": 4, "crop": 8}, "give another value: image size, cropping"),
     ],
 )  # fmt: skip
 def test_a_wrong_value_is_told_the_right_ones(setting, value, fix):

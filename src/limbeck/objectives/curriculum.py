@@ -21,20 +21,20 @@ from torch import Tensor, nn
 
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.machine import ReadOnce
-from limbeck.support.settings import Number, Settings
+from limbeck.support.settings import Number, Passes, Settings
 from limbeck.support.step_state import StepState
 
 
 class CurriculumSpec(Settings):
     """When each student layer learns."""
 
-    terms: list[str] = Field(description="terms that go through their layers, bottom-up")
+    terms: list[str] = Field(min_length=1, description="terms that go through their layers")
     order: Literal["progressive", "stacked"] = Field(
         description="one layer at a time, or each together with those below it"
     )
     wait: list[str] = Field(default_factory=list, description="terms that start after the layers")
     share: Number = Field(0.8, gt=0, le=1, description="share of the run for layers, split evenly")
-    epochs_per_layer: float | list[float] | None = Field(
+    epochs_per_layer: Passes | list[Passes] | None = Field(
         None, description="epochs a layer has at most, one number or one a layer; instead of share"
     )
     move_on: Literal["epochs", "steps"] = Field(
@@ -54,8 +54,6 @@ class CurriculumSpec(Settings):
 
     @model_validator(mode="after")
     def _makes_sense(self) -> CurriculumSpec:
-        if not self.terms:
-            raise ValueError("`terms` names no term that goes through its layers")
         if (self.watch is None) != (self.below is None):
             raise ValueError("`watch` and `below` go together: which term, and how small")
         if self.watch is not None and self.watch not in self.terms:
@@ -64,10 +62,6 @@ class CurriculumSpec(Settings):
         if both:
             raise ValueError(f"{both[0]!r} is under `terms` and under `wait`; leave one of them")
         limits = self.epochs_per_layer
-        if limits is not None and any(
-            limit <= 0 for limit in (limits if isinstance(limits, list) else [limits])
-        ):
-            raise ValueError("`epochs_per_layer` has to be above 0")
         parts = [x for x in (limits if isinstance(limits, list) else [limits or 1]) if x % 1]
         if parts and "move_on" in self.model_fields_set and self.move_on == "epochs":
             raise ValueError(

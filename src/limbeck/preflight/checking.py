@@ -13,9 +13,6 @@ from pathlib import Path
 from types import MappingProxyType
 
 from datasets import Dataset
-from rich.console import Console, Group, RenderableType
-from rich.padding import Padding
-from rich.text import Text
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
@@ -41,6 +38,7 @@ from limbeck.students import generic_labels, labels_of
 from limbeck.support.cores import cores
 from limbeck.support.errors import LimbeckError, Problem, problem_list
 from limbeck.support.machine import processes, share_of_step
+from limbeck.support.terminal import messages, print_line
 from limbeck.support.words import count_of
 from limbeck.tasks import Processor, Task
 
@@ -219,7 +217,7 @@ def _proven_by_predictions(side: str, model: PreTrainedModel, task: Task) -> Ite
 # The list of findings on a terminal: errors first, each with its fix.
 
 
-_STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
+_SEVERITIES = ("error", "warning", "note")
 
 
 def errors_of(problems: Sequence[Problem]) -> list[Problem]:
@@ -227,23 +225,18 @@ def errors_of(problems: Sequence[Problem]) -> list[Problem]:
     return [problem for problem in problems if problem.severity == "error"]
 
 
-def render(problems: Sequence[Problem]) -> RenderableType:
-    """One list: errors, then warnings, then what is good to know, and how many of each."""
-    found = {name: [one for one in problems if one.severity == name] for name in _STYLES}
-    counts = [count_of(len(some), name) for name, some in found.items() if some or name != "note"]
-    parts: list[RenderableType] = [Text(f"pre-flight: {', '.join(counts)}")]
-    for problem in (one for some in found.values() for one in some):
-        line = Text.assemble((problem.severity, _STYLES[problem.severity]), "  ", problem.message)
-        parts.append(Padding(line, (0, 0, 0, 2)))
-        if problem.fix:
-            label = "" if problem.severity == "note" else "fix: "
-            parts.append(Padding(Text(label + problem.fix, style="dim"), (0, 0, 0, 6)))
-    return Group(*parts)
-
-
 def show(problems: Sequence[Problem]) -> None:
-    """Print the list to standard error."""
-    Console(stderr=True, markup=False, emoji=False).print(render(problems))
+    """Print one list to standard error: errors, then warnings, then what is good to know, and how many of each."""
+    console = messages()
+    found = {name: [one for one in problems if one.severity == name] for name in _SEVERITIES}
+    counts = [count_of(len(some), name) for name, some in found.items() if some or name != "note"]
+    print_line(console, f"pre-flight: {', '.join(counts)}")
+    for name, some in found.items():
+        for problem in some:
+            print_line(console, f"  {name}  {problem.message}", hang=4)
+            if problem.fix:
+                label = "" if name == "note" else "fix: "
+                print_line(console, f"      {label}{problem.fix}", hang=6)
 
 
 # Does the machine have what the settings ask of it.
