@@ -99,7 +99,7 @@ def test_a_stopped_run_loses_no_step_with_its_record(place, tmp_path, monkeypatc
     class Killed(BaseException):
         pass
 
-    def die(self):
+    def die(self, *where):
         raise Killed
 
     folder, recipe = tmp_path / "run", recipe_of(place, checkpoint_steps=1)
@@ -162,7 +162,7 @@ def stopped(place, tmp_path, monkeypatch):
     class Killed(BaseException):
         pass
 
-    def die(self):
+    def die(self, *where):
         raise Killed
 
     with monkeypatch.context() as patch:

@@ -132,7 +132,7 @@ def test_overwrite_goes_on_from_the_last_checkpoint_and_replaces_what_is_finishe
     monkeypatch.setattr(DistillationTrainer, "compute_loss", counting)
     recipe = recipe_of(place, checkpoint_steps=1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RunFolder, "ship", lambda self: (_ for _ in ()).throw(Killed()))
+        patch.setattr(RunFolder, "ship", lambda *_: (_ for _ in ()).throw(Killed()))
         with pytest.raises(Killed):
             distill(recipe, folder, report=False)
     assert steps == [0, 1, 2]
