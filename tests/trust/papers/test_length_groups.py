@@ -63,7 +63,7 @@ def test_a_run_trains_each_stage_that_way(tmp_path, monkeypatch):
     asked = []
 
     def refuse(student, teacher, config, **settings):
-        asked.append((config.mixup is not None, config.group_by_length))
+        asked.append((config.recipe().mixup is not None, config.group_by_length))
         raise ReachedError
 
     monkeypatch.setattr(module, "DistillationTrainer", refuse)

@@ -19,6 +19,7 @@ from limbeck.training import DistillationTrainer
 from limbeck.training.progress import PARTS, Parts
 
 module, training = (import_module(f"limbeck.run.{name}") for name in ("distill", "train"))
+ending = import_module("limbeck.run.finish")
 OWN = {"text_columns": ["review"], "label_column": "verdict"}
 NAMED = [name for name in Cost.model_fields if name.endswith("_seconds") and name[:5] != "total"]
 
@@ -96,10 +97,10 @@ def test_the_parts_of_a_run_add_up_to_its_time(place, tmp_path):
     ("part", "owner", "name"),
     [
         ("evaluation_seconds", Trainer, "predict"),
-        ("evaluation_seconds", module, "reference_scores"),
+        ("evaluation_seconds", ending, "reference_scores"),
         ("preparation_seconds", module, "check_run"),
-        ("measuring_seconds", module, "model_facts"),
-        ("saving_seconds", module, "ship"),
+        ("measuring_seconds", ending, "model_facts"),
+        ("saving_seconds", ending, "write_student"),
         ("student_seconds", DistillationTrainer, "training_step"),
     ],
 )
