@@ -38,7 +38,7 @@ except SystemExit as end:
     commands, _, shown = printed_without_lab(code).partition("\n")
     assert commands.split() == [
         *("methods", "finetune", "distill", "evaluate", "predict", "export", "label"),
-        *("bench", "card", "push", "table", "compare", "team", "outputs"),
+        *("bench", "cascade", "card", "push", "table", "compare", "team", "outputs"),
     ]
     assert "quickstart" not in shown and "Every command has its own --help" in shown
 

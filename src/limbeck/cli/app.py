@@ -97,16 +97,8 @@ for _name, _one in _others.items():
     if _one.first:
         app.command(_name, cls=_one.parser)(_one.run)
 app.command(cls=ManyValues)(methods)
-app.command(cls=Loads)(finetune)
-app.command(cls=Loads)(distill)
-app.command(cls=Loads)(evaluate)
-app.command(cls=Loads)(predict)
-app.command(cls=Loads)(export)
-app.command(cls=Loads)(label)
-app.command(cls=Loads)(bench)
-app.command(cls=Loads)(cascade)
-app.command(cls=Loads)(card)
-app.command(cls=Loads)(push)
+for _run in (finetune, distill, evaluate, predict, export, label, bench, cascade, card, push):
+    app.command(cls=Loads)(_run)
 app.command(cls=ManyValues)(table)
 app.command(cls=Loads)(compare)
 app.command(cls=Loads)(team)

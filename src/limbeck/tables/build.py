@@ -24,7 +24,7 @@ from limbeck.tables.against import (
 )
 from limbeck.tables.facts import DEFAULT_FACTS, check_facts, facts_of, with_bench
 from limbeck.tables.model import (
-    Fact,
+    AVERAGE,
     OutOfDomain,
     ResultsTable,
     Row,
@@ -129,7 +129,19 @@ def build_table(
             share_kept(group.finished, averaged, teachers, profile),
             [] if other is None else groups[other].finished,
         )
-        rows.append(_student_row(group, columns, compared, found, method))
+        cells = _cells(group.scores, columns)
+        for column in columns:
+            here = [run.status for run in group.runs if place_of(run) == column.place]
+            cells[column.key] = replace(
+                cells[column.key],
+                failed=here.count("failed"),
+                unfinished=here.count("running"),
+                comparison=compared.get(column.key),
+            )
+        average = _average(group.scores, columns, compared.get(AVERAGE))
+        is_baseline = group.method == method
+        row = Row(group.label, "student", group.layers, cells, average, found, is_baseline)
+        rows.append(row)
     follows = any(knows(run.task) for run in records)
     notes = [about if follows else "", said, _seed_note(rows), *test_notes]
     notes += left_out + _agreement_notes(students)
@@ -302,33 +314,6 @@ def _floor_notes(students: Sequence[Record]) -> list[str]:
         f"{FLOOR}: TF-IDF of words and pairs of words with a linear model, fitted on the runs' own training rows "
         f"and {labels}."
     ]
-
-
-def _student_row(
-    group: _RowGroup,
-    columns: Sequence[TableColumn],
-    compared: Mapping[str, Any],
-    facts: Mapping[str, Fact],
-    baseline: str | None,
-) -> Row:
-    cells = _cells(group.scores, columns)
-    for column in columns:
-        here = [run.status for run in group.runs if place_of(run) == column.place]
-        cells[column.key] = replace(
-            cells[column.key],
-            failed=here.count("failed"),
-            unfinished=here.count("running"),
-            comparison=compared.get(column.key),
-        )
-    return Row(
-        label=group.label,
-        role="student",
-        layers=group.layers,
-        cells=cells,
-        average=_average(group.scores, columns, compared.get("average")),
-        facts=facts,
-        is_baseline=group.method == baseline,
-    )
 
 
 def _average(scores: Scores, columns: Sequence[TableColumn], comparison: Any) -> TableCell:
