@@ -326,10 +326,9 @@ def _place_and_config(source: str) -> tuple[str, str | None]:
     named = source.removeprefix("hub").removeprefix(":") or WIKIPEDIA
     path = at_home(named)
     # A dataset's repository always has a card, which lists its configurations.
-    if (path / "README.md").is_file():
-        return str(path), None
-    if path.is_dir() and (path.parent / "README.md").is_file():
-        return str(path.parent), path.name
+    for folder, config in ((path, None), (path.parent, path.name)):
+        if path.is_dir() and (folder / "README.md").is_file():
+            return str(folder), config
     if path.is_absolute() or named.startswith("."):
         raise LimbeckError(
             f"corpus {source!r}: there is no copy of a Hub repository (a folder with README.md)",
@@ -337,5 +336,4 @@ def _place_and_config(source: str) -> tuple[str, str | None]:
         )
     parts = named.split("/")
     repository = "/".join(parts[:2])
-    config = "/".join(parts[2:]) or _CONFIG_OF.get(repository)
-    return repository, config
+    return repository, "/".join(parts[2:]) or _CONFIG_OF.get(repository)

@@ -70,7 +70,7 @@ def _read(request: DataRequest, task: Task, root: Path | None) -> DatasetDict:
         raise LimbeckError(
             f"task {task.name!r} is not on the Hub", "name its files with --data FILE"
         )
-    with progress_bars(request.progress):
+    with progress_bars(False):
         loaded = fetch(task, source, root)
     origin = f"{root or source.repository} ({source.config})"
     splits = DatasetDict()

@@ -47,7 +47,6 @@ def load_task(
     labelling: Labelling = _ANY,
     seed: int = 0,
     for_training: bool = True,
-    progress: bool = False,
     division: Division = AS_USUAL,
 ) -> tuple[Task, DatasetDict]:
     """A task and its splits: train, dev (dev_mismatched for MNLI), and test where there is one.
@@ -71,16 +70,13 @@ def load_task(
 
     `seed` draws the dev and test splits where a source has none, and pocket data; it is the data's seed, so
     runs that are compared share it. With `for_training=False` one labelled split is enough and a
-    single file is a dev split as a whole. `progress` shows the bars of downloads. `division`: where dev and
-    test rows come from. Raises
+    single file is a dev split as a whole. `division`: where dev and test rows come from. Raises
     LimbeckError for an unknown task, a missing or damaged source, and columns that do not fit.
     """
     if labelling.problems():
         raise LimbeckError(labelling.problems())
     columns = tuple(text_columns or ()), label_column
-    request = DataRequest(
-        name, source, *columns, kind, labelling, seed, for_training, progress, division
-    )
+    request = DataRequest(name, source, *columns, kind, labelling, seed, for_training, division)
     try:
         reader = _reader(request)
         files = ("dev", "test") if not reader.takes_dev else ()

@@ -18,7 +18,7 @@ from limbeck.data.beir import is_beir
 from limbeck.data.files import stem_of
 from limbeck.data.label_column import Labelling
 from limbeck.data.splits import Division
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home, no_such_file
 from limbeck.support.given import is_reference, place_of
 from limbeck.support.registry import Registry
@@ -72,7 +72,6 @@ class DataRequest:
     labelling: Labelling = field(default_factory=Labelling)
     seed: int = 0
     for_training: bool = True
-    progress: bool = False
     division: Division = field(default_factory=Division)
 
     @property
@@ -96,26 +95,25 @@ class DataRequest:
         """The name of a task that these rows make: as given, else that of their file or folder."""
         return self.name or stem_of(self.path.resolve())
 
-    def file_of(self, split: str) -> Path | None:
-        """The file that is named for dev or test, if one is.
+    @property
+    def files(self) -> dict[str, Path]:
+        """The files that are named for dev and test, by split.
 
         Raises:
             LimbeckError: nothing is there, or the source is a folder, which holds its splits itself.
         """
-        named = self.division.dev if split == "dev" else self.division.test
-        if named is None:
-            return None
-        path = at_home(place_of(named))
-        if not path.is_file():
-            raise LimbeckError(_no_file(split, path, named))
-        self._need_one_file(split, named)
-        return path
-
-    @property
-    def files(self) -> dict[str, Path]:
-        """The files that are named for dev and test, by split. Raises LimbeckError as `file_of`."""
-        found = {split: self.file_of(split) for split in ("dev", "test")}
-        return {split: path for split, path in found.items() if path is not None}
+        found = {}
+        for split, named in (("dev", self.division.dev), ("test", self.division.test)):
+            if named is None:
+                continue
+            found[split] = path = at_home(place_of(named))
+            if path.is_dir():
+                fix = f"name the file that holds the {split} rows"
+                raise LimbeckError(f"{split}: {named} is a folder", fix)
+            if not path.is_file():
+                raise LimbeckError(no_such_file(split, named))
+            self._need_one_file(split, named)
+        return found
 
     @property
     def dev_set(self) -> Path | None:
@@ -187,14 +185,6 @@ class DataRequest:
                 f"{key}: task {task.name!r} is known and has {own}",
                 "leave it out, or give your own data another task's name",
             )
-
-
-def _no_file(split: str, path: Path, given: str | Path) -> Problem:
-    if path.is_dir():
-        return Problem(
-            f"{split}: {given} is a folder", f"name the file that holds the {split} rows"
-        )
-    return no_such_file(split, given)
 
 
 class DataReader(ABC):
