@@ -188,14 +188,17 @@ class DataRequest:
 
 
 class DataReader(ABC):
-    """One source of data. Stateless; there is one object of each."""
+    """One source of data. Stateless; there is one object of each.
+
+    Attributes:
+        own_tasks: whether its rows may be of a task that limbeck does not know.
+        takes_dev: whether dev and test rows may lie in files of their own, which are named.
+        divides: whether dev and test rows are made of its training rows by shares, where it has none.
+    """
 
     own_tasks: ClassVar[bool] = True
-    """Whether its rows may be of a task that limbeck does not know."""
     takes_dev: ClassVar[bool] = False
-    """Whether dev and test rows may lie in files of their own, which are named."""
     divides: ClassVar[bool] = False
-    """Whether dev and test rows are made of its training rows by shares, where it has none."""
 
     @abstractmethod
     def reads(self, request: DataRequest) -> bool:

@@ -102,58 +102,70 @@ class ScoredOutputs(ABC):
 
 
 class TaskType(ScoredOutputs):
-    """One task type. They are stateless; there is one object of each."""
+    """One task type. They are stateless; there is one object of each.
+
+    Attributes:
+        auto: the AutoModel class of the head.
+        label_names: the columns of a batch that hold the labels.
+        extra_columns: columns of a batch that the losses read and no model names.
+        heads: names of model classes that are its heads, where they do not end as its AutoModel's do.
+        weighs_classes: whether the labels' loss can count classes by weights, and hard examples more
+            (`HardRule`).
+        classes_as_text: whether a decoder writes the label, and so reads it in training.
+        rows_without_labels: whether training rows are texts, and need no labels: all that is learned follows
+            from them.
+        has_classes: whether each row is of one class (or has one number).
+        several_classes: whether each row is of any number of classes, each by itself.
+        problem_type: what transformers calls what the head is trained for, where the head's class alone does
+            not say it.
+        constant: whether a model's outputs for an example are the same in every epoch, with one row of
+            logits.
+        reads: what an example is before it is a batch: text, or an image.
+        whole_text: whether a class or number of a whole text is read off one token: what was measured for
+            these is the default.
+        embeds: whether logits are one vector (B, d) for each example, whose numbers are no classes.
+        one_example_a_row: whether each row is one example, whatever it holds.
+        row_layout: what a label is in loaded rows and users' files: a class id or number, one for each class,
+            or another thing.
+        key_columns: columns beside the texts that stored outputs of a row are found by.
+        needed_texts: how many of the first text columns every row has to fill; None: all.
+        becomes: terms of methods that mean another one here, by `compare`; None: nothing, so that they are
+            left out.
+        group_column: the column of a batch with numbers of which equal ones say that rows belong together, as
+            the candidates of one query do; None where each row stands for itself.
+        candidates: how scores of candidates are found in what its models put out; None where there are none.
+        distilled_by: the method that is advised to whoever names none.
+        split_columns: columns of a loaded split that `results` reads, beside texts and labels, where they are
+            there.
+        scoring_columns: columns of an encoded split that only `results` reads: they never reach a batch.
+        over_vocabulary: whether the logits are over a vocabulary, of which a teacher's may be kept in part.
+    """
 
     summary: ClassVar[str]
     auto: ClassVar[Any]
-    """The AutoModel class of the head."""
     label_names: ClassVar[tuple[str, ...]] = ("labels",)
-    """The columns of a batch that hold the labels."""
     extra_columns: ClassVar[tuple[str, ...]] = ()
-    """Columns of a batch that the losses read and no model names."""
     heads: ClassVar[frozenset[str]] = frozenset()
-    """Names of model classes that are its heads, where they do not end as its AutoModel's do."""
     weighs_classes: ClassVar[bool] = False
-    """Whether the labels' loss can count classes by weights, and hard examples more (`HardRule`)."""
     classes_as_text: ClassVar[bool] = False
-    """Whether a decoder writes the label, and so reads it in training."""
     rows_without_labels: ClassVar[bool] = False
-    """Whether training rows are texts, and need no labels: all that is learned follows from them."""
     has_classes: ClassVar[bool] = False
-    """Whether each row is of one class (or has one number)."""
     several_classes: ClassVar[bool] = False
-    """Whether each row is of any number of classes, each by itself."""
     problem_type: ClassVar[str | None] = None
-    """What transformers calls what the head is trained for, where the head's class alone does not say it."""
     constant: ClassVar[bool] = False
-    """Whether a model's outputs for an example are the same in every epoch, with one row of logits."""
     reads: ClassVar[Reading] = TEXT_READING
-    """What an example is before it is a batch: text, or an image."""
     whole_text: ClassVar[bool] = False
-    """Whether a class or number of a whole text is read off one token: what was measured for these is the default."""
     embeds: ClassVar[bool] = False
-    """Whether logits are one vector (B, d) for each example, whose numbers are no classes."""
     one_example_a_row: ClassVar[bool] = True
-    """Whether each row is one example, whatever it holds."""
     row_layout: ClassVar[Literal["one label", "several labels", "own"]] = "own"
-    """What a label is in loaded rows and users' files: a class id or number, one for each class, or another thing."""
     key_columns: ClassVar[tuple[str, ...]] = ()
-    """Columns beside the texts that stored outputs of a row are found by."""
     needed_texts: ClassVar[int | None] = None
-    """How many of the first text columns every row has to fill; None: all."""
     becomes: ClassVar[Mapping[str, str | None]] = MappingProxyType({})
-    """Terms of methods that mean another one here, by `compare`; None: nothing, so that they are left out."""
     group_column: ClassVar[str | None] = None
-    """The column of a batch with numbers of which equal ones say that rows belong together, as the candidates of one
-    query do; None where each row stands for itself."""
     candidates: ClassVar[CandidateReading | None] = None
-    """How scores of candidates are found in what its models put out; None where there are none."""
     distilled_by: ClassVar[str] = "kd"
-    """The method that is advised to whoever names none."""
     split_columns: ClassVar[tuple[str, ...]] = ()
-    """Columns of a loaded split that `results` reads, beside texts and labels, where they are there."""
     scoring_columns: ClassVar[tuple[str, ...]] = ()
-    """Columns of an encoded split that only `results` reads: they never reach a batch."""
 
     # ---- what a head puts out, and what its classes are ----
 
@@ -499,7 +511,6 @@ class TaskType(ScoredOutputs):
         """The student's distribution against the teacher's, where the labels' loss looks too."""
 
     over_vocabulary: ClassVar[bool] = False
-    """Whether the logits are over a vocabulary, of which a teacher's may be kept in part."""
 
     def soft_label_of_tokens(
         self, student: Tensor, teacher: PartialLogits, batch: Batch, rule: SoftRule

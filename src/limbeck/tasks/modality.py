@@ -25,17 +25,20 @@ Processor = Any
 
 
 class Reading(ABC):
-    """One form of input. Stateless; there is one object of each."""
+    """One form of input. Stateless; there is one object of each.
+
+    Attributes:
+        noun: what a row holds.
+        processor: what makes a model's input.
+        in_columns: whether rows stand in the columns of tables; else each is a file of its own.
+        pads: whether shorter examples of a batch are filled up.
+    """
 
     name: ClassVar[str]
     noun: ClassVar[str]
-    """What a row holds."""
     processor: ClassVar[str]
-    """What makes a model's input."""
     in_columns: ClassVar[bool] = True
-    """Whether rows stand in the columns of tables; else each is a file of its own."""
     pads: ClassVar[bool] = False
-    """Whether shorter examples of a batch are filled up."""
 
     @abstractmethod
     def load(self, source: str) -> Processor:
