@@ -39,7 +39,7 @@ def check_values(task: Task, split: str, dataset: Dataset) -> Iterator[Problem]:
             )
     wrong = task.kind.check_rows(task, dataset)
     yield from [Problem(f"{split}: {what}", "fix or remove those rows") for what in wrong]
-    if not task.kind.has_classes:  # of several classes, tags and spans the type itself
+    if task.kind.row_layout != "one label":  # of several classes, tags and spans the type itself
         return
     labels = np.asarray(dataset.with_format("numpy")[task.label_column][:], dtype=np.float64)
     if split == "train" and no_unlabelled(task.kind) is None:

@@ -157,7 +157,7 @@ def check_class_order(
     that guesses or always makes one prediction.
     """
     count = len(outputs.labels)
-    if task.kind.several_classes:
+    if task.kind.row_layout == "several labels":
         logits = np.asarray(outputs.predictions, dtype=np.float64)
         table = correlations(logits, np.asarray(outputs.labels, np.float64)) / logits.shape[1]
         noise, least, named, unit = 3.0, -1.0, "mean correlation with the labels", ".2f"

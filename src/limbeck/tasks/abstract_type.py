@@ -114,8 +114,6 @@ class TaskType(ScoredOutputs):
         classes_as_text: whether a decoder writes the label, and so reads it in training.
         rows_without_labels: whether training rows are texts, and need no labels: all that is learned follows
             from them.
-        has_classes: whether each row is of one class (or has one number).
-        several_classes: whether each row is of any number of classes, each by itself.
         problem_type: what transformers calls what the head is trained for, where the head's class alone does
             not say it.
         constant: whether a model's outputs for an example are the same in every epoch, with one row of
@@ -125,8 +123,8 @@ class TaskType(ScoredOutputs):
             these is the default.
         embeds: whether logits are one vector (B, d) for each example, whose numbers are no classes.
         one_example_a_row: whether each row is one example, whatever it holds.
-        row_layout: what a label is in loaded rows and users' files: a class id or number, one for each class,
-            or another thing.
+        row_layout: what a label is in loaded rows and users' files: a class id or number of the row, a number for
+            each of its classes, or another thing.
         key_columns: columns beside the texts that stored outputs of a row are found by.
         needed_texts: how many of the first text columns every row has to fill; None: all.
         becomes: terms of methods that mean another one here, by `compare`; None: nothing, so that they are
@@ -149,8 +147,6 @@ class TaskType(ScoredOutputs):
     weighs_classes: ClassVar[bool] = False
     classes_as_text: ClassVar[bool] = False
     rows_without_labels: ClassVar[bool] = False
-    has_classes: ClassVar[bool] = False
-    several_classes: ClassVar[bool] = False
     problem_type: ClassVar[str | None] = None
     constant: ClassVar[bool] = False
     reads: ClassVar[Reading] = TEXT_READING
@@ -345,7 +341,7 @@ class TaskType(ScoredOutputs):
     @property
     def labels_examples(self) -> bool:
         """Whether a label is of a whole example: a class, several of them, or a number."""
-        return self.has_classes or self.several_classes
+        return self.row_layout != "own"
 
     @property
     def names_classes(self) -> bool:
@@ -575,7 +571,7 @@ def task_type_of(model: PreTrainedModel) -> TaskType:
     headless = "For" not in type(model).__name__
     if claimed is not None and (headless or claimed.auto is found.auto):
         return claimed
-    if problem == _SEVERAL and not found.several_classes:
+    if problem == _SEVERAL and found.row_layout != "several labels":
         raise LimbeckError(
             f"a {type(model).__name__} of several labels a row ({problem}) is of no task type",
             "use single-label classification or regression, or a model of texts",
@@ -629,7 +625,7 @@ class TaskOfKind(TaskLike, Protocol):
 
 def absent_label(task: TaskOfKind) -> float | int | list[float]:
     """What stands in the label column of a row that has none."""
-    if task.kind.several_classes:
+    if task.kind.row_layout == "several labels":
         return [float("nan")] * len(task.labels)
     return float("nan") if task.regression else NO_LABEL
 

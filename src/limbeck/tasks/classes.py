@@ -58,7 +58,6 @@ from limbeck.tasks.rules import (
 class Classes(TaskType):
     """Classification, or regression where the head has one output."""
 
-    has_classes = True
     row_layout = "one label"
     constant = True
     weighs_classes = True
@@ -257,7 +256,6 @@ class MultiLabel(TaskType):
     auto = AutoModelForSequenceClassification
     whole_text = True
     problem_type = "multi_label_classification"
-    several_classes = True
     row_layout = "several labels"
     constant = True
     weighs_classes = True

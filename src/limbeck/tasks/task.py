@@ -88,7 +88,7 @@ class Task:
     @property
     def regression(self) -> bool:
         """Whether the label is a number instead of a class."""
-        return self.kind.has_classes and not self.labels
+        return self.kind.row_layout == "one label" and not self.labels
 
     @property
     def outputs(self) -> int:
@@ -160,7 +160,7 @@ def as_kind(task: Task, kind: str | None) -> Task:
         return task
     wanted = get_task_type(kind)
     same_input = task.kind.reads is wanted.reads
-    if not (task.kind.has_classes and wanted.has_classes and same_input):
+    if not (task.kind.row_layout == wanted.row_layout == "one label" and same_input):
         raise LimbeckError(
             f"kind: task {task.name!r} is of kind {task.kind.name}, not {kind}",
             "leave kind out; classification tasks can also be read as kind text",
@@ -243,7 +243,7 @@ def project(predictions: np.ndarray, source: Task, target: Task) -> np.ndarray:
             f"{target.name!r} ({target.kind.name})",
             "name a task of classes or numbers for a student of classes or numbers",
         )
-    if source.kind.several_classes:
+    if source.kind.row_layout == "several labels":
         raise LimbeckError(
             f"a student of {source.name!r} may give a row several classes, which are not translated",
             f"name the task that it was trained on, {source.name}",

@@ -71,7 +71,6 @@ class Text(LabelledPositions):
     auto = AutoModelForSeq2SeqLM
     heads = TEXT_TO_TEXT
     classes_as_text = True
-    has_classes = True
     row_layout = "one label"
     key_columns = (TARGET,)
     over_vocabulary = True
