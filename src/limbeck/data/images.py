@@ -6,25 +6,18 @@ of such folders takes brackets in their names for patterns, and copies into its 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from datasets import Dataset, DatasetDict
 from PIL import Image
 
 from limbeck.data.glue import contents
 from limbeck.data.label_column import Labelling, class_order
-from limbeck.data.own import split_places
+from limbeck.data.own import Rows, made_splits, split_places
 from limbeck.data.reader import DataRequest, Loaded, OnDisk, data_reader
-from limbeck.data.splits import (
-    Division,
-    check_splits,
-    make_split,
-    with_held_out,
-    with_test_as_dev,
-)
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import IMAGE
 from limbeck.tasks.task import Task, image_metrics
@@ -59,15 +52,19 @@ class ImageFolder(OnDisk):
                 f"data source {str(path)!r} is a file",
                 "images come as a folder: DIR/train/CLASS/*.png, or CIFAR's binary files",
             )
+        if request.division.group_column is not None:
+            raise LimbeckError("group_column: a folder of images has no columns", "leave it out")
         found = {split: _read(folder) for split, folder in _folders(path).items()}
         task = request.known or _new_task(
             request.name or path.resolve().name, found["train"], request.labelling
         )
-        splits = DatasetDict({split: _split(task, rows, path) for split, rows in found.items()})
-        splits = with_test_as_dev(task, splits)
-        splits = _divided(task, splits, request.seed, request.division)
-        check_splits(task, splits, str(path), for_training=request.for_training)
-        return task, splits
+        rows = {split: _rows(task, classes, path) for split, classes in found.items()}
+        if task.dev_is_test:
+            if "test" in rows and "dev" not in rows:
+                rows["dev"] = rows.pop("test")
+            share = request.division.test_share or 0.0
+            request = replace(request, division=request.division._replace(test_share=share))
+        return task, made_splits(request, task, rows)
 
 
 def _folders(path: Path) -> dict[str, Path]:
@@ -105,31 +102,16 @@ def _new_task(name: str, train: _Found, labelling: Labelling) -> Task:
     return Task(name, name, ("image",), labels, image_metrics(len(labels)), "accuracy", kind=IMAGE)
 
 
-def _split(task: Task, found: _Found, path: Path) -> Dataset:
+def _rows(task: Task, found: _Found, path: Path) -> Rows:
     strange = sorted(found.keys() - set(task.labels))
     if strange:
         raise LimbeckError(
             f"{path}: the class {strange[0]!r} is none of the task's",
             f"classes: {', '.join(task.labels[:20])}",
         )
-    pictures = [
-        ({"bytes": None, "path": str(file)}, task.labels.index(name))
-        for name, files in found.items()
-        for file in files
-    ]
-    images, labels = zip(*pictures, strict=True)
-    return make_split(task, {task.text_columns[0]: list(images)}, list(labels))
-
-
-def _divided(task: Task, splits: DatasetDict, seed: int, division: Division) -> DatasetDict:
-    if division.group_column is not None:
-        raise LimbeckError("group_column: a folder of images has no columns", "leave it out")
-    shares = division.beside([*splits, *(["test"] if task.dev_is_test else [])])
-    if not shares.dev_share and shares.test_share == 0:
-        return splits
-    train, column = splits["train"], task.text_columns[0]
-    texts, labels = {column: train[column][:]}, train[task.label_column][:]
-    return DatasetDict({**splits, **with_held_out(task, texts, labels, seed, shares)})
+    files = [(file, task.labels.index(name)) for name, own in found.items() for file in own]
+    images = [{"bytes": None, "path": str(file)} for file, _ in files]
+    return Rows({task.text_columns[0]: images}, [label for _, label in files])
 
 
 # Images as rows hold them: an encoded file's bytes, or the path of one. Part of the data stage,
