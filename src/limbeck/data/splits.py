@@ -303,12 +303,6 @@ def _by_number(numbers: np.ndarray) -> list[np.ndarray]:
     return np.split(order, np.cumsum(np.bincount(numbers))[:-1]) if len(numbers) else []
 
 
-def take(columns: Mapping[str, Sequence[Any]], rows: Iterable[int]) -> dict[str, Any]:
-    """The chosen rows of each column."""
-    chosen = rows if isinstance(rows, np.ndarray) else list(rows)
-    return {name: taken(values, chosen) for name, values in columns.items()}
-
-
 def with_held_out_dev(
     task: Task, texts: Mapping[str, Sequence[Any]], labels: Sequence[Any], seed: int
 ) -> DatasetDict:
@@ -331,13 +325,12 @@ def with_held_out(
     stratify = bool(task.kind.row_classes(task))
     known = labels if stratify or task.regression else range(len(labels))
     parts = draw(known, stratify, seed, division, groups)
-    return DatasetDict(
-        {
-            name: make_split(task, take(texts, rows), [labels[row] for row in rows])
-            for name, rows in parts._asdict().items()
-            if name == "train" or len(rows)
-        }
-    )
+    splits = DatasetDict()
+    for name, rows in parts._asdict().items():
+        if name == "train" or len(rows):
+            chosen = {column: taken(values, rows) for column, values in texts.items()}
+            splits[name] = make_split(task, chosen, [labels[row] for row in rows])
+    return splits
 
 
 def with_test_as_dev(task: Task, splits: DatasetDict) -> DatasetDict:
