@@ -298,7 +298,7 @@ def _peer(cell: Cell, teacher: Path, args: argparse.Namespace, book: Book) -> No
     spent = time.process_time() - began
     task, rows = prepared.task, prepared.splits["dev"]
     answers = ask_teacher(task, student.eval(), prepared.tokenizer, rows, 128, rows=len(rows))
-    found = {"score": answers.primary, "steps": steps, "seconds": spent}
+    found = {"score": answers.scores["primary"], "steps": steps, "seconds": spent}
     found["constant"] = answers.scores.get("matthews") == 0.0
     book.keep(cell.name, **_said_of(cell), **found)
 
@@ -512,7 +512,9 @@ def plateau(args: argparse.Namespace) -> None:
         ).train()
         rows = prepared.splits["dev"]
         score = ask_teacher(prepared.task, student.eval(), prepared.tokenizer, rows, 128, rows=DEV)
-        Book().keep(name, seen=watch.seen, score=score.primary, rows=len(prepared.train.encoded))
+        Book().keep(
+            name, seen=watch.seen, score=score.scores["primary"], rows=len(prepared.train.encoded)
+        )
 
 
 # ---- tables ----

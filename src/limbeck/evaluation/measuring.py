@@ -268,11 +268,10 @@ def model_facts(
     if isinstance(tokens, int):
         with suppress(LimbeckError):  # it cannot read so many
             at_128 = flops_per_example(model, PAPERS_TOKENS)
+    layers = number_of_layers(model) if inside else None
+    width = hidden_size(model) if inside else None
     if isinstance(model, StaticStudent):
         layers, width = 0, model.config.hidden_size
-    else:
-        layers = number_of_layers(model) if inside else None
-        width = hidden_size(model) if inside else None
     return ModelFacts(
         parameters=total,
         embedding_parameters=embedding,
