@@ -18,10 +18,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from limbeck.latency.show import as_markdown
-
 import limbeck
-from limbeck.latency.report import BenchReport, Measurement
+from limbeck.latency.report import BenchReport, Measurement, as_markdown
 from limbeck.latency.settings import BenchSettings
 from limbeck.runtimes.manifest import is_export, read_export
 from limbeck.support.errors import LimbeckError
