@@ -80,4 +80,4 @@ def cascade(
     for line in lines_of(found):
         say(line, hang=2)
     say(f"Files:   {out} (models, thresholds, README.md, curve.svg)", hang=9)
-    say_command("Next:    ", f"limbeck predict {out} ROWS.csv --out predictions.csv")
+    say_command("Next:    ", f"limbeck predict {out} ROWS.csv --to predictions.csv")

@@ -378,5 +378,5 @@ def readme(manifest: CascadeManifest) -> str:
         f"the others on.\n\n{measured}\n\n| model | {manifest.metric} | ms a row |\n| :--- | ---: | ---: |\n{rows}\n\n"
         f"![score against rows sent on]({CURVE_NAME})\n\nMeasured on {manifest.gate.rows:,} rows of "
         f"{manifest.gate.task}, split {manifest.gate.split}; processor: {manifest.machine}.\n\n"
-        "```\nlimbeck evaluate FOLDER\nlimbeck predict FOLDER rows.csv --out predictions.csv\n```\n"
+        "```\nlimbeck evaluate FOLDER\nlimbeck predict FOLDER rows.csv --to predictions.csv\n```\n"
     )
