@@ -66,7 +66,8 @@ def test_the_readme_lists_every_page_as_the_site_does() -> None:
     navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
     shown = re.findall(r"([\w./-]+\.md)$", navigation, re.MULTILINE)
     listed = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Documentation")[2]
-    assert ["index.md", *re.findall(r"\]\(docs/([\w./-]+\.md)\)", listed)] == shown
+    beside = ["CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"]
+    assert ["index.md", *re.findall(r"\]\(docs/([\w./-]+\.md)\)", listed), *beside] == shown
 
 
 def test_every_recipe_key_stands_on_its_page() -> None:

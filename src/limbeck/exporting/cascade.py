@@ -304,7 +304,7 @@ def _link_files(source: Path, target: Path) -> None:
             shutil.copy2(path, target / path.name)
 
 
-# The picture and the page that lie in the folder.
+# The drawing and the page that lie in the folder.
 
 CURVE_NAME = "curve.svg"
 
@@ -347,6 +347,8 @@ def lines_of(manifest: CascadeManifest) -> list[str]:
     wish, value = next(iter(manifest.wanted.items()))
     found = [
         f"{_short(one)} sends on what it is less than {100 * one.threshold:.1f} % sure of"
+        if one.threshold
+        else f"{_short(one)} sends nothing on: it does what is wanted alone"
         for one in manifest.members[:-1]
     ]
     held = "rows that chose no threshold" if manifest.cross_fitted else "the rows that chose"
