@@ -83,6 +83,14 @@ def test_the_page_of_several_labels_prints_the_benchmarks_tables(capsys):
     assert [row for row in printed if row not in page] == []
 
 
+def test_the_page_of_static_students_prints_the_benchmarks_tables(benchmarks, capsys):
+    benchmarks("static").table()
+    printed = rows(capsys.readouterr().out)
+    page = (ROOT / "docs" / "static-students.md").read_text(encoding="utf-8").splitlines()
+    assert len(printed) >= 4
+    assert [row for row in printed if row not in page] == []
+
+
 @pytest.fixture
 def few_labels(benchmarks):
     """`benchmarks/few_labels_table.py`."""
