@@ -198,16 +198,12 @@ def _headless():
 
 
 def test_preflight_says_that_a_run_is_too_short():
-    from limbeck.run import trial_terms as checks
-
-    one = type("Built", (), {"curriculum": curriculum(3)})()
-    recipe = Recipe.load("internal-kd-pid", epochs=2)
-    (found,) = checks._too_short(recipe, one, rows=100)
+    one = curriculum(3)
+    found = one.note(Recipe.load("internal-kd-pid", epochs=2).passes_over(100))
     assert (
         "curriculum.move_on: epochs: a run of 2 epochs is too short for 3 layers and what"
         in found.message
     )
-    assert checks._too_short(Recipe.load("internal-kd-pid", epochs=9), one, rows=100) == []
-    steps = Recipe.load("internal-kd-pid", max_steps=4, batch_size=25)
-    (found,) = checks._too_short(steps, one, rows=100)
+    assert one.note(Recipe.load("internal-kd-pid", epochs=9).passes_over(100)) is None
+    found = one.note(Recipe.load("internal-kd-pid", max_steps=4, batch_size=25).passes_over(100))
     assert "of 1 epoch is" in found.message
