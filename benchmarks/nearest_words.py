@@ -9,8 +9,7 @@ from __future__ import annotations
 from datasets import Dataset
 from transformers import AutoModel, AutoTokenizer
 
-from limbeck.lab.augmentation.augmented_examples import augmented_examples_of
-from limbeck.lab.augmentation.candidates import find_candidates
+from limbeck.lab.augmentation.candidates import augmented_examples_of, find_candidates
 from limbeck.recipe.augment_spec import AugmentSpec
 
 

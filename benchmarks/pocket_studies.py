@@ -20,8 +20,8 @@ from typing import Any
 import torch
 
 from limbeck.lab.study import SharedRuns, Study, StudyPlan, StudyRun, carry_out, load_study
-from limbeck.lab.study.shipped_studies import shipped_names
-from limbeck.lab.study.study_groups import Group
+from limbeck.lab.study.study_fields import Group
+from limbeck.lab.study.study_file import shipped_names
 from limbeck.support.files import write_whole
 
 KEPT = Path(__file__).parent / "records" / "pocket_studies.json"

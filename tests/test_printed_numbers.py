@@ -7,7 +7,7 @@ import io
 
 import pytest
 
-from limbeck.lab.study.printed_numbers import beside_printed, in_order
+from limbeck.lab.study.figure_spec import beside_printed, in_order
 from limbeck.report import write_report
 from limbeck.tables import build_table, render
 from synthetic_records import a_run

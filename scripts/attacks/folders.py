@@ -41,7 +41,7 @@ def _checkpoint(folder: Path) -> Path:
     """A tiny model and its tokenizer, without training."""
     from transformers import BertConfig, BertForSequenceClassification
 
-    from limbeck.lab.pocket.vocabulary import tokenizer
+    from limbeck.lab.pocket.lexicon import tokenizer
 
     words = tokenizer()
     config = BertConfig(

@@ -38,7 +38,7 @@ PUBLIC_MODULES = {
 }
 # A model's class of its own fills the hooks that transformers leaves to it; Trainer's subclass has
 # Trainer's, and is no model.
-SUBCLASSES = ("lab/cifar_nets/nets.py", "training/")
+SUBCLASSES = ("lab/cifar_nets.py", "training/")
 
 
 FILES = sorted(path for path in SOURCE.rglob("*.py") if path != COMPAT)

@@ -26,7 +26,7 @@ from limbeck.lab.measures import (
     state_points,
     weights_of,
 )
-from limbeck.lab.views.plane_plots import point_panels
+from limbeck.lab.views.analysis_plots import point_panels
 from limbeck.records import Record
 from limbeck.records.facts import Epoch
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from limbeck.lab.augmentation.augmented_examples import ReplaceableWord, augmented_examples_of
-from limbeck.lab.augmentation.word_positions import words_of
+from limbeck.lab.augmentation.candidates import ReplaceableWord, augmented_examples_of, words_of
 
 TEXT = "one two, three (four) Five"
 CHOICES = ["alpha", "beta", "gamma", "delta"]

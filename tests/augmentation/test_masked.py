@@ -8,8 +8,7 @@ import tiny_language as tiny
 import torch
 import transformers as hf
 
-from limbeck.lab.augmentation.masked_candidates import Hidden, Vocabulary, best_words, scores_at
-from limbeck.lab.augmentation.word_positions import words_of
+from limbeck.lab.augmentation.candidates import Hidden, Vocabulary, best_words, scores_at, words_of
 
 WHOLE = {"good", "bad", "film", "plot", "slow", "long", "end", "the", "a", "is", "and", "not",
          "fine", "dull", "joy", "ly", "funny"}  # fmt: skip

@@ -15,8 +15,7 @@ from limbeck.lab.augmentation.augmented_rows import (
     read_augmented_examples,
     rows_and_examples,
 )
-from limbeck.lab.augmentation.candidates import find_candidates
-from limbeck.lab.augmentation.word_positions import words_of
+from limbeck.lab.augmentation.candidates import find_candidates, words_of
 from limbeck.outputs.cache import SHARD, Store
 from limbeck.recipe.augment_spec import AugmentSpec
 

@@ -8,7 +8,7 @@ import tiny_language as tiny
 import torch
 from sklearn.neighbors import NearestNeighbors
 
-from limbeck.lab.augmentation.vector_candidates import Vectors
+from limbeck.lab.augmentation.candidates import Vectors
 from limbeck.support.errors import LimbeckError
 
 WORDS = ["good", "slowly", "longest", "Dullness", "joy", "film", "goodness", "xylophone"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from limbeck.lab.augmentation.word_positions import spelt_like, words_of
+from limbeck.lab.augmentation.candidates import spelt_like, words_of
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from limbeck.lab.study.name_patterns import expand_names
+from limbeck.lab.study.study_file import expand_names
 from limbeck.support.errors import LimbeckError
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from limbeck.lab.study import load_study, shipped
-from limbeck.lab.study.study_plan import StudyPlan
+from limbeck.lab.study.plan_builder import StudyPlan
 from limbeck.support.errors import LimbeckError
 
 SHIPPED = [(name, scale) for name, one in shipped().items() for scale in one.scales]

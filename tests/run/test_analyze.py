@@ -16,9 +16,8 @@ from typer.testing import CliRunner
 import tiny_runs as tiny
 from limbeck.cli.app import app
 from limbeck.lab.analysis import ANALYSES, AnalysedRun, analyze, measure
-from limbeck.lab.analysis.student_stages import stage_problems
-from limbeck.lab.views.analysis_views import VIEWS
-from limbeck.lab.views.stored_analyses import read_numbers, write_numbers
+from limbeck.lab.analysis.analysed_run import stage_problems
+from limbeck.lab.views.analysis_views import VIEWS, read_numbers, write_numbers
 from limbeck.records import Record
 from limbeck.run import distill
 from limbeck.support.errors import LimbeckError

@@ -24,7 +24,7 @@ from limbeck.lab.study import (
     study_table,
     write_study,
 )
-from limbeck.lab.study.study_groups import cells_of
+from limbeck.lab.study.study_fields import cells_of
 from limbeck.lab.study.study_output import RECORDS, gather_results
 from limbeck.outputs.remembering import RememberingTeacher
 from limbeck.records import RECORD_NAME

@@ -19,11 +19,11 @@ from limbeck.lab.study.score_figures import (
     heat_panels,
     line_panels,
     score_bars,
+    share_panels,
 )
-from limbeck.lab.study.share_figures import share_panels
 from limbeck.lab.study.study_figures import MadeRun, study_figures
 from limbeck.lab.study.study_output import gather_results
-from limbeck.lab.views.stored_analyses import read_numbers
+from limbeck.lab.views.analysis_views import read_numbers
 from limbeck.records import Record
 from limbeck.records.facts import Epoch, TeamFacts, TeamMember
 from limbeck.support.errors import LimbeckError

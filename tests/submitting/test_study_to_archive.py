@@ -11,7 +11,7 @@ import pytest
 
 import limbeck
 from limbeck.lab.study import SharedRuns, StudyPlan, carry_out, load_study
-from limbeck.lab.submitting import GLUE_FILES, submission, submitted_runs
+from limbeck.lab.submitting import GLUE_FILES, submission
 
 STUDY = "rail-kd-table-2-glue"
 # The benchmark's sample submission: a file's rows, and the words that its predictions are written in.
@@ -99,7 +99,7 @@ def test_the_study_of_all_nine_tasks_gives_a_whole_archive(glue, tmp_path, monke
         if FILE_OF[name] == file.name
     )
     monkeypatch.setattr(submission, "GLUE_FILES", few)
-    monkeypatch.setattr(submitted_runs, "GLUE_FILES", few)
+    monkeypatch.setattr(submission, "GLUE_FILES", few)
     # As the first line of the study's file says it, for another row.
     found = limbeck.submit(
         sorted((tmp_path / "runs").glob("*-finetune-s1-*/")), tmp_path / "glue.zip", data=glue

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import limbeck
 import tiny_runs as tiny
 from limbeck.cli.app import app
-from limbeck.lab.submitting import GLUE_FILES, GlueFile, glue_test_rows, submission, submitted_runs
+from limbeck.lab.submitting import GLUE_FILES, GlueFile, submission
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.plain import loads
 
@@ -89,7 +89,7 @@ def runs(tmp_path_factory, glue) -> dict[str, Path]:
 def small(monkeypatch):
     """The benchmark with three tasks of a few rows."""
     monkeypatch.setattr(submission, "GLUE_FILES", SMALL)
-    monkeypatch.setattr(submitted_runs, "GLUE_FILES", SMALL)
+    monkeypatch.setattr(submission, "GLUE_FILES", SMALL)
 
 
 def read(archive: Path) -> dict[str, list[str]]:
@@ -200,7 +200,7 @@ def test_a_damaged_student_is_named_before_anything_is_predicted(runs, tmp_path,
     run = shutil.copytree(runs["sst2"], tmp_path / "run")
     (run / "student" / name).unlink()
     problems: list[Problem] = []
-    assert not submitted_runs.submitted_runs([run], problems, partial=True)
+    assert not submission.submitted_runs([run], problems, partial=True)
     assert said in problems[0].message
 
 
@@ -220,7 +220,7 @@ def test_rows_that_are_not_there_are_named(glue, tmp_path):
         bare.mkdir()
         for split in ("train", "dev"):
             (bare / f"{split}.tsv").write_bytes((glue / f"STS-B/{split}.tsv").read_bytes())
-        glue_test_rows.glue_test_rows(SMALL[1], str(tmp_path))
+        submission.glue_test_rows(SMALL[1], str(tmp_path))
 
 
 def test_a_row_or_class_that_is_missing_is_refused():

@@ -7,8 +7,8 @@ from typing import Any
 
 from limbeck.lab.digits import DIGITS
 from limbeck.lab.pocket import RECOMMENDED, TEXT_STUDENT, TEXT_TEACHER
+from limbeck.lab.pocket.lexicon import MAX_LENGTH
 from limbeck.lab.pocket.source import POCKET
-from limbeck.lab.pocket.vocabulary import MAX_LENGTH
 from limbeck.recipe.load import DATA_SETTINGS, DataSettings
 from limbeck.students import names_cnn, starts_random
 

@@ -19,7 +19,7 @@ from limbeck.data import load_task
 from limbeck.data.splits import Conditions
 from limbeck.lab.study import SharedRuns, Study, StudyPlan, StudyRun, carry_out
 from limbeck.lab.study.study_estimate import held_or_none
-from limbeck.lab.study.study_groups import Group
+from limbeck.lab.study.study_fields import Group
 from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME, Record
 from limbeck.report import write_report

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from limbeck.lab.study.shipped_studies import shipped_names
+from limbeck.lab.study.study_file import shipped_names
 
 ROOT = Path(__file__).parents[3]
 FIVE_MINUTES = 5 * 60

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,8 @@ from transformers import PreTrainedModel
 from limbeck.activations import stack_names
 from limbeck.data import Collator, Division, batches_of, encode, load_task
 from limbeck.evaluation.model_outputs import inputs_of, outputs_by_batch
-from limbeck.lab.analysis.named_otherwise import or_name
-from limbeck.lab.analysis.student_stages import FIRST, stage_problems
 from limbeck.lab.measures.layer_probing import Progressed, nobody
+from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME
 from limbeck.run.models import processor_of
 from limbeck.run.run_folder import RunFolder
@@ -30,10 +30,61 @@ from limbeck.scoring.scored_model import (
     student_labelling,
 )
 from limbeck.students import load_model
-from limbeck.support.errors import LimbeckError, unknown
+from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.files import at_home
 from limbeck.support.machine import device
 from limbeck.tasks import Processor, Results, ScoredSplit, Task, join
+
+# What a run's record names and is gone may be named otherwise.
+
+
+@contextmanager
+def or_name(what: str, *, given: str | None) -> Iterator[None]:
+    """Add to a problem of what the run's record names that another may be named; not of what was given."""
+    try:
+        yield
+    except LimbeckError as error:
+        if given is not None:
+            raise
+        raise LimbeckError(
+            [replace(one, fix=f"{one.fix}; or name {what}") for one in error.problems]
+        ) from None
+
+
+# After which stage of its run a student is looked at.
+
+
+FIRST, LAST = "first", "last"
+STAGES = (FIRST, LAST)
+
+
+def stage_problems(stage: str | None, recipe: Recipe, whose: str = "") -> list[Problem]:
+    """Why no run of a recipe has a student after this stage; `whose` begins each message.
+
+    Args:
+        stage: one of `STAGES`; None is the last.
+        recipe: the run's.
+        whose: such as `run runs/kd: `.
+    """
+    if stage is not None and stage not in STAGES:
+        return [unknown("stage:", stage, STAGES)]
+    if stage != FIRST or recipe.keep_first_stage:
+        return []
+    if recipe.first_stage is None or recipe.joint:
+        return [
+            Problem(
+                f"{whose}{recipe.method} trains in one stage, and stage: first looks at a student after the first "
+                "of two",
+                "leave stage out, or name a run of two stages",
+            )
+        ]
+    return [
+        Problem(
+            f"{whose}the student as it was after its first stage has not been kept",
+            "train it with keep_first_stage=true",
+        )
+    ]
+
 
 _BATCH = 32
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,15 +10,47 @@ from typing import Any
 from pydantic import ValidationError
 
 from limbeck.lab.analysis.analysed_run import AnalysedRun, Watch
-from limbeck.lab.analysis.analyses import ANALYSES, Parts
 from limbeck.lab.measures.layer_probing import nobody
-from limbeck.lab.views.analysis_views import VIEWS
+from limbeck.lab.measures.row_agreement import RunCourse, run_course
+from limbeck.lab.views.analysis_views import ANALYSES_FOLDER, VIEWS, write_numbers
 from limbeck.lab.views.figures import write_figure
-from limbeck.lab.views.stored_analyses import ANALYSES_FOLDER, write_numbers
+from limbeck.recipe import Recipe
 from limbeck.recipe.validation import wanted
 from limbeck.run.finish import refresh
 from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.registry import Registry
 from limbeck.support.settings import Settings
+
+# What an analysis is, and which there are by name.
+
+
+Parts = Mapping[str, Any]
+"""What was found, by what it was found of: `student`, `teacher`, a term's name."""
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """One thing that can be asked of a finished run.
+
+    Attributes:
+        summary: what it shows, in a line.
+        settings: what may be said about it.
+        measure: the run, the settings and `Watch` to numbers, frozen dataclasses.
+        reads_models: whether it needs the student's weights, and not its record alone.
+        suits: raises LimbeckError for a recipe whose runs lack what it looks at; None where any will do.
+        further_runs: the setting that names further runs, by folder, or by what each is called; in a study by rows.
+    """
+
+    summary: str
+    settings: type[Settings]
+    measure: Callable[[AnalysedRun, Any, Watch], Parts]
+    reads_models: bool = True
+    suits: Callable[[Recipe], object] | None = None
+    further_runs: str | None = None
+
+
+ANALYSES: Registry[Analysis] = Registry("analysis")
+"""By the name that `limbeck analyze` has for each."""
 
 
 @dataclass(frozen=True)
@@ -201,3 +233,30 @@ def _said(what: str, settings: type[Settings], error: Any) -> Problem:
         return unknown(f"setting of analysis {what}:", place, choices or ["none"])
     fix = wanted(error, place, settings)
     return Problem(f"{place}: {error['msg']} (got {error['input']!r:.60})", fix)
+
+
+# The analysis that needs no model: how a run went.
+
+
+class ConvergenceSettings(Settings):
+    """Of `convergence`: everything is in the record."""
+
+
+def _convergence(
+    run: AnalysedRun, settings: ConvergenceSettings, watch: Watch
+) -> dict[str, RunCourse]:
+    if not run.record.epochs:
+        raise LimbeckError(
+            f"run {run.folder.path}: its record has no epochs", "name a run that was trained"
+        )
+    return {"student": run_course(run.record)}
+
+
+ANALYSES.register("convergence")(
+    Analysis(
+        "dev score and every training term by step, and where layers learn in turn, which was done when",
+        ConvergenceSettings,
+        _convergence,
+        reads_models=False,
+    )
+)

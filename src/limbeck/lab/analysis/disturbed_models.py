@@ -9,10 +9,16 @@ from datasets import Dataset
 from pydantic import Field
 
 from limbeck.lab.analysis.analysed_run import AnalysedRun, Watch
-from limbeck.lab.analysis.analyses import ANALYSES, Analysis
+from limbeck.lab.analysis.analyze import ANALYSES, Analysis
 from limbeck.lab.analysis.layer_states import BOTH, STUDENT, Sides
-from limbeck.lab.measures.input_noise import NoiseTolerance, noise_tolerance
-from limbeck.lab.measures.loss_surface import LossSurface, loss_plane, loss_surface, weights_of
+from limbeck.lab.measures.loss_surface import (
+    LossSurface,
+    NoiseTolerance,
+    loss_plane,
+    loss_surface,
+    noise_tolerance,
+    weights_of,
+)
 from limbeck.support.errors import LimbeckError
 from limbeck.support.settings import Count, Seed, Settings
 

@@ -16,9 +16,8 @@ from limbeck.activations import number_of_layers
 from limbeck.evaluation.model_outputs import pooled_states
 from limbeck.evaluation.similarity_matrix import LayerSimilarity, similarity_of_layers
 from limbeck.lab.analysis.analysed_run import AnalysedRun, Watch
-from limbeck.lab.analysis.analyses import ANALYSES, Analysis
-from limbeck.lab.measures.layer_probing import ProbedLayers, probe_layers
-from limbeck.lab.measures.principal_components import StatePoints, state_points
+from limbeck.lab.analysis.analyze import ANALYSES, Analysis
+from limbeck.lab.measures.layer_probing import ProbedLayers, StatePoints, probe_layers, state_points
 from limbeck.support.errors import LimbeckError
 from limbeck.support.settings import Count, LayerNumber, Settings
 

@@ -8,10 +8,14 @@ from pydantic import Field
 from limbeck.evaluation.calibration import BINS
 from limbeck.evaluation.class_predictions import ClassPredictions, class_predictions
 from limbeck.lab.analysis.analysed_run import AnalysedRun, Side, Watch
-from limbeck.lab.analysis.analyses import ANALYSES, Analysis
+from limbeck.lab.analysis.analyze import ANALYSES, Analysis
 from limbeck.lab.analysis.layer_states import BOTH, Sides
-from limbeck.lab.measures.calibration_curves import ReliabilityCurve, reliability_curve
-from limbeck.lab.measures.row_agreement import RowAgreement, agreement_of
+from limbeck.lab.measures.row_agreement import (
+    ReliabilityCurve,
+    RowAgreement,
+    agreement_of,
+    reliability_curve,
+)
 from limbeck.support.errors import LimbeckError
 from limbeck.support.settings import Count, Settings
 

@@ -21,8 +21,13 @@ from datasets.arrow_writer import ArrowWriter
 from datasets.fingerprint import Hasher
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from limbeck.lab.augmentation.augmented_examples import augmented_examples_of
-from limbeck.lab.augmentation.candidates import Candidates, Watch, find_candidates, unwatched
+from limbeck.lab.augmentation.candidates import (
+    Candidates,
+    Watch,
+    augmented_examples_of,
+    find_candidates,
+    unwatched,
+)
 from limbeck.lab.augmentation.progressive_edits import Editor
 from limbeck.outputs.cache import SHARD, StoredEntry, describe
 from limbeck.outputs.key import add_model, library_versions

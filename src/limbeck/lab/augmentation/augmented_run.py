@@ -22,7 +22,7 @@ from limbeck.lab.augmentation.augmented_rows import (
     read_augmented_examples,
     rows_and_examples,
 )
-from limbeck.lab.augmentation.vector_candidates import check_file
+from limbeck.lab.augmentation.candidates import check_file
 from limbeck.outputs.cache import SHARD, Store, StoredEntry, default_store
 from limbeck.recipe import Recipe
 from limbeck.recipe.augment_spec import FROM_TEACHER

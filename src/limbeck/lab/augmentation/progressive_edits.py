@@ -11,10 +11,15 @@ from collections.abc import Sequence
 import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from limbeck.lab.augmentation.augmented_examples import distinct, random_numbers_of
-from limbeck.lab.augmentation.candidates import Candidates
-from limbeck.lab.augmentation.masked_candidates import Vocabulary, best_words
-from limbeck.lab.augmentation.word_positions import Word, spelt_like
+from limbeck.lab.augmentation.candidates import (
+    Candidates,
+    Vocabulary,
+    Word,
+    best_words,
+    distinct,
+    random_numbers_of,
+    spelt_like,
+)
 from limbeck.recipe.augment_spec import AugmentSpec
 
 

@@ -107,7 +107,7 @@ def study(
 
 
 def _list() -> None:
-    from limbeck.lab.study.shipped_studies import shipped
+    from limbeck.lab.study.study_file import shipped
 
     table = Table(box=None, pad_edge=False)
     for heading in ("study", "of", "scales"):
@@ -138,7 +138,7 @@ def _run(
         load_study,
         write_study,
     )
-    from limbeck.lab.study.study_plan import runs_folder
+    from limbeck.lab.study.plan_builder import runs_folder
     from limbeck.support.cores import cores
     from limbeck.support.terminal import step_bar
     from limbeck.tables import terminal

@@ -10,22 +10,32 @@ from limbeck.evaluation.similarity_matrix import (
     mean_cosine,
     similarity_of_layers,
 )
-from limbeck.lab.measures.attended_tokens import AttentionMaps, attention_maps
-from limbeck.lab.measures.attention_by_layer import LayerAttention, layer_attention
-from limbeck.lab.measures.calibration_curves import ReliabilityCurve, reliability_curve
-from limbeck.lab.measures.input_noise import NoiseTolerance, noise_tolerance, noisy_embeddings
-from limbeck.lab.measures.layer_probing import ProbedLayers, probe_layers
+from limbeck.lab.measures.attended_tokens import (
+    AttentionMaps,
+    LayerAttention,
+    attention_maps,
+    layer_attention,
+)
+from limbeck.lab.measures.layer_probing import ProbedLayers, StatePoints, probe_layers, state_points
 from limbeck.lab.measures.loss_surface import (
     Corner,
     LossSurface,
+    NoiseTolerance,
     filter_normalised_direction,
     loss_plane,
     loss_surface,
+    noise_tolerance,
+    noisy_embeddings,
     weights_of,
 )
-from limbeck.lab.measures.principal_components import StatePoints, state_points
-from limbeck.lab.measures.row_agreement import RowAgreement, agreement_of
-from limbeck.lab.measures.run_course import RunCourse, run_course
+from limbeck.lab.measures.row_agreement import (
+    ReliabilityCurve,
+    RowAgreement,
+    RunCourse,
+    agreement_of,
+    reliability_curve,
+    run_course,
+)
 
 __all__ = [
     "AttentionMaps",

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from limbeck.evaluation.calibration import BINS, calibration_error, reliability
 from limbeck.evaluation.class_predictions import ClassPredictions
+from limbeck.records import Record
 
 CELLS = ((True, True), (True, False), (False, True), (False, False))
 """(teacher right, student right), in the order of internal-kd's Table 3."""
@@ -124,4 +126,129 @@ def _example(
         shares(teacher),
         shares(student),
         said,
+    )
+
+
+# How sure models are and how right, as curves that can be kept.
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """The rows predicted with a probability in (low, high]; None where there are none."""
+
+    low: float
+    high: float
+    rows: int
+    confidence: float | None
+    accuracy: float | None
+
+
+@dataclass(frozen=True)
+class ReliabilityCurve:
+    """One model's reliability.
+
+    Attributes:
+        error: expected calibration error, 0 to 100 (Guo et al. 2017, Eq. 3).
+        confidence: mean probability of the predictions, 0 to 1.
+        accuracy: 0 to 1; above it, `confidence` is too high.
+        points: of every bin of probabilities.
+        rows: how many were predicted.
+    """
+
+    error: float
+    confidence: float
+    accuracy: float
+    points: tuple[CurvePoint, ...]
+    rows: int
+
+
+def reliability_curve(
+    confidence: np.ndarray, right: np.ndarray, *, bins: int = BINS
+) -> ReliabilityCurve:
+    """Calibration error and reliability of predictions.
+
+    Args:
+        confidence: the predictions' own probabilities (n,), 0 to 1.
+        right: whether each is right (n,).
+        bins: how many equally wide bins [0, 1] is cut into.
+
+    Raises:
+        ValueError: no predictions, or shapes that differ.
+    """
+    if not len(confidence) or confidence.shape != right.shape:
+        raise ValueError(f"{confidence.shape} probabilities, {right.shape} predictions")
+    hits = right.astype(float)
+    found = reliability(confidence, hits, bins)
+    points = tuple(CurvePoint(**one.model_dump()) for one in found)
+    return ReliabilityCurve(
+        100 * calibration_error(found),
+        float(confidence.mean()),
+        float(hits.mean()),
+        points,
+        len(confidence),
+    )
+
+
+# How a run came to its score: dev scores and losses, and which layers learned when.
+
+
+@dataclass(frozen=True)
+class RunCourse:
+    """A run, epoch by epoch, its stages after each other.
+
+    Attributes:
+        steps: optimisation steps at the end of each epoch, counted through all stages.
+        epochs: the same in epochs.
+        scores: primary dev score of each, 0 to 100; None where none was taken.
+        terms: of each training term, `loss` being their sum, its mean over the epoch.
+        learned: the student layer whose turn ended with an epoch, None for none; where layers have turns.
+        metric: what the scores are.
+    """
+
+    steps: tuple[int, ...]
+    epochs: tuple[int, ...]
+    scores: tuple[float | None, ...]
+    terms: dict[str, tuple[float | None, ...]]
+    learned: tuple[int | None, ...]
+    metric: str
+
+
+def run_course(record: Record, metric: str = "primary dev score") -> RunCourse:
+    """The course of a run, from its record (Aguilar et al. 2020, Figures 4 and 10).
+
+    Raises:
+        ValueError: no epoch was recorded.
+    """
+    if not record.epochs:
+        raise ValueError("no epoch was recorded")
+    lengths: dict[int, int] = {}
+    for one in record.epochs:
+        lengths[one.stage] = max(lengths.get(one.stage, 0), one.step)
+    steps = [
+        one.step + sum(length for stage, length in lengths.items() if stage < one.stage)
+        for one in record.epochs
+    ]
+    names = dict.fromkeys(name for one in record.epochs for name in one.train)
+    return RunCourse(
+        tuple(steps),
+        tuple(range(1, len(steps) + 1)),
+        tuple(one.dev.get("primary") for one in record.epochs),
+        {name: tuple(one.train.get(name) for one in record.epochs) for name in names},
+        _learned(record),
+        metric,
+    )
+
+
+def _learned(record: Record) -> tuple[int | None, ...]:
+    """The newest layer of each epoch that is not the newest of the next one any more."""
+    newest = [
+        max((pair[0] for pairs in one.active_layers.values() for pair in pairs), default=None)
+        for one in record.epochs
+    ]
+    # Where all layers learn together from the first epoch on, none has a turn.
+    if len(set(newest)) == 1:
+        return (None,) * len(newest)
+    following = [*newest[1:], None]
+    return tuple(
+        layer if layer != after else None for layer, after in zip(newest, following, strict=True)
     )

@@ -6,21 +6,19 @@ settings that are known to train it. Nothing here needs the network.
 """
 
 from limbeck.lab.pocket.generate import SIZES, load
+from limbeck.lab.pocket.lexicon import tokenizer
 from limbeck.lab.pocket.pocket_models import (
+    RECOMMENDED,
     TEXT_STUDENT,
     TEXT_TEACHER,
+    PocketSettings,
+    Recommended,
     config_of,
+    teacher_config,
     text_config,
     text_tokenizer,
     tokenizer_of,
 )
-from limbeck.lab.pocket.pocket_teacher import (
-    RECOMMENDED,
-    PocketSettings,
-    Recommended,
-    teacher_config,
-)
-from limbeck.lab.pocket.vocabulary import tokenizer
 
 __all__ = [
     "RECOMMENDED",

@@ -15,28 +15,24 @@ from typing import Any
 from datasets import Dataset, DatasetDict, Features, Value
 
 from limbeck.lab.pocket import (
-    beyond,
-    implicatives,
     inference,
     paraphrase,
     questions,
     reference,
-    sentence_similarity,
     sentiment,
-    subject_verb_agreement,
 )  # fmt: skip
 from limbeck.lab.pocket.example import Domain, Example, Generator
 from limbeck.support.errors import LimbeckError, unknown
 
 _GENERATORS: dict[str, tuple[Generator, tuple[str, ...]]] = {
-    "cola": (subject_verb_agreement.cola, ("sentence",)),
+    "cola": (sentiment.cola, ("sentence",)),
     "sst2": (sentiment.sst2, ("sentence",)),
     "mrpc": (paraphrase.mrpc, ("sentence1", "sentence2")),
-    "stsb": (sentence_similarity.stsb, ("sentence1", "sentence2")),
+    "stsb": (paraphrase.stsb, ("sentence1", "sentence2")),
     "qqp": (paraphrase.qqp, ("question1", "question2")),
     "mnli": (inference.mnli, ("premise", "hypothesis")),
     "qnli": (questions.qnli, ("question", "sentence")),
-    "rte": (implicatives.rte, ("sentence1", "sentence2")),
+    "rte": (inference.rte, ("sentence1", "sentence2")),
     "wnli": (reference.wnli, ("sentence1", "sentence2")),
     "scitail": (inference.scitail, ("premise", "hypothesis")),
     "paws": (paraphrase.paws, ("sentence1", "sentence2")),
@@ -56,7 +52,7 @@ SIZES: dict[str, tuple[int, int]] = {
     "scitail": (500, 1000),
     "paws": (500, 1000),
     "imdb": (500, 1000),
-    **beyond.SIZES,
+    **inference.SIZES,
 }
 """Examples by task: train and dev, in GLUE's order of size, then three tasks for scoring only and
 those beyond GLUE."""
@@ -70,8 +66,8 @@ def load(task: str, seed: int = 0) -> DatasetDict:
     different rows. No text occurs twice, within a split or across. Raises LimbeckError for a task
     without a generator.
     """
-    if task in beyond.SIZES:
-        return beyond.load(task, seed)
+    if task in inference.SIZES:
+        return inference.load(task, seed)
     if task not in _GENERATORS:
         raise LimbeckError(unknown("pocket task", task, list(SIZES)))
     train, dev = SIZES[task]

@@ -8,14 +8,18 @@ every small world: a statement is about which kinds of individual exist, no kind
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import product
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from limbeck.lab.pocket import lexicon
+from datasets import DatasetDict
+
+from limbeck.data.splits import make_split
+from limbeck.lab.pocket import contexts, entities, lexicon, questions, sentiment
 from limbeck.lab.pocket.example import RARE, Domain, Example, chance, depth, pick, text
+from limbeck.tasks.task import TASKS
 
 QUANTIFIERS = ("every", "some", "no", "not every")
 _CONTRADICTORY = {"every": "not every", "not every": "every", "some": "no", "no": "some"}
@@ -177,3 +181,142 @@ def _example(
         premise, hypothesis = _statements(random, tree, plain)
         if _label(premise, hypothesis) == wanted:
             return Example((premise.words() + " .", hypothesis.words() + " ."), wanted)
+
+
+# RTE of the pocket: chains of implicative verbs, and deeds within deeds.
+
+
+_VERBS = (0.1, 0.2, 0.25, 0.25, 0.2)
+_VERBS_OF_TWO = (0.3, 0.35, 0.35)
+_TWO = 0.2
+_NEGATED = 0.2
+_POSITIVE = 0.75
+_SAME_DEED = 0.75
+_CLAIM_DENIED = 0.3
+_DEEDS = tuple(sorted({*lexicon.DEEDS, *(d for below in lexicon.DEEDS.values() for d in below)}))
+# Two-way implicatives keep the chain alive; the one-way ones and the empty ones end many.
+_KEEPING = tuple(verb for verb, signs in lexicon.IMPLICATIVES.items() if signs == (1, -1))
+_TURNING = tuple(verb for verb, signs in lexicon.IMPLICATIVES.items() if signs == (-1, 1))
+_OTHERS = tuple(verb for verb, signs in lexicon.IMPLICATIVES.items() if 0 in signs)
+
+
+def _chain(random: Random, verbs: int) -> tuple[list[str], int]:
+    """The words between the name and the deed, and what they say of it: 1 done, -1 not done, 0."""
+    words, sign = ["did"], 1
+    for _ in range(verbs):
+        if chance(random, _NEGATED):
+            words.append("not")
+            sign = -sign
+        group = _KEEPING if chance(random, _POSITIVE) else _TURNING
+        verb = pick(random, _OTHERS if chance(random, 0.08) else group)
+        affirmed, denied = lexicon.IMPLICATIVES[verb]
+        sign = 0 if sign == 0 else affirmed if sign > 0 else denied
+        words += [verb, "to"]
+    if chance(random, _NEGATED):
+        words.append("not")
+        sign = -sign
+    return words, sign
+
+
+def _claim(random: Random, deed: str, sign: int) -> tuple[str, bool, bool]:
+    """A deed to claim, whether to deny it, and whether that follows from the sign of `deed`."""
+    while True:
+        claimed = deed if chance(random, _SAME_DEED) else pick(random, _DEEDS)
+        lies = compare(deed, claimed)
+        # A claim about an unrelated deed is too easy to be half of the negatives.
+        if lies != "apart" or chance(random, 0.2):
+            break
+    denied = chance(random, _CLAIM_DENIED)
+    follows = lies in (("same", "above") if denied else ("same", "below"))
+    return claimed, denied, follows and sign == (-1 if denied else 1)
+
+
+def rte(random: Random, domain: Domain) -> Example:
+    """Somebody's doings, or two people's, and a claim: 0 entailment, 1 not entailment."""
+    wanted = chance(random, 0.5)
+    while True:
+        names = [pick(random, lexicon.WOMEN), pick(random, lexicon.MEN)]
+        if chance(random, 0.5):
+            names.reverse()
+        weights = _VERBS_OF_TWO if chance(random, _TWO) else _VERBS
+        told = []
+        for name in names if weights is _VERBS_OF_TWO else names[:1]:
+            words, sign = _chain(random, depth(random, weights))
+            told.append((name, words, pick(random, _DEEDS), sign))
+        name, _, deed, sign = pick(random, told)
+        claimed, denied, follows = _claim(random, deed, sign)
+        if follows == wanted:
+            break
+    first = " and ".join(text(who, words, what) for who, words, what, _ in told)
+    second = text(name, "did", "not" if denied else "", claimed, ".")
+    return Example((first + " .", second), int(not follows))
+
+
+# Pocket tasks beyond GLUE: words to tag, answers to find, words to guess.
+
+
+Row = tuple[Any, ...]
+"""An example's text columns, then its label; text that is its own label has none."""
+
+SIZES: dict[str, tuple[int, int]] = {
+    "squad": (14000, 1000),
+    "mlm": (12000, 1000),
+    "ner": (8000, 1000),
+}
+"""Examples by task: train and dev."""
+
+
+def _ner(random: Random, domain: Domain) -> Row:
+    words, tags = entities.ner(random, domain)
+    return words, [TASKS["ner"].labels.index(tag) for tag in tags]
+
+
+def _squad(random: Random, domain: Domain) -> Row:
+    asked = contexts.squad(random, domain)
+    answers = {"text": [asked.answer], "answer_start": [asked.start]}
+    return asked.question, asked.context, answers
+
+
+def _mlm(random: Random, domain: Domain) -> Row:
+    """A sentence of one of three grammars, as it should be."""
+    generator = pick(random, (sentiment.cola, sentiment.sst2, questions.qnli))
+    while True:
+        example = generator(random, domain)
+        # A sentence with a verb in the wrong number is none to learn words from.
+        if generator is not sentiment.cola or example.label == 1:
+            return (example.texts[-1],)
+
+
+_GENERATORS: dict[str, Callable[[Random, Domain], Row]] = {
+    "ner": _ner,
+    "squad": _squad,
+    "mlm": _mlm,
+}
+
+
+def load(name: str, seed: int = 0) -> DatasetDict:
+    """The splits train and dev of a task of this file, in the task's own columns."""
+    train, dev = SIZES[name]
+    stream = _distinct(name, seed)
+    loaded = {
+        split: [next(stream) for _ in range(n)] for split, n in (("dev", dev), ("train", train))
+    }
+    task = TASKS[name]
+    splits = DatasetDict()
+    for split in ("train", "dev"):
+        columns = list(zip(*loaded[split], strict=True))
+        texts = dict(zip(task.text_columns, map(list, columns), strict=False))
+        labelled = len(columns) > len(texts)
+        splits[split] = make_split(task, texts, list(columns[-1]) if labelled else None)
+    return splits
+
+
+def _distinct(name: str, seed: int) -> Iterator[Row]:
+    random = Random(f"pocket {name} main {seed}")
+    seen: set[str] = set()
+    while True:
+        row = _GENERATORS[name](random, "main")
+        texts = repr(row)
+        if texts not in seen:
+            seen.add(texts)
+            yield row

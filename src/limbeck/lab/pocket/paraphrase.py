@@ -12,8 +12,8 @@ from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
-from limbeck.lab.pocket import corrections, events
-from limbeck.lab.pocket.events import USUAL
+from limbeck.lab.pocket import corrections, events, lexicon
+from limbeck.lab.pocket.events import USUAL, Event
 from limbeck.lab.pocket.example import Domain, Example, chance, depth, pick, text
 
 _POSITIVE = {"mrpc": 0.7, "qqp": 0.37, "paws": 0.44}
@@ -155,3 +155,53 @@ def paws(random: Random, domain: Domain) -> Example:
     if not same:
         query = _swapped(random, query)
     return Example((first, _unlike(first, lambda: _render_statement(random, query))), int(same))
+
+
+# STS-B of the pocket: how much two sentences mean the same, from 0 to 5.
+
+
+ROLES, VERB, KINDNESS, PLACE = 2.2, 2.0, 0.7, 0.8
+"""Points for what agrees, 5 at most."""
+
+_PLACE_WEIGHTS = (0.4, 0.2, 0.15, 0.1, 0.1, 0.05)
+_SIMILAR_CORRECTIONS = (0.35, 0.35, 0.2, 0.1)
+
+
+def _placed(random: Random, place: str, words: str) -> str:
+    parts = ("in", place, ",", words) if chance(random, 0.5) else (words, "in", place)
+    return text(*parts, ".")
+
+
+def _verb_points(first: int, second: int) -> float:
+    if first == second:
+        return VERB
+    return KINDNESS if events.is_kind(first) == events.is_kind(second) else 0.0
+
+
+def _wander(random: Random, first: Event, keep: float) -> Event:
+    """An event of the same people: roles and verb are kept with that probability each."""
+    second = first if chance(random, keep) else first.swapped()
+    if chance(random, keep):
+        return second
+    return second._replace(verb=events.other_verb(random, first.verb))
+
+
+def stsb(random: Random, domain: Domain) -> Example:
+    """Two sentences and the similarity of their meanings, 0 to 5."""
+    first = events.event(random, domain)
+    # How far the second sentence wanders from the first, so that all scores occur.
+    keep = pick(random, (0.4, 0.65, 0.9))
+    second = _wander(random, first, keep)
+    place = random.choices(lexicon.PLACES, _PLACE_WEIGHTS)[0]
+    other = place if chance(random, keep) else random.choices(lexicon.PLACES, _PLACE_WEIGHTS)[0]
+    words = corrections.sentence(random, first, second.verb, _SIMILAR_CORRECTIONS)
+    score = (
+        ROLES * (first.agent == second.agent)
+        + PLACE * (place == other)
+        + _verb_points(first.verb, second.verb)
+    )
+    texts = (
+        _placed(random, place, words),
+        _placed(random, other, events.clause(random, second)),
+    )
+    return Example(texts, round(score, 2))

@@ -5,13 +5,12 @@
 """
 
 from limbeck.lab.study.carry_out import carry_out
+from limbeck.lab.study.plan_builder import StudyPlan
 from limbeck.lab.study.shared_runs import Outcome, SharedRuns, StudyRun
-from limbeck.lab.study.shipped_studies import ShippedStudy, shipped
 from limbeck.lab.study.study_estimate import StudyEstimate, estimate
 from limbeck.lab.study.study_fields import SCALES, Study
-from limbeck.lab.study.study_file import load_study
+from limbeck.lab.study.study_file import ShippedStudy, load_study, shipped
 from limbeck.lab.study.study_output import study_table, write_study
-from limbeck.lab.study.study_plan import StudyPlan
 
 __all__ = [
     "SCALES",

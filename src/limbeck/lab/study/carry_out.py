@@ -10,11 +10,10 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from limbeck.lab.study.ray_workers import OnRay
-from limbeck.lab.study.run_workers import OneAfterTheOther, RunMaker, SideBySide
+from limbeck.lab.study.plan_builder import StudyPlan
+from limbeck.lab.study.run_workers import OneAfterTheOther, OnRay, RunMaker, SideBySide
 from limbeck.lab.study.shared_runs import Outcome, SharedRuns, StudyRun
 from limbeck.lab.study.study_estimate import KindOfRun, held_or_none, kind_of, spoken_hours
-from limbeck.lab.study.study_plan import StudyPlan
 from limbeck.records import Record
 from limbeck.support.terminal import print_line
 

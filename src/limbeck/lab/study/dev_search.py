@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from limbeck.lab.study.shared_runs import StudyRun
-from limbeck.lab.study.study_fields import SearchSpec, is_range
-from limbeck.lab.study.study_groups import Cell, Tried, Verdict
+from limbeck.lab.study.study_fields import Cell, SearchSpec, Tried, Verdict, is_range
 from limbeck.support.errors import LimbeckError
 
 if TYPE_CHECKING:

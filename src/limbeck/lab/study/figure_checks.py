@@ -6,8 +6,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from limbeck.lab.analysis import ANALYSES
+from limbeck.lab.analysis.analysed_run import stage_problems
 from limbeck.lab.analysis.analyze import idle_stage, setting_problems
-from limbeck.lab.analysis.student_stages import stage_problems
 from limbeck.lab.study.figure_spec import (
     KINDS,
     METHOD,
@@ -17,8 +17,7 @@ from limbeck.lab.study.figure_spec import (
     missing,
     unread,
 )
-from limbeck.lab.study.study_fields import Study
-from limbeck.lab.study.study_groups import Group
+from limbeck.lab.study.study_fields import Group, Study
 from limbeck.support.errors import LimbeckError, Problem, unknown
 
 

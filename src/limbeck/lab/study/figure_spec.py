@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import Field
 
 from limbeck.support.settings import Names, Settings
+from limbeck.tables.facts import FACTS
+from limbeck.tables.model import AVERAGE, Fact, ResultsTable, Row, TableCell
 
 TASK, METHOD = "task", "method"
 PARAMETERS = "parameters"
@@ -74,3 +77,105 @@ def unread(spec: FigureSpec) -> list[str]:
 def missing(spec: FigureSpec) -> list[str]:
     """Keys that its kind of figure needs and that are not given."""
     return [key for key in KINDS[spec.draw].needs if getattr(spec, key) is None]
+
+
+# A paper's printed numbers beside those of the runs, cell by cell; nothing of the runs' own numbers changes.
+
+
+TEACHER = "teacher"
+"""The row of a paper's teacher."""
+
+Printed = Mapping[str, Mapping[str, float]]
+"""Row label → column title (or `average`) → number."""
+
+
+def beside_printed(
+    table: ResultsTable,
+    printed: Printed,
+    *,
+    decimals: int,
+    source: str,
+    deviations: bool = False,
+    average_of: Collection[str] = (),
+    test: Printed | None = None,
+) -> ResultsTable:
+    """The table with what a paper prints in the same cells, and a note on what that is.
+
+    With `deviations` the paper's numbers are standard deviations, and each says so by its ±. `average_of`:
+    columns that the paper's average is of and that it does not print. `test`: its numbers of the benchmark's test
+    files, which stand behind those of dev. A column may also be one of the table's facts, by its name there.
+
+    A paper's average stands only where all of its columns are in the table. Where some are missing
+    it is the weighted mean of the printed numbers of those that are there, and the note says so.
+    """
+    titles = [column.title for column in table.columns]
+    own = {title for row in printed.values() for title in row if title != AVERAGE} - {*FACTS}
+    known = own | set(average_of)
+    whole = known <= set(titles)
+    if not known & set(titles):
+        return table
+    form = f"{'± ' if deviations else ''}{{:.{decimals}f}}"
+    rows = [_row(row, table, printed, form, whole) for row in table.rows]
+    said = f"In square brackets: {source}, as printed."
+    if test:
+        rows = [_row(row, table, test, form, whole, of_test=True) for row in rows]
+        said += (
+            " Behind the stroke: the paper's numbers of GLUE's test files, which only the benchmark scores. "
+            "Ours are of dev: compare them with the first number."
+        )
+    if not whole and table.has_average and any(row.average.printed for row in rows):
+        left_out = ", ".join(sorted(known - set(titles)))
+        said += f" Its averages here are of these columns alone, without {left_out}."
+    return replace(table, rows=tuple(rows), notes=(*table.notes, said))
+
+
+def in_order(table: ResultsTable, labels: Sequence[str]) -> ResultsTable:
+    """The table with its students in the order of the labels, the deepest first; teachers stay on top."""
+    place = {label: number for number, label in enumerate(labels)}
+
+    def key(row: Row) -> tuple[bool, int, int]:
+        student = row.role == "student"
+        # A row that a setting splits is called as its method and the setting.
+        known = [label for label in place if f"{row.label} ".startswith(f"{label} ")]
+        own = place[max(known, key=len)] if known else len(place)
+        return student, -(row.layers or 0), own if student else 0
+
+    return replace(table, rows=tuple(sorted(table.rows, key=key)))
+
+
+def _row(
+    row: Row,
+    table: ResultsTable,
+    printed: Printed,
+    form: str,
+    whole: bool,
+    *,
+    of_test: bool = False,
+) -> Row:
+    """The row with a paper's numbers of dev or of the test files."""
+    own = printed.get(TEACHER if row.role == "teacher" else row.label, {})
+    cells = {
+        column.key: _with(row.cells[column.key], own.get(column.title), form, of_test)
+        for column in table.columns
+    }
+    facts = dict(row.facts)
+    for name in {*table.facts} & own.keys():
+        facts[name] = replace(facts.get(name, Fact()), printed=FACTS[name].text(own[name]))
+    average = own.get(AVERAGE) if whole else _mean(own, table)
+    average_cell = _with(row.average, average, form, of_test)
+    return replace(row, cells=cells, average=average_cell, facts=facts)
+
+
+def _mean(own: Mapping[str, float], table: ResultsTable) -> float | None:
+    averaged = [column for column in table.columns if column.in_average]
+    if not averaged or any(column.title not in own for column in averaged):
+        return None
+    total = sum(column.weight for column in averaged)
+    return sum(column.weight * own[column.title] for column in averaged) / total
+
+
+def _with(cell: TableCell, number: float | None, form: str, of_test: bool) -> TableCell:
+    if number is None:
+        return cell
+    text = form.format(number)
+    return replace(cell, printed_test=text) if of_test else replace(cell, printed=text)

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from limbeck.lab.study.student_settings import student_settings
 from limbeck.lab.study.study_fields import Study
+from limbeck.lab.study.study_file import student_settings
 from limbeck.support.words import count_of
 from limbeck.tables.model import task_title
 

@@ -3,20 +3,79 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
-from limbeck.lab.study.beyond_domain import tasks_beyond
+from limbeck.data import load_task
 from limbeck.lab.study.dev_search import DevSearch, SearchStorage, needs_optuna
-from limbeck.lab.study.shared_runs import StudyRun, name_of, taught_by
-from limbeck.lab.study.student_settings import OF_TEACHERS, shared_settings, student_settings
-from limbeck.lab.study.study_fields import METHOD, MODEL, Grid, MethodSpec, Study
-from limbeck.lab.study.study_groups import Cell, Group, cells_of
+from limbeck.lab.study.figure_checks import recipe_problems
+from limbeck.lab.study.shared_runs import Held, StudyRun, name_of, taught_by
+from limbeck.lab.study.study_fields import (
+    METHOD,
+    MODEL,
+    Cell,
+    Choice,
+    Grid,
+    Group,
+    MethodSpec,
+    Study,
+    Tried,
+    Verdict,
+    cells_of,
+)
+from limbeck.lab.study.study_file import OF_TEACHERS, shared_settings, student_settings
 from limbeck.recipe import Recipe
 from limbeck.recipe.load import read_raw
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import file_name
+from limbeck.tasks import TASKS
+
+# Which of a study's tasks are scored out of their domain as well.
+
+
+log = logging.getLogger(__name__)
+
+
+def tasks_beyond(study: Study) -> dict[str, str]:
+    """Task → the one that its models are also scored on: of a study whose table shows such scores alone.
+
+    Of a folder with GLUE's files the sets that lie in it count; a source that makes or fetches its rows has them all.
+
+    Raises:
+        LimbeckError: the folder has none of them, so that the table would be empty after all runs.
+    """
+    if study.table.out_of_domain != "alone":
+        return {}
+    wanted = {
+        task: beyond
+        for task in study.tasks
+        if task in TASKS and (beyond := TASKS[task].out_of_domain) is not None
+    }
+    if study.data is None or not Path(study.data).is_dir():
+        return wanted
+    folder = study.data
+    found = {task: beyond for task, beyond in wanted.items() if _lies_in(folder, beyond)}
+    if wanted and not found:
+        raise LimbeckError(
+            f"table.out_of_domain: alone shows scores on {', '.join(wanted.values())}; {folder} has none of them",
+            "put their folders beside the tasks' (docs/data.md says in which form), or take data: hub",
+        )
+    return found
+
+
+def _lies_in(folder: str, task: str) -> bool:
+    try:
+        load_task(task, folder, for_training=False)
+    except LimbeckError as error:  # not there, or damaged: what is wrong must be seen
+        log.warning("no score on %s: %s", task, error.problems[0].message)
+        return False
+    return True
+
 
 TEACHER_LABEL = "teacher"
 _TASK = "{task}"
@@ -234,3 +293,157 @@ def _has_team(method: str) -> bool:
         return "team" in read_raw(method, {})
     except LimbeckError:
         return False
+
+
+# From a study and the records that there are to the runs that are due: teachers, the choice on dev, all seeds.
+
+
+@dataclass(frozen=True)
+class StudyPlan:
+    """All runs that a study may ask for, their recipes checked."""
+
+    study: Study
+    teachers: Mapping[str, StudyRun]
+    """By task, or by task and member of its team, `sst2 T10`."""
+    groups: tuple[Group, ...]
+    tried: Mapping[str, Group] = field(default_factory=dict)
+    """By the name of a teacher that is chosen, what is tried for it."""
+
+    @classmethod
+    def of(cls, study: Study, folder: Path | None = None) -> StudyPlan:
+        """Build every run of the study.
+
+        Args:
+            study: what is asked for.
+            folder: where its searches are kept; without one they are forgotten with the process.
+
+        Raises:
+            LimbeckError: what is wrong with any of their recipes, each problem once; a figure of what a recipe lacks.
+        """
+        builder = PlanBuilder(study, folder)
+        teachers, groups = builder.teachers_and_groups()
+        problems = recipe_problems(study, groups)
+        if problems:
+            raise LimbeckError(problems)
+        return cls(study, teachers, groups, builder.tried)
+
+    def teachers_of(self, task: str) -> list[StudyRun]:
+        """The runs that make a task's teachers."""
+        return [run for run in self.teachers.values() if run.settings["task"] == task]
+
+    @property
+    def trained_teachers(self) -> list[StudyRun]:
+        """The runs that are trained for the teachers: of a choice all that are tried for it."""
+        return [one for run in self.teachers.values() for one in run.tries or (run,)]
+
+    @cached_property
+    def choosing(self) -> int:
+        """How many seeds the choice is made on."""
+        return self.study.select.seeds
+
+    @property
+    def count(self) -> int:
+        """How many runs the study is made of, teachers included."""
+        found = {run.name for run in self.trained_teachers}
+        extra = 0
+        for group in self.groups:
+            known = set()
+            if group.search is None:
+                deciding = self.choosing if group.chooses else None
+                known = {run.name for _, runs in group.grid for run in runs[:deciding]}
+            found |= known
+            extra += group.wanted(self.choosing) - len(known)
+        return len(found) + extra
+
+    def choice(self, group: Group, held: Held, ended: Callable[[str], bool]) -> Choice | None:
+        """The cell of the grid that is best on dev; None until every run that decides has ended.
+
+        By the mean of the primary dev score over the seeds that decide; a cell with a run that
+        failed is not chosen where another has all of them. The first of equals.
+        """
+        tried = group.tried
+        if not group.chooses:
+            settings, runs = tried[0]
+            return Choice(group, settings, runs, ())
+        if len(tried) < group.tries:
+            return None
+        scores: list[tuple[Cell, float | None]] = []
+        ranks = []
+        for settings, runs in tried:
+            values = self._deciding_scores(runs, held, ended)
+            if values is None:
+                return None
+            mean = fmean(values) if values else None
+            scores.append((settings, mean))
+            ranks.append((len(values) == self.choosing, float("-inf") if mean is None else mean))
+        best = max(range(len(ranks)), key=lambda number: ranks[number])
+        settings, runs = tried[best]
+        return Choice(group, settings, runs, tuple(scores))
+
+    def _deciding_scores(
+        self, runs: Sequence[StudyRun], held: Held, ended: Callable[[str], bool]
+    ) -> list[float] | None:
+        """Of the seeds that decide those that have a score; None until all of them have ended."""
+        deciding = runs[: self.choosing]
+        if not all(ended(run.name) for run in deciding):
+            return None
+        records = [record for run in deciding if (record := held(run.name)) is not None]
+        return [value for one in records if (value := one.primary_score("dev")) is not None]
+
+    def advance(self, held: Held, ended: Callable[[str], bool], room: int) -> None:
+        """Let every search ask for what it tries next, so that `room` of its cells are open.
+
+        A search whose teacher is not there yet waits.
+        """
+
+        def verdict(one: Tried) -> Verdict | None:
+            values = self._deciding_scores(one[1], held, ended)
+            if values is None:
+                return None
+            return Verdict(fmean(values) if len(values) == self.choosing else None)
+
+        for group in self.groups:
+            if group.search is not None and group.sample.may_begin(held):
+                group.search.advance(verdict, room)
+
+    def due(self, held: Held, ended: Callable[[str], bool]) -> list[StudyRun]:
+        """Runs that can be made now: no record holds them, nothing they need is missing.
+
+        Teachers first, then what the choice is made on, then one seed of everything after the
+        other: a study that is stopped has whole rounds to compare.
+        """
+        found: dict[str, tuple[int, int, StudyRun]] = {}
+
+        def want(run: StudyRun, rank: int, seed: int) -> None:
+            if run.may_begin(held, ended) and not ended(run.name):
+                found.setdefault(run.name, (rank, seed, run))
+
+        for run in (*self.trained_teachers, *self.teachers.values()):
+            want(run, 0, 0)
+        for group in self.groups:
+            choice = self.choice(group, held, ended)
+            if choice is None:
+                for _, runs in group.tried:
+                    for number, run in enumerate(runs[: self.choosing]):
+                        want(run, 1, number)
+            else:
+                for number, run in enumerate(choice.runs):
+                    want(run, 2, number)
+        return [run for _, _, run in sorted(found.values(), key=lambda item: item[:2])]
+
+    def waiting(self, held: Held, ended: Callable[[str], bool]) -> list[StudyRun]:
+        """Runs whose teacher has failed: they cannot be made."""
+        lost: list[StudyRun] = []
+        for group in self.groups:
+            if not group.sample.lost(held, ended):
+                continue
+            choice = self.choice(group, held, ended)
+            asked = group.tried or group.grid[:1]
+            for _, runs in asked if choice is None else ((choice.settings, choice.runs),):
+                lost += runs
+        return list({run.name: run for run in lost if not ended(run.name)}.values())
+
+
+def runs_folder(out: Path) -> Path:
+    """Where the runs of all studies in a folder lie."""
+    return out / "runs"

@@ -14,11 +14,11 @@ import torch
 
 from limbeck.lab.study.figure_checks import split_problems
 from limbeck.lab.study.measured_step import StepCost, UntrainedRun, measure, untrained
+from limbeck.lab.study.plan_builder import StudyPlan
 from limbeck.lab.study.run_workers import parts_of_cores
 from limbeck.lab.study.shared_runs import SharedRuns, StudyRun
-from limbeck.lab.study.study_groups import Group
-from limbeck.lab.study.study_plan import StudyPlan
-from limbeck.lab.study.unfit_terms import row_problems, term_problems
+from limbeck.lab.study.study_checks import row_problems, term_problems
+from limbeck.lab.study.study_fields import Group
 from limbeck.records import Record
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import free_bytes

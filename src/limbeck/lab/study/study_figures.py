@@ -10,8 +10,7 @@ from typing import Any
 
 from limbeck.lab.analysis import AnalysedRun
 from limbeck.lab.analysis.analysed_run import Watch
-from limbeck.lab.analysis.analyses import ANALYSES, Parts
-from limbeck.lab.analysis.analyze import asked_of, together
+from limbeck.lab.analysis.analyze import ANALYSES, Parts, asked_of, together
 from limbeck.lab.study.figure_checks import further_rows
 from limbeck.lab.study.figure_spec import METHOD, PARAMETERS, TASK, FigureSpec
 from limbeck.lab.study.score_figures import (
@@ -21,11 +20,10 @@ from limbeck.lab.study.score_figures import (
     heat_panels,
     line_panels,
     score_bars,
+    share_panels,
 )
-from limbeck.lab.study.share_figures import share_panels
 from limbeck.lab.study.study_fields import Study
-from limbeck.lab.views.analysis_views import VIEWS
-from limbeck.lab.views.stored_analyses import ANALYSES_FOLDER, read_asked, write_numbers
+from limbeck.lab.views.analysis_views import ANALYSES_FOLDER, VIEWS, read_asked, write_numbers
 from limbeck.report.sections import Section
 from limbeck.report.svg import Panel
 from limbeck.support.cells import CellTable

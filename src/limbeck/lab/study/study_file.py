@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +17,6 @@ from pydantic import BaseModel, ValidationError
 
 from limbeck.data.own import is_own, own_name
 from limbeck.lab.study.figure_spec import FigureSpec
-from limbeck.lab.study.name_patterns import expand_names
-from limbeck.lab.study.shipped_studies import shipped_names, shipped_study
 from limbeck.lab.study.study_checks import study_problems
 from limbeck.lab.study.study_fields import (
     AS_PUBLISHED,
@@ -25,12 +29,285 @@ from limbeck.lab.study.study_fields import (
     TableSpec,
     TeacherSpec,
 )
-from limbeck.lab.study.study_names import NAMES
 from limbeck.recipe.load import merge
 from limbeck.recipe.validation import wanted
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.files import at_home
 from limbeck.support.plain import check_plain, read_text, read_yaml
+
+# What a study's file lists under `names`, checked: the values that patterns stand for, and tables of them.
+
+
+NAMES = "names"
+"""The key of a study's file that lists them."""
+
+_FILLED_LATER = ("task", "model")
+_KEY = re.compile(r"([A-Za-z][\w-]*)(?:\.([\w-]+))?")
+
+
+class StudyNames:
+    """The values of each name, and what is looked up by them.
+
+    Attributes:
+        values: what a name stands for: `{"size": [26, 32]}`.
+        tables: by name and field, then by value as a text: `{"size.net": {"26": "resnet-8", …}}`. The first
+            one's keys are the name's values where nothing else lists them.
+        problems: lists that are none, tables that do not fit their lists.
+    """
+
+    def __init__(self, raw: Any) -> None:
+        self.values: dict[str, list[Any]] = {}
+        self.tables: dict[str, dict[str, Any]] = {}
+        self.problems: list[Problem] = []
+        raw = {} if raw is None else raw
+        if not isinstance(raw, dict):
+            self._problem(
+                f"{NAMES}: {raw!r:.60} are no lists", f"write {NAMES}: {{size: [26, 32]}}"
+            )
+            return
+        # A scale takes a name away by null, as a recipe does.
+        listed = {str(key): value for key, value in raw.items() if value is not None}
+        for key, value in listed.items():
+            if "." not in key:
+                self._take_list(key, value)
+        for key, value in listed.items():
+            if "." in key:
+                self._take_table(key, value)
+
+    def known(self) -> list[str]:
+        """All that may stand in braces."""
+        return [*self.values, *self.tables]
+
+    def _take_list(self, name: str, value: Any) -> None:
+        """What a name stands for."""
+        if not self._may_be_called(name):
+            return
+        if not isinstance(value, list) or not value or not all(map(_is_plain, value)):
+            self._problem(
+                f"{NAMES}.{name}: {value!r:.60} is no list of words and numbers",
+                f"write {name}: [26, 32]",
+            )
+            return
+        texts = [*map(str, value)]
+        twice = [one for one in dict.fromkeys(texts) if texts.count(one) > 1]
+        if twice:
+            self._problem(f"{NAMES}.{name}: has {', '.join(twice)} twice", "leave one out")
+        self.values[name] = value
+
+    def _take_table(self, key: str, value: Any) -> None:
+        """What is looked up by a name: a value for each of its values by name, or all in their order."""
+        name, place = key.partition(".")[0], f"{NAMES}.{key}"
+        if not self._may_be_called(key):
+            return
+        if isinstance(value, dict) and value:
+            values = [*map(str, self.values.setdefault(name, list(value)))]
+            self.tables[key] = {str(one): said for one, said in value.items()}
+            for one in self.tables[key]:
+                if one not in values:
+                    self.problems.append(unknown(f"name in {place}:", one, values))
+            missing = [one for one in values if one not in self.tables[key]]
+            if missing:
+                self._problem(f"{place}: says nothing of {', '.join(missing)}", "give each a value")
+        elif isinstance(value, list) and len(value) == len(self.values.get(name, [])):
+            self.tables[key] = dict(zip(map(str, self.values[name]), value, strict=True))
+        else:
+            count = len(self.values.get(name, []))
+            self._problem(
+                f"{place}: {value!r:.60} is no table, and no list of as many as {name} has ({count})",
+                f"write {key}: {{26: 0.5}}, or a list in the order of {NAMES}.{name}",
+            )
+
+    def _may_be_called(self, key: str) -> bool:
+        found = _KEY.fullmatch(key)
+        if found is None:
+            self._problem(
+                f"{NAMES}.{key}: is no word of letters, digits, _ and -, or two with a point between",
+                "call it otherwise",
+            )
+        elif found[1] in _FILLED_LATER:
+            self._problem(
+                f"{NAMES}.{key}: {{{found[1]}}} is filled in elsewhere", "call it otherwise"
+            )
+        return found is not None and found[1] not in _FILLED_LATER
+
+    def _problem(self, message: str, fix: str) -> None:
+        self.problems.append(Problem(message, fix))
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, str | int | float) and not isinstance(value, bool)
+
+
+# Entries of a study that are written once for several names: `by {size}: {teachers: ["{size}"]}`.
+
+
+_IN_BRACES = re.compile(r"\{([A-Za-z][\w-]*)(?:\.([\w-]+))?\}")
+_MOST = 1000
+
+Bound = Mapping[str, Any]
+"""Name → which of its values stands for it."""
+
+
+def expand_names(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """A study's plain values with every pattern written out, and without `names`.
+
+    `names: {size: [26, 32]}` lists what stands for `{size}`. A key with `{size}` in it is one entry for each
+    of them, an item of a list likewise, and several names in one are every combination, the first slowest;
+    inside an entry `{size}` is the one that it is written for. `{size.net}` is looked up in
+    `names: {size.net: {26: …, 32: …}}`. A text that is nothing but `{size}` or `{size.net}` becomes the value
+    itself, whatever its type. Where several patterns give one entry, the later is laid over the earlier; an
+    entry whose key is written out is laid over them all. Braces around words that are not listed stay in
+    values, as `{task}` does.
+
+    Raises:
+        LimbeckError: together: lists and tables of names that are none; keys with names that are not listed;
+            values with a name that no key around them has; names that stand nowhere.
+    """
+    names = StudyNames(raw.get(NAMES))
+    if names.problems:  # they would be said again wherever the names stand
+        raise LimbeckError(names.problems)
+    expansion = _Expansion(names)
+    found = expansion.mapping({key: value for key, value in raw.items() if key != NAMES}, {}, "")
+    problems = list(dict.fromkeys(expansion.problems)) or expansion.unused()
+    if problems:
+        raise LimbeckError(problems)
+    return found
+
+
+class _Expansion:
+    """Writes patterns out, and notes what is wrong with them and which names were read."""
+
+    def __init__(self, names: StudyNames) -> None:
+        self.names, self.read = names, set[str]()
+        self.problems: list[Problem] = []
+
+    def unused(self) -> list[Problem]:
+        """Names that stand nowhere."""
+        return [
+            Problem(f"{NAMES}.{key}: {{{key}}} stands nowhere", "use it, or take it out")
+            for key in self.names.known()
+            if key not in self.read
+        ]
+
+    def mapping(self, raw: Mapping[Any, Any], bound: Bound, place: str) -> dict[Any, Any]:
+        """A mapping's entries in their order; what is written out is laid over what patterns give."""
+        found: dict[Any, Any] = {}
+        written: dict[Any, Any] = {}
+        for key, value in raw.items():
+            inside = f"{place}.{key}" if place else str(key)
+            if not isinstance(key, str) or not _IN_BRACES.search(key):
+                found.setdefault(key, None)
+                written[key] = self._value(value, bound, inside)
+            elif self._all_listed(key, inside):
+                for one in self._bindings(key, bound, inside):
+                    name = str(self._text(key, one, inside))
+                    found = merge(found, {name: self._value(value, one, inside)})
+        return merge(found, written)
+
+    def _value(self, value: Any, bound: Bound, place: str) -> Any:
+        """A value with what is bound filled in, and with its own patterns written out."""
+        if isinstance(value, dict):
+            name = next(iter(value), None)
+            if value == {name: None} and name in self.names.values:
+                # This is how YAML reads braces without quotes.
+                self._problem(f"{place}: {{{name}}} is no text", f'write "{{{name}}}" in quotes')
+            return self.mapping(value, bound, place)
+        if isinstance(value, list):
+            return [
+                self._value(item, one, place)
+                for item in value
+                for one in self._bindings(item if isinstance(item, str) else "", bound, place)
+            ]
+        return self._text(value, bound, place) if isinstance(value, str) else value
+
+    def _bindings(self, text: str, bound: Bound, place: str) -> Iterator[Bound]:
+        """What is bound, once for each combination of the text's names that are not yet."""
+        words = dict.fromkeys(name for name, _ in _IN_BRACES.findall(text))
+        free = {
+            word: self.names.values[word]
+            for word in words
+            if word in self.names.values and word not in bound
+        }
+        if prod(map(len, free.values())) > _MOST:
+            self._problem(f"{place}: {text} stands for more than {_MOST} entries", "list fewer")
+            return
+        for one in product(*free.values()):
+            yield {**bound, **dict(zip(free, one, strict=True))}
+
+    def _text(self, text: str, bound: Bound, place: str) -> Any:
+        """A text with its names filled in; where it is nothing but a name, that name's value."""
+        alone = _IN_BRACES.fullmatch(text)
+        if alone is not None:
+            return self._filled(alone, bound, place)
+        return _IN_BRACES.sub(lambda found: str(self._filled(found, bound, place)), text)
+
+    def _filled(self, found: re.Match[str], bound: Bound, place: str) -> Any:
+        """What stands for braces; themselves where their word is no name."""
+        text, name, field = found[0], found[1], found[2]
+        if name not in self.names.values or not self._all_listed(text, place):
+            return text
+        if name not in bound:
+            self._problem(
+                f"{place}: {text} stands where no key around it has {{{name}}}",
+                f"write {{{name}}} into the name of the entry, or take it out here",
+            )
+            return text
+        self.read |= {name, text[1:-1]}
+        return bound[name] if field is None else self.names.tables[text[1:-1]][str(bound[name])]
+
+    def _all_listed(self, text: str, place: str) -> bool:
+        """Whether a text's names are listed; notes those that are not."""
+        known = self.names.known()
+        keys = [f"{name}.{field}" if field else name for name, field in _IN_BRACES.findall(text)]
+        wrong = [key for key in keys if key not in known]
+        for key in wrong:
+            if known:
+                self.problems.append(unknown(f"name in {place}:", key, known))
+            else:
+                self._problem(
+                    f"{place}: the study lists no names, and {{{key}}} is one",
+                    f"list what it stands for: {NAMES}: {{{key}: [A, B]}}",
+                )
+        return not wrong
+
+    def _problem(self, message: str, fix: str) -> None:
+        self.problems.append(Problem(message, fix))
+
+
+# The studies that ship with limbeck, read as plain YAML: listing them loads no torch.
+
+
+_FOLDER = resources.files("limbeck.lab.study") / "shipped"
+
+
+@dataclass(frozen=True)
+class ShippedStudy:
+    """One shipped study: its name, what it is of, its scales and its whole content."""
+
+    name: str
+    title: str
+    paper: str
+    scales: tuple[str, ...]
+    raw: dict[str, Any]
+
+
+def shipped_names() -> tuple[str, ...]:
+    """Every shipped study's name."""
+    files = sorted(file.name for file in _FOLDER.iterdir())
+    return tuple(name.removesuffix(".yaml") for name in files if name.endswith(".yaml"))
+
+
+def shipped() -> dict[str, ShippedStudy]:
+    """Every shipped study by name."""
+    return {name: shipped_study(name) for name in shipped_names()}
+
+
+@cache
+def shipped_study(name: str) -> ShippedStudy:
+    """The one of `shipped_names` with this name, which is read once and not to be changed."""
+    file = _FOLDER / f"{name}.yaml"
+    raw = read_yaml(file.read_text(encoding="utf-8"), file.name)
+    return ShippedStudy(name, raw["title"], raw["paper"], tuple(raw.get("scales", {})), raw)
 
 
 def load_study(path_or_name: str | Path, *, scale: str | None = None, **given: Any) -> Study:
@@ -164,3 +441,36 @@ _PARTS: dict[str, type[BaseModel]] = {
     "printed": PrintedSpec,
     "figures": FigureSpec,
 }
+
+
+# What a study gives a student's run, before a grid: the later key wins.
+
+
+OF_TEACHERS = "teachers."
+"""How keys of `per_task` begin that are of the teacher's run alone."""
+
+
+def shared_settings(study: Study, task: str) -> dict[str, Any]:
+    """Recipe keys of every run of a task, teachers' included."""
+    return {**study.settings, "data": study.data, "task": task}
+
+
+def student_settings(
+    study: Study, label: str, task: str, condition: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Recipe keys of a row's runs on a task, under one condition of `axes`."""
+    own = {
+        key: value
+        for key, value in study.per_task.get(task, {}).items()
+        if not key.startswith(OF_TEACHERS)
+    }
+    found: dict[str, Any] = {}
+    spec = study.method_of(label)
+    for later in (shared_settings(study, task), study.students, own, condition, spec.settings):
+        found = {key: value for key, value in found.items() if not _inside(key, later)} | {**later}
+    return found
+
+
+def _inside(key: str, later: Mapping[str, Any]) -> bool:
+    """Whether a later key replaces the group that this one is in, as `first_stage` does `first_stage.task`."""
+    return any(key.startswith(f"{whole}.") for whole in later)

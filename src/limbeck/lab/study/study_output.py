@@ -10,16 +10,14 @@ from typing import Any
 
 from limbeck.lab.analysis.analysed_run import Watch
 from limbeck.lab.measures.layer_probing import nobody
+from limbeck.lab.study.figure_spec import beside_printed, in_order
 from limbeck.lab.study.paper_differences import given_otherwise, paper_differences
-from limbeck.lab.study.plan_builder import TEACHER_LABEL
-from limbeck.lab.study.printed_numbers import beside_printed, in_order
+from limbeck.lab.study.plan_builder import TEACHER_LABEL, StudyPlan
 from limbeck.lab.study.score_figures import RunPoint
 from limbeck.lab.study.shared_runs import Held, SharedRuns, StudyRun, nested, portable
 from limbeck.lab.study.study_estimate import held_or_none
-from limbeck.lab.study.study_fields import Study
+from limbeck.lab.study.study_fields import Choice, Group, Study
 from limbeck.lab.study.study_figures import MadeRun, StudyFigure, study_figures
-from limbeck.lab.study.study_groups import Choice, Group
-from limbeck.lab.study.study_plan import StudyPlan
 from limbeck.lab.views.figures import write_figure
 from limbeck.records import Record, write_collection
 from limbeck.report import write_report

@@ -6,7 +6,7 @@ import io
 import shutil
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +14,189 @@ import xxhash
 from datasets import Dataset
 from rich.console import Console
 
-from limbeck.data import rows_fingerprint
-from limbeck.lab.submitting.glue_files import GLUE_FILES, GlueFile
-from limbeck.lab.submitting.glue_test_rows import glue_test_rows
-from limbeck.lab.submitting.submitted_runs import SubmittedRun, submitted_runs
+from limbeck.data import load_task, rows_fingerprint
+from limbeck.data.glue import LAYOUTS, read_tables, task_folders
+from limbeck.data.hub import fetch
+from limbeck.data.splits import make_split
 from limbeck.predicting.predict_rows import predict
+from limbeck.records import RECORD_NAME, Record
+from limbeck.students.pretrained import refuse_damaged_student
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import at_home, write_whole
+from limbeck.support.given import is_reference
 from limbeck.support.manifest import Manifest
 from limbeck.support.plain import loads
 from limbeck.support.registry import FUNCTIONS
 from limbeck.tasks import TASKS
+
+# The files that gluebenchmark.com scores: names, rows and the words for classes. Facts only, as the benchmark's site
+# and its published test files have them.
+
+
+@dataclass(frozen=True)
+class GlueFile:
+    """One file of a submission: a header line `index<TAB>prediction`, then a line for each row of a test split.
+
+    Attributes:
+        name: of the file.
+        task: limbeck's name of the task whose run predicts it.
+        split: of the task's data; `diagnostic` for rows that no task has as a split.
+        rows: how many the benchmark scores.
+    """
+
+    name: str
+    task: str
+    split: str
+    rows: int
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What the benchmark calls the task's classes, in the order of their ids; none of a number."""
+        return LAYOUTS[self.task].written
+
+
+DIAGNOSTIC = "diagnostic"
+GLUE_FILES = (
+    GlueFile("CoLA.tsv", "cola", "test", 1063),
+    GlueFile("SST-2.tsv", "sst2", "test", 1821),
+    GlueFile("MRPC.tsv", "mrpc", "test", 1725),
+    GlueFile("STS-B.tsv", "stsb", "test", 1379),
+    GlueFile("QQP.tsv", "qqp", "test", 390_965),
+    GlueFile("MNLI-m.tsv", "mnli", "test", 9796),
+    GlueFile("MNLI-mm.tsv", "mnli", "test_mismatched", 9847),
+    GlueFile("QNLI.tsv", "qnli", "test", 5463),
+    GlueFile("RTE.tsv", "rte", "test", 3000),
+    GlueFile("WNLI.tsv", "wnli", "test", 146),
+    # Scored beside the tasks, by the model that learned MNLI.
+    GlueFile("AX.tsv", "mnli", DIAGNOSTIC, 1104),
+)
+
+
+# The rows of a file of a submission.
+
+
+_FOLDERS, _FILE = ("diagnostic", "AX"), "diagnostic.tsv"
+
+
+def glue_test_rows(file: GlueFile, data: str) -> Dataset:
+    """The rows in the order of their index, with the task's text columns.
+
+    Args:
+        file: which.
+        data: `hub`, `hub:DIR`, or a folder in GLUE's layout.
+
+    Raises:
+        LimbeckError: there are none, or other than the benchmark scores.
+    """
+    splits = _diagnostic(data) if file.split == DIAGNOSTIC else load_task(
+        file.task, data, for_training=False
+    )[1]  # fmt: skip
+    if file.split not in splits:
+        raise LimbeckError(
+            f"{file.name}: {data} has no {file.split} rows of {file.task}",
+            "name GLUE's released files or the Hub with --data; or --partial for a part of the tasks",
+        )
+    rows = splits[file.split].select_columns(list(TASKS[file.task].text_columns))
+    if len(rows) != file.rows:
+        raise LimbeckError(
+            f"{file.name}: {data} has {len(rows):,} {file.split} rows of {file.task}, and the benchmark scores "
+            f"{file.rows:,}",
+            "name GLUE's released files or the Hub with --data",
+        )
+    return rows
+
+
+def _diagnostic(data: str) -> Mapping[str, Dataset]:
+    """The diagnostic rows under the name of a split; none where there are none."""
+    mnli = TASKS["mnli"]
+    if data == "hub" or data.startswith("hub:"):
+        assert mnli.hub is not None
+        source = replace(mnli.hub, config="ax")
+        root = None if data == "hub" else at_home(data.removeprefix("hub:"))
+        found = fetch(replace(mnli, name="ax"), source, root)["test"]
+        return {DIAGNOSTIC: make_split(mnli, {n: found[n][:] for n in mnli.text_columns}, None)}
+    layout = replace(LAYOUTS["mnli"], folders=_FOLDERS, files={DIAGNOSTIC: _FILE})
+    for folder in task_folders(at_home(data), _FOLDERS):
+        if (folder / _FILE).is_file():
+            result: Mapping[str, Dataset] = read_tables(mnli, layout, folder)
+            return result
+    return {}
+
+
+# Which run predicts which task of a submission.
+
+
+@dataclass(frozen=True)
+class SubmittedRun:
+    """A finished run: its folder, and where its own rows are (`hub` where they were objects)."""
+
+    folder: Path
+    data: str
+
+
+def submitted_runs(
+    runs: Sequence[str | Path], problems: list[Problem], *, partial: bool
+) -> Mapping[str, SubmittedRun]:
+    """By task its run; what is wrong is added to `problems`.
+
+    Args:
+        runs: folders.
+        problems: receives every run that is none, is not finished, is of no task of GLUE or of one that another run
+            has, and unless `partial` the tasks that have none.
+        partial: whether tasks may be missing.
+    """
+    found: dict[str, SubmittedRun] = {}
+    tasks = tuple(dict.fromkeys(file.task for file in GLUE_FILES))
+    for run in runs:
+        try:
+            task, submitted = _read(at_home(run))
+        except LimbeckError as error:
+            problems += error.problems
+            continue
+        if task not in tasks:
+            problems.append(
+                Problem(f"{run} is a run of {task}", f"tasks of GLUE: {', '.join(tasks)}")
+            )
+        elif task in found:
+            problems.append(
+                Problem(
+                    f"{run} and {found[task].folder} are both runs of {task}", "name one of them"
+                )
+            )
+        else:
+            found[task] = submitted
+    missing = [task for task in tasks if task not in found]
+    if not found and not problems:
+        problems.append(Problem("no run is named", "limbeck submit RUN… --out submission.zip"))
+    elif missing and not partial:
+        problems.append(
+            Problem(
+                f"no run of {', '.join(missing)}",
+                "the benchmark scores all nine tasks together: name a run of each, or --partial to write the files of "
+                "these",
+            )
+        )
+    return found
+
+
+def _read(folder: Path) -> tuple[str, SubmittedRun]:
+    if not (folder / RECORD_NAME).is_file():
+        raise LimbeckError(f"{folder} is no run folder", "name the folder that `--out` named")
+    record = Record.load(folder)
+    if record.status != "finished":
+        raise LimbeckError(f"run {folder} is {record.status}", "finish it first")
+    student = folder / "student"
+    if not (student / "config.json").is_file() or not any(student.glob("*.safetensors")):
+        raise LimbeckError(
+            f"run {folder} has no student", "studies keep them with keep_students: true"
+        )
+    # Found later, it would cost the predictions of the tasks before.
+    refuse_damaged_student(folder, student)
+    data = str(record.recipe.get("data"))
+    return str(record.recipe.get("task")), SubmittedRun(
+        folder, "hub" if is_reference(data) else data
+    )
+
 
 # The same files give the same archive.
 _DATE = (1980, 1, 1, 0, 0, 0)

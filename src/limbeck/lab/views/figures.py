@@ -14,7 +14,7 @@ from matplotlib.collections import Collection
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from limbeck.lab.measures.run_course import RunCourse
+from limbeck.lab.measures.row_agreement import RunCourse
 from limbeck.report.plots import SCORE_SPAN, Series, line_panel, value_cells
 from limbeck.report.svg import INK, MUTED, PAPER, RULE, STYLE, Panel, series_colour
 from limbeck.support.files import file_name, write_whole

@@ -1,26 +1,40 @@
-"""Residual CNNs for images of 32 × 32 pixels: ResNet (He et al. 2016, §4.2) and wide ResNet.
+"""The small residual CNNs of CIFAR, by their names in the literature.
 
-Part of `limbeck.lab.cifar_nets`. A stem, three groups of equally many blocks, the last two groups halving
-the image, the mean over what is left of it, one linear layer. Where a block changes the number of
-channels or the size, its shortcut is a 1 × 1 convolution, as in the CNNs of CRD (Tian et al. 2020),
-which SKDBERT's Appendix B compares with; He et al. pad with zeros there.
+Importing this package (as `limbeck.students`, which loads models, has it done) makes `AutoConfig` and
+`AutoModelForImageClassification` know its CNNs, so that their `from_pretrained` reads them.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import torch
 from huggingface_hub.dataclasses import strict
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForImageClassification,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
 from transformers import initialization as init
 from transformers.modeling_outputs import (
     BaseModelOutputWithPooling,
     ImageClassifierOutputWithNoAttention,
 )
+
+from limbeck.students.shapes import NAMED_CNNS, NamedCnn
+
+# Residual CNNs for images of 32 × 32 pixels: ResNet (He et al. 2016, §4.2) and wide ResNet. A stem, three groups of
+# equally many blocks, the last two groups halving the image, the mean over what is left of it, one linear layer.
+# Where a block changes the number of channels or the size, its shortcut is a 1 × 1 convolution, as in the CNNs of CRD
+# (Tian et al. 2020), which SKDBERT's Appendix B compares with; He et al. pad with zeros there.
+
 
 _GROUPS = 3
 # Weight layers beside the blocks': stem and head; of a wide CNN also two shortcuts.
@@ -198,3 +212,54 @@ class CifarNetForImageClassification(_CifarNetPreTrainedModel):
         logits = self.classifier(self.cifar_net(pixel_values).pooler_output)
         loss = None if labels is None else functional.cross_entropy(logits.float(), labels)
         return ImageClassifierOutputWithNoAttention(loss=loss, logits=logits)
+
+
+# The CNNs by the names the papers call them: `resnet-20`, `resnet-8x4`, `wrn-40-2`. The widths are those of CRD (Tian
+# et al. 2020).
+
+
+_RESNETS = (8, 14, 20, 26, 32, 38, 44, 50, 56, 68, 80, 92, 104, 110)
+_WIDENED = (8, 14, 20, 26, 32)
+_WIDE_RESNETS = (16, 22, 28, 34, 40)
+
+
+def _shapes() -> Iterator[tuple[str, dict[str, Any]]]:
+    for depth in _RESNETS:
+        yield f"resnet-{depth}", {"depth": depth, "widths": [16, 16, 32, 64]}
+    for depth in _WIDENED:
+        yield f"resnet-{depth}x4", {"depth": depth, "widths": [32, 64, 128, 256]}
+    for depth in _WIDE_RESNETS:
+        for times in (1, 2):
+            widths = [16, 16 * times, 32 * times, 64 * times]
+            yield (
+                f"wrn-{depth}-{times}",
+                {"depth": depth, "widths": widths, "block": "preactivated"},
+            )
+
+
+SHAPES: dict[str, dict[str, Any]] = dict(_shapes())
+"""Name → depth, widths and kind of block."""
+
+
+def configuration_of(name: str, *, image_size: int = 32) -> CifarNetConfig:
+    """The configuration of a named CNN; KeyError where `SHAPES` does not hold the name."""
+    return CifarNetConfig(**SHAPES[name], image_size=image_size)
+
+
+for _name in SHAPES:
+    NAMED_CNNS.register(_name)(NamedCnn(partial(configuration_of, _name)))
+
+
+__all__ = [
+    "SHAPES",
+    "CifarNetConfig",
+    "CifarNetForImageClassification",
+    "CifarNetModel",
+    "configuration_of",
+]
+
+AutoConfig.register(CifarNetConfig.model_type, CifarNetConfig, exist_ok=True)
+AutoModel.register(CifarNetConfig, CifarNetModel, exist_ok=True)
+AutoModelForImageClassification.register(
+    CifarNetConfig, CifarNetForImageClassification, exist_ok=True
+)
