@@ -182,7 +182,7 @@ class Bench:
                     "student.layers": 3,
                     "student.pick": "first",
                 }
-                folder = self._distilled("finetune", "labels", **settings)
+                folder = self._distilled("finetune", "three-layers", **settings)
             elif name.startswith("static"):
                 own = {"student.pairs": 0} if "without" in name else {}
                 folder = self._distilled(

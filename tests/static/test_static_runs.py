@@ -121,6 +121,15 @@ def test_other_models_have_no_such_formats(place) -> None:
         export(place / "teacher", "mine", str(place / "rows.csv"), format="numpy")
 
 
+def test_a_number_a_text(place, settings) -> None:
+    tiny.save(tiny.knowing_teacher(regression=True), place / "numbers")
+    tiny.write_csv(place / "numbers.csv", 120, regression=True)
+    given = {"teacher": str(place / "numbers"), "data": str(place / "numbers.csv"), "epochs": 2}
+    found = limbeck.distill(Recipe.load("kd", **(settings | given)), out=place / "number")
+    assert found.student.config.problem_type == "regression"
+    assert found.student.config.num_labels == 1
+
+
 def test_another_start_and_tokenizer(place, settings) -> None:
     """Random numbers; a student that goes on from a finished one is like any checkpoint."""
     given = {**settings, "student.init": "fresh", "epochs": 1}
