@@ -229,7 +229,7 @@ def test_the_record_counts_both_stages(unbroken):
 
 
 def test_lines_and_logs_keep_the_stages_apart(two, tmp_path, capsys):
-    train(two(log_steps=1, tensorboard=True), tmp_path / "run", show=True)
+    train(two(log_steps=1, report_to="tensorboard"), tmp_path / "run", show=True)
     lines = [line for line in capsys.readouterr().err.splitlines() if "epoch" in line]
     assert [line.partition("  ")[0] for line in lines] == [
         "reviews kd-soft seed 3 stage 1/2",
