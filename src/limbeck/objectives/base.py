@@ -21,6 +21,7 @@ from pydantic import (
     Field,
     SerializerFunctionWrapHandler,
     ValidationError,
+    field_validator,
     model_serializer,
     model_validator,
 )
@@ -167,7 +168,7 @@ class TermSettings(Settings):
     """
 
     names: ClassVar[tuple[str, ...]] = ()
-    """What the terms are registered as that have these settings."""
+    """What the terms are registered as that have these settings, the choices of `compare`; () for any."""
 
     unsaid: ClassVar[tuple[str, ...]] = ()
     """Settings that are not written down where they have their default."""
@@ -190,6 +191,13 @@ class TermSettings(Settings):
         if isinstance(given, dict) and "compare" not in given and len(cls.names) == 1:
             return {"compare": cls.names[0], **given}
         return given
+
+    @field_validator("compare")
+    @classmethod
+    def _is_one_of_them(cls, compare: str) -> str:
+        if cls.names and compare not in cls.names:
+            raise ValueError(f"{compare} has other settings; choices here: {', '.join(cls.names)}")
+        return compare
 
     @property
     def objective(self) -> type[Objective]:

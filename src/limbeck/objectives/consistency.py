@@ -27,7 +27,6 @@ from limbeck.support.step_state import StepState
 class ConsistencySpec(TermSettings):
     """MixUp only: the student on mixed input against the mixture of its clean outputs (CR-ILD)."""
 
-    compare: Literal["attention_consistency", "hidden_consistency"]
     layers: str | LayerNumber | list[LayerNumber] = Field(
         "M", description="student layers; M is its depth"
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping as Batch
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from pydantic import Field, model_validator
@@ -27,7 +27,6 @@ class ContrastSpec(MappedSpec):
 
     has_features: ClassVar[bool] = True
 
-    compare: Literal["info_nce"]
     pool: Pooling = Field("mean", description="sentence vector of a layer")
     project: ProjectSpec = Field(description="learned maps of both sides to one width")
     temperature: Temperature = Field(0.07, description="divides the cosines")

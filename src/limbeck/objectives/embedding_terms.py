@@ -79,7 +79,6 @@ class OfEmbeddings(OfLogits):
 class EmbeddingSpec(OfEmbeddingsSpec):
     """The teacher's embedding of each sentence: squared error, or cosine."""
 
-    compare: Literal["embedding_mse", "embedding_cosine"]
     project: ProjectSpec = Field(
         default_factory=lambda: ProjectSpec.model_validate(
             {"to": "teacher", "sides": "student", "when": "widths-differ"}
@@ -125,17 +124,9 @@ class EmbeddingTarget(OfEmbeddings):
         )
 
 
-class SimilaritySpec(OfEmbeddingsSpec):
-    """The cosines of every two sentences of a batch, as the teacher has them."""
-
-    compare: Literal["similarity_mse"]
-
-
-@objective("similarity_mse", settings=SimilaritySpec)
+@objective("similarity_mse", settings=OfEmbeddingsSpec)
 class Similarities(OfEmbeddings):
     """Relational KD: both sides' matrices of cosines (Park et al. 2019)."""
-
-    settings: SimilaritySpec
 
     def compare(self, ours: Tensor, theirs: Tensor, batch: Batch[str, Tensor]) -> Tensor:
         """Embeddings (B, d) and (B, e)."""
@@ -145,7 +136,6 @@ class Similarities(OfEmbeddings):
 class SimilarityListSpec(OfEmbeddingsSpec):
     """Which other sentences of the batch a sentence is nearest to, as a distribution."""
 
-    compare: Literal["similarity_kl"]
     temperature: Temperature = Field(0.05, description="divides both sides' cosines")
 
 
@@ -230,7 +220,6 @@ class OfCandidates(OfLogits):
 class ListwiseSpec(OfCandidatesSpec):
     """KL from the teacher's distribution over a query's candidates to the student's."""
 
-    compare: Literal["listwise_kl"]
     temperature: Temperature = Field(1.0, description="divides both sides' scores")
     scale_by_t2: bool = Field(False, description="multiply by the squared temperature")
 
@@ -252,7 +241,6 @@ class ListwiseKL(OfCandidates):
 class MarginSpec(OfCandidatesSpec):
     """Squared error of differences between the scores of a query's candidates."""
 
-    compare: Literal["margin_mse"]
     pairs: Literal["labels", "all"] = Field(
         "labels",
         description="which pairs: of different grades (labels), as in the paper, or all, which needs no labels",
@@ -279,7 +267,6 @@ class MarginMse(OfCandidates):
 class RankedSpec(OfCandidatesSpec):
     """Pairs of a query's candidates in the order of their targets: RankNet, and LambdaLoss's weights for it."""
 
-    compare: Literal["ranked_pairs"]
     of: Literal["teacher", "labels"] = Field(
         "teacher", description="what the right order is known from: the teacher's scores, or grades"
     )
@@ -318,7 +305,6 @@ class RankedPairs(OfCandidates):
 class PairContrastSpec(OfEmbeddingsSpec):
     """Which passage of the batch belongs to a query, as the data's pairs and triplets say."""
 
-    compare: Literal["pair_contrast"]
     temperature: Temperature = Field(0.05, description="divides the cosines")
 
 

@@ -59,7 +59,7 @@ class LayerSpec(MappedSpec):
 
     @model_validator(mode="after")
     def _makes_sense(self) -> LayerSpec:
-        comparison = comparison_of(self.compare, "hidden", "vectors", "tokens")
+        comparison = comparison_of(self.compare)
         if self.stack == "cross":
             raise ValueError("cross-attention has no hidden states; use stack: decoder")
         if self.pool is None and comparison.sees == "vectors":

@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable
 from collections.abc import Mapping as Batch
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, NamedTuple, TypeVar
+from typing import ClassVar, Literal, NamedTuple, TypeVar, cast
 
 import torch
 from pydantic import Field, SerializeAsAny, model_validator
@@ -481,18 +481,9 @@ def comparison(
     return known
 
 
-def comparison_of(compare: str, *sees: Sees) -> LayerComparison:
-    """The comparison of that name.
-
-    Raises:
-        LimbeckError: there is none.
-        ValueError: it is not one that sees any of these.
-    """
-    found = getattr(OBJECTIVES.get(compare, "compare"), "comparison", None)
-    if not isinstance(found, LayerComparison) or found.sees not in sees:
-        names = names_where(lambda one: one.sees in sees)
-        problem = unknown("compare", compare, names)
-        raise ValueError(f"{problem.message}; {problem.fix}")
+def comparison_of(compare: str) -> LayerComparison:
+    """The comparison of that name, which is registered as one."""
+    found: LayerComparison = cast(type[ComparedTerm], OBJECTIVES.get(compare)).comparison
     return found
 
 

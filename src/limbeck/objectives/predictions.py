@@ -32,7 +32,6 @@ class SoftSpec(TermSettings):
 
     unsaid = ("standardize", "tokens")
 
-    compare: Literal["soft_cross_entropy", "soft_kl"]
     temperature: Temperature = Field(1.0, description="divides both sides' logits")
     scale_by_t2: bool = Field(False, description="multiply by the squared temperature")
     mean_over: Literal["batch", "batch_and_classes"] = Field(
@@ -201,7 +200,6 @@ class HardSpec(TermSettings):
 
     unsaid = ("class_weights",)
 
-    compare: Literal["hard_label"]
     class_weights: Literal["balanced"] | dict[str, float] | None = Field(
         None,
         description="what the loss of each class is multiplied by: balanced (all classes count alike, by the "
@@ -304,7 +302,6 @@ class HardLabel(Objective):
 class FocalSpec(HardSpec):
     """Cross-entropy with the labels in which an example counts less the surer the student is of it."""
 
-    compare: Literal["focal"]  # type: ignore[assignment]
     gamma: Number = Field(2.0, ge=0, description="(1 − p)^gamma for the label's probability p")
 
     @property
@@ -408,7 +405,6 @@ class OfClasses(OfLogits):
 class DistSpec(TermSettings):
     """Correlations with the teacher's predictions: among an example's classes, and among a class's examples."""
 
-    compare: Literal["dist"]
     temperature: Temperature = Field(1.0, description="divides both sides' logits")
     beta: Number = Field(2.0, ge=0, description="weight of the inter-class correlation, by example")
     gamma: Number = Field(2.0, ge=0, description="weight of the intra-class correlation, by class")
@@ -430,7 +426,6 @@ class Dist(OfClasses):
 class DkdSpec(TermSettings):
     """The teacher's belief in the label, and its distribution over the other classes, weighed apart."""
 
-    compare: Literal["dkd"]
     temperature: Temperature = Field(4.0, description="divides both sides' logits")
     alpha: Number = Field(1.0, ge=0, description="weight of the target class's part")
     beta: Number = Field(8.0, ge=0, description="weight of the other classes' part")
@@ -467,8 +462,6 @@ class DecoupledKD(OfClasses):
 class LogitMseSpec(TermSettings):
     """Squared error of the logits, mean over batch and classes."""
 
-    compare: Literal["logit_mse"]
-
 
 @objective("logit_mse", settings=LogitMseSpec)
 class LogitMse(OfClasses):
@@ -486,8 +479,6 @@ class LogitMse(OfClasses):
 
 class PseudoLabelSpec(TermSettings):
     """Cross-entropy with the teacher's likeliest class."""
-
-    compare: Literal["pseudo_label"]
 
 
 @objective("pseudo_label", settings=PseudoLabelSpec)

@@ -176,7 +176,8 @@ def objective(
             )
         if settings is not None:
             term.settings_class = settings
-            settings.names = tuple(dict.fromkeys((*settings.names, name, *more)))
+            own = vars(settings).get("names", ())  # not those of the class that it extends
+            settings.names = tuple(dict.fromkeys((*own, name, *more)))
         for one in (name, *more):
             OBJECTIVES.register(one)(term)
         return term

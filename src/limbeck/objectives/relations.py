@@ -58,7 +58,7 @@ class AttentionSpec(MappedSpec):
 
     @model_validator(mode="after")
     def _makes_sense(self) -> AttentionSpec:
-        comparison = comparison_of(self.compare, "probabilities", "scores")
+        comparison = comparison_of(self.compare)
         if self.masked == "zero" and "zero" not in comparison.variants:
             raise ValueError(_goes_with("masked: zero", lambda one: "zero" in one.variants))
         if self.rows == "all" and "rows" not in comparison.takes:
@@ -167,7 +167,6 @@ def _attention_mse(student: Tensor, teacher: Tensor, masks: Masks) -> Tensor:
 class RelationSpec(MappedSpec):
     """Relations between tokens (MiniLM, MiniLMv2, CR-ILD's T5): head counts and widths may differ."""
 
-    compare: Literal["relation_kl", "relation_mse"]
     of: Literal["query", "key", "value", "query_key"] = Field(
         description="whose dot products with itself; relation_mse: also query_key, the attention "
         "scores of relation heads"
@@ -272,7 +271,6 @@ _RELATIONS_MEAN: Any = Field(
 class WordRelationSpec(MappedSpec):
     """Relations among an example's tokens, or among a token's layers (contextual KD)."""
 
-    compare: Literal["word_relation_kl", "word_relation_mse"]
     mean_over: Literal["valid", "all"] = _RELATIONS_MEAN
     window: int = Field(21, gt=2, le=10**6, description="word_relation_mse: tokens around a centre")
 
@@ -321,7 +319,6 @@ class WordRelation(MappedTerm):
 class LayerRelationSpec(MappedSpec):
     """Relations among the mapped layers of each token (contextual KD)."""
 
-    compare: Literal["layer_relation_kl", "layer_relation_mse"]
     mean_over: Literal["valid", "all"] = _RELATIONS_MEAN
 
     @model_validator(mode="after")
