@@ -199,7 +199,7 @@ def test_each_of_several_teachers_that_take_turns_has_thresholds_of_its_own():
     recipe = Recipe.load("kd-soft", example_weights="llkd")
     team = TeamObjectives(recipe.loss, [shape()] * 2, ("a", "b"))
     examples = {"labels": torch.zeros(6)}
-    team(*traces(0), examples, StepState(teacher=0))
+    team.of(0)(*traces(0), examples, StepState(teacher=0))
     ways = [team.of(number).example_weights.ways[0] for number in range(2)]
     assert ways[0].confidence != ways[1].confidence
 

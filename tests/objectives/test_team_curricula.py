@@ -33,5 +33,5 @@ def test_teachers_for_whom_other_student_layers_learn_are_refused(depths):
 
 def test_teachers_for_whom_the_same_layers_learn_share_a_curriculum():
     team = of_teachers(4, 5)
-    assert team.of(0).curriculum is team.of(1).curriculum is team.curriculum
-    assert list(team.curriculum.layers) == [1, 2, 3]
+    assert team.of(0).curriculum is team.of(1).curriculum
+    assert list(team.of(0).curriculum.layers) == [1, 2, 3]

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import or_
-from typing import Literal
 
 from pydantic import Field
 from torch import Tensor, nn
@@ -19,7 +18,6 @@ from torch import Tensor, nn
 from limbeck import functional as F
 from limbeck.activations import Request, Trace
 from limbeck.objectives.base import Objective, Shape, TermSettings
-from limbeck.objectives.curriculum import Curriculum
 from limbeck.objectives.group import Loss, Objectives
 from limbeck.objectives.predictions import present
 from limbeck.objectives.registration import objective
@@ -30,7 +28,7 @@ from limbeck.tasks.rules import EXAMPLE_WEIGHTS, need_labels
 
 
 class TeamObjectives(nn.Module):
-    """`Objectives` of each teacher; those of the teacher whose step it is are at work.
+    """`Objectives` of each teacher; those of the teacher whose step it is are at work: `of(step_state.teacher)`.
 
     Args:
         loss: the terms. Its curriculum is one for all teachers; what its example weights learn is each teacher's own.
@@ -72,11 +70,6 @@ class TeamObjectives(nn.Module):
                 )
             self.of(number).curriculum = first
 
-    @property
-    def curriculum(self) -> Curriculum | None:
-        """When each layer learns, if not all of them all the time."""
-        return self.of(0).curriculum
-
     def of(self, teacher: int) -> Objectives:
         """The terms for one teacher."""
         found = self.each[teacher]
@@ -87,18 +80,10 @@ class TeamObjectives(nn.Module):
         """What any step may ask of a side, whoever teaches."""
         return reduce(or_, (self.of(number).ever(side) for number in range(len(self.each))))
 
-    def request(self, side: str, step_state: StepState) -> Request:
-        """As `Objectives.request`, for the teacher whose step it is."""
-        return self.of(step_state.teacher).request(side, step_state)
-
     def remarks(self) -> list[Problem]:
         """As `Objectives.remarks`, of all teachers; each once."""
         found = (one for number in range(len(self.each)) for one in self.of(number).remarks())
         return list(dict.fromkeys(found))
-
-    def weights_by_class(self) -> dict[str, dict[str, float]]:
-        """As `Objectives.weights_by_class`, which no teacher changes."""
-        return self.of(0).weights_by_class()
 
     def active_layers(self, step_state: StepState) -> dict[str, list[list[int]]]:
         """[student layer, teacher layer] pairs of every term that has layers, by teacher."""
@@ -109,17 +94,6 @@ class TeamObjectives(nn.Module):
             .active_layers(replace(step_state, teacher=number))
             .items()
         }
-
-    def forward(
-        self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], step_state: StepState
-    ) -> dict[str, Tensor]:
-        """The unweighted terms by name, as of the teacher whose step it is."""
-        found: dict[str, Tensor] = self.of(step_state.teacher)(student, teacher, batch, step_state)
-        return found
-
-    def total(self, terms: dict[str, Tensor], step_state: StepState) -> Tensor:
-        """The weighted sum."""
-        return self.of(step_state.teacher).total(terms, step_state)
 
 
 def _of_teacher(name: str, problem: Problem) -> Problem:
@@ -132,7 +106,6 @@ def _of_teacher(name: str, problem: Problem) -> Problem:
 class ErrorWeightedSpec(TermSettings):
     """Every teacher's output distribution, weighted by its error on the example (MT-BERT)."""
 
-    compare: Literal["error_weighted"]
     temperature: Temperature = Field(1.0, description="divides both sides' logits")
 
 

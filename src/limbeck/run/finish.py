@@ -61,7 +61,7 @@ def finish(trained: Trained, record: Record, folder: RunFolder, parts: Parts) ->
     record.last = Best(epoch=last["epoch"], primary=last["dev"].get("primary"))
     scored = trained.splits_to_score
     record.scores, predictions = predict(prepared, trainer, scored, folder)
-    record.class_weights = trainer.objectives.weights_by_class()
+    record.class_weights = trainer.objectives.of(0).weights_by_class()
     thresholds = thresholds_of(trainer.student.config)
     if thresholds is not None:
         names = labels_of(trainer.student.config)

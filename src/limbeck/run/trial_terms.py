@@ -95,7 +95,7 @@ def trial_terms(
         if preflight.errors_of(shown):
             return shown, None
     problems = [*trial.objectives.remarks(), *too_wide, *shown]
-    if (curriculum := trial.objectives.curriculum) is not None and len(train):
+    if (curriculum := trial.objectives.of(0).curriculum) is not None and len(train):
         note = curriculum.note(
             recipe.passes_over(len(train))
         )  # layers in turn without whole epochs
@@ -158,7 +158,7 @@ class _Trial:
     def wanted(self, side: str, turn: int | None = None) -> Request:
         """What is asked of a side at any moment, or at those of one teacher."""
         asked = (at for at in self.step_states if turn in (None, at.teacher))
-        return reduce(or_, (self.objectives.request(side, at) for at in asked))
+        return reduce(or_, (self.objectives.of(at.teacher).request(side, at) for at in asked))
 
     def terms(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Every term, unweighted, when it is first at work."""
@@ -173,6 +173,6 @@ class _Trial:
             asked, request = replace(first, teacher=turn), self.wanted("teacher", turn)
             seen = Trace() if live is None else live.at(asked)(inputs, request)
             for step_state in (at for at in self.step_states if at.teacher == turn):
-                now = self.objectives(own, seen, batch, step_state)
+                now = self.objectives.of(turn)(own, seen, batch, step_state)
                 found = {f"{name}{label}": term for name, term in now.items()} | found
         return found

@@ -62,7 +62,7 @@ class EpochEntries(TrainerCallback):
         progress = self.trainer.progress
         stop_if_not_finite(progress, state.global_step)
         last = self.trainer.step_state_at(state.global_step - 1)
-        curriculum = self.trainer.objectives.curriculum
+        curriculum = self.trainer.objectives.of(0).curriculum
         if curriculum is not None:
             following = self.trainer.step_state_at(state.global_step)
             curriculum.end_epoch(progress.this_epoch.sums(), last, following)

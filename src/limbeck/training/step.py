@@ -119,8 +119,9 @@ class Distiller(nn.Module):
             return self._predict(batch)
         assert step_state is not None
         student, taught = self._both(inputs, step_state, teacher)
-        terms = self.objectives(student, taught, inputs.batch, step_state)
-        return {"loss": self.objectives.total(terms, step_state), "terms": terms}
+        objectives = self.objectives.of(step_state.teacher)
+        terms = objectives(student, taught, inputs.batch, step_state)
+        return {"loss": objectives.total(terms, step_state), "terms": terms}
 
     def _both(
         self,
@@ -129,7 +130,7 @@ class Distiller(nn.Module):
         teacher: Callable[[StepInputs, Request], Trace] | None,
     ) -> tuple[Trace, Trace]:
         """What student and teacher show: the teacher first, unless its inputs depend on the student."""
-        asked = self.objectives.request("teacher", step_state)
+        asked = self.objectives.of(step_state.teacher).request("teacher", step_state)
 
         def of_teacher(inputs: StepInputs) -> Trace:
             if teacher is None or not (asked.items or asked.logits):
@@ -144,12 +145,13 @@ class Distiller(nn.Module):
         return shown, of_teacher(inputs.after(shown))
 
     def _shown(self, inputs: StepInputs, step_state: StepState, also: Request = _NOTHING) -> Trace:
-        request = self.objectives.request("student", step_state) | also
+        objectives = self.objectives.of(step_state.teacher)
+        request = objectives.request("student", step_state) | also
         run = self._capture
         if isinstance(self.student, StaticStudent):
             run = partial(_drawing, run, step_state.device_generator(self.student.device, _STREAM))
         plain = inputs.transform is None
-        clean = _NOTHING if plain else self.objectives.request("clean", step_state)
+        clean = _NOTHING if plain else objectives.request("clean", step_state)
         return inputs.of_student(self.student, request, clean, run, self.passes)
 
     def _predict(self, batch: dict[str, Tensor]) -> dict[str, Any]:
@@ -317,12 +319,13 @@ class TakesSteps(FeedsExamples):
     ) -> Tensor:
         """A micro-batch's loss, each term as much as it weighs in the step; the log is told of the terms."""
         terms, loss, counts = outputs["terms"], outputs["loss"], self.counts_of(inputs)
-        of_labelled = self.objectives.of(step_state.teacher).labelled_terms
+        objectives = self.objectives.of(step_state.teacher)
+        of_labelled = objectives.labelled_terms
         weights = self.weights_of(counts)
         weighed = terms
         if not weights.even:
             weighed = weights.weighed(terms, of_labelled)
-            loss = self.objectives.total(weighed, step_state)
+            loss = objectives.total(weighed, step_state)
         labelled = None
         if self._some_unlabelled and (own := {n: terms[n] for n in terms if n in of_labelled}):
             labelled = LabelledTerms(own, counts.labelled)
@@ -343,7 +346,7 @@ class TakesSteps(FeedsExamples):
     def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
         """As the Trainer's; where a curriculum trains the head alone, no other weight is moved."""
         loss = super().training_step(*args, **kwargs)
-        curriculum = self.objectives.curriculum
+        curriculum = self.objectives.of(0).curriculum  # one for all teachers
         if curriculum and curriculum.head_alone(self.step_state_at(self.state.global_step)):
             # An optimiser passes by a weight without a gradient: neither momentum nor decay moves it, and the
             # norm that is clipped is the head's.

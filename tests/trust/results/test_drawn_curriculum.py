@@ -95,12 +95,12 @@ def test_layers_move_on_early_for_all_teachers_alike_also_after_a_stop(tmp_path)
     trainer.train()
     expected = [False] * 6 + [True] * 4
     assert ["term/soft" in entry for entry in logged(trainer)] == expected
-    moved = trainer.objectives.curriculum.moved_on
+    moved = trainer.objectives.of(0).curriculum.moved_on
     assert all(part.curriculum.moved_on is moved for part in trainer.objectives.each)
     assert moved[:, 0].tolist() == pytest.approx([0.3, 0.6])
     again = build(tmp_path, team(), early)
     again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-4"))
-    assert torch.equal(again.objectives.curriculum.moved_on, moved)
+    assert torch.equal(again.objectives.of(0).curriculum.moved_on, moved)
     assert ["term/soft" in entry for entry in logged(again)] == expected
 
 
