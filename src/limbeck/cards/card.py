@@ -10,14 +10,7 @@ from typing import Any
 from huggingface_hub import ModelCard
 
 from limbeck.cards import tables
-from limbeck.cards.facts import (
-    StudentFacts,
-    dataset_of,
-    rendered,
-    teacher_names,
-    usage,
-    without_paths,
-)
+from limbeck.cards.facts import StudentFacts, dataset_of, teacher_names, usage, without_paths
 from limbeck.cards.metadata import languages, metadata, own_splits
 from limbeck.cards.settings import CardSettings, read_settings
 from limbeck.recipe import Recipe
@@ -29,6 +22,7 @@ from limbeck.support.cells import in_markdown
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home, write_whole
 from limbeck.support.plain import write_yaml
+from limbeck.support.templates import templates_of
 from limbeck.support.words import count_of
 from limbeck.tables.classes import class_tables, class_words, floor_words, row_test_words
 from limbeck.tables.model import task_title
@@ -95,8 +89,8 @@ def render_card(run: Path, settings: CardSettings, name: str | None = None) -> s
         raise LimbeckError(f"run {run} is {record.status}", "finish it first")
     student = StudentFacts(run, record)
     called = name or run.resolve().name
-    text = rendered(
-        "card.md.j2",
+    template = templates_of("limbeck.cards").get_template("card.md.j2")
+    text = template.render(
         card_data=metadata(student, settings, called).to_yaml(),
         marker=MARKER,
         **_content(student, settings, called, local=name is None),

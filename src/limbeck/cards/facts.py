@@ -7,14 +7,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import resources
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from types import SimpleNamespace
 from typing import Any
 
 from huggingface_hub import ModelCard, try_to_load_from_cache
 from huggingface_hub.utils import HFValidationError, validate_repo_id
-from jinja2 import Environment, StrictUndefined
 
 from limbeck.activations.compat import MODEL_TYPES
 from limbeck.embedding import TextPrompts, modules_of
@@ -25,6 +23,7 @@ from limbeck.runtimes.manifest import ExportManifest, exports_of_student
 from limbeck.support.files import at_home
 from limbeck.support.given import PREFIX
 from limbeck.support.plain import read_json, read_text
+from limbeck.support.templates import templates_of
 from limbeck.tasks import TASKS, HubSource, TaskType, kind_of_config
 from limbeck.tasks.text import PROMPT
 
@@ -227,15 +226,6 @@ _GIVEN = {
 }
 
 
-def rendered(template: str, **values: Any) -> str:
-    """One of the card's templates, filled; a value that it misses is an error."""
-    environment = Environment(
-        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
-    )
-    text = resources.files(__package__).joinpath("templates", template).read_text("utf-8")
-    return environment.from_string(text).render(**values)
-
-
 def usage(student: StudentFacts, name: str, *, local: bool) -> str | None:
     """Python that runs as it is where transformers (of embeddings sentence-transformers) is.
 
@@ -247,8 +237,8 @@ def usage(student: StudentFacts, name: str, *, local: bool) -> str | None:
     where = "  # this file's folder: run it there, or write its path" if local else ""
     kind = student.kind
     given = _GIVEN.get(kind.name, _texts(student) if kind.name in PIPELINES else "")
-    said = rendered(
-        "usage.py.j2",
+    template = templates_of("limbeck.cards").get_template("usage.py.j2")
+    said = template.render(
         place=f"name = {json.dumps('.' if local else name)}{where}",
         kind=kind.name,
         auto=kind.auto.__name__,

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.exporting.conversions import STATIC_FORMATS
@@ -22,6 +21,7 @@ from limbeck.support.files import (
     one_error_for_a_full_disk,
     put_in_place,
 )
+from limbeck.support.templates import templates_of
 from limbeck.tasks import get_task_type
 
 
@@ -102,7 +102,8 @@ SNIPPET_FILE = "predict.py"
 def snippet(manifest: ExportManifest, processor: Any) -> str:
     """A Python file with one function, `predict`; run as a script it takes its input as arguments."""
     kind = get_task_type(manifest.kind)
-    return _filled("predict.py.j2", manifest=manifest, processor=processor, kind=kind, repr=repr)
+    template = templates_of("limbeck.exporting").get_template("predict.py.j2")
+    return template.render(manifest=manifest, processor=processor, kind=kind, repr=repr)
 
 
 def modules_of(manifest: ExportManifest) -> list[str]:
@@ -117,21 +118,10 @@ def modules_of(manifest: ExportManifest) -> list[str]:
 
 def readme(folder: Path, manifest: ExportManifest) -> str:
     """Markdown about a folder that holds its snippet."""
-    return _filled(
-        "README.md.j2",
+    template = templates_of("limbeck.exporting").get_template("README.md.j2")
+    return template.render(
         manifest=manifest,
         modules=modules_of(manifest),
         snippet=(folder / SNIPPET_FILE).read_text(encoding="utf-8"),
         number=lambda value: "–" if value is None else f"{value:.2f}",
     )
-
-
-def _filled(template: str, **values: Any) -> str:
-    environment = Environment(
-        loader=PackageLoader("limbeck.exporting"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    return environment.get_template(template).render(**values)

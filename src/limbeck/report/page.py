@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from limbeck.records import Record
 from limbeck.report.content import Content
@@ -16,6 +14,7 @@ from limbeck.report.sections import Section, export_cards
 from limbeck.runtimes.manifest import ExportManifest
 from limbeck.support.cells import duration
 from limbeck.support.files import write_whole
+from limbeck.support.templates import templates_of
 from limbeck.tables import ResultsTable, build_table
 from limbeck.tables.facts import with_bench
 from limbeck.tables.model import place_title
@@ -40,6 +39,7 @@ def write_report(
 ) -> Path:
     """Write the report of one run or of several and return its path.
 
+    The page holds its style and drawings and asks the network for nothing, so it can be mailed and archived.
     `out_path` is a file, or a folder that gets `report.html`. `similarity` maps a label (a student)
     to a matrix of student layers by teacher layers, as `limbeck.evaluation.similarity_matrix` gives.
     `exports` are those of a run's student. A `table` of the same runs (`build_table`, with any profile and baseline)
@@ -53,8 +53,10 @@ def write_report(
     _, students = split_teachers(records, table.profile)
     content = Content(records, students, table)
     sections = [*content.sections(similarity), *more]
-    page = fill(
-        "report.html.j2",
+    templates = templates_of("limbeck.report", html=True)
+    templates.filters["said"] = lambda value, form="%s": "–" if value is None else form % value
+    templates.filters["duration"] = lambda value: "–" if value is None else duration(value)
+    page = templates.get_template("report.html.j2").render(
         title=title,
         subtitle=_subtitle(records, table.profile if table.follows_profile else None),
         alerts=content.alerts(),
@@ -68,7 +70,11 @@ def write_report(
         recipes=content.recipes(),
         surroundings=content.surroundings(),
     )
-    return write_page(page, out_path, REPORT_NAME)
+    path = Path(out_path)
+    if path.is_dir() or not path.suffix:
+        path /= REPORT_NAME
+    write_whole(path, page)
+    return path
 
 
 def _own_table(records: Sequence[Record]) -> ResultsTable:
@@ -89,29 +95,3 @@ def _subtitle(records: Sequence[Record], profile: str | None) -> str:
     sources = sorted({record.data for record in records})
     follows = f" · profile {profile}" if profile is not None else ""
     return f"{runs} ({', '.join(said)}) · data: {', '.join(sources)}{follows}"
-
-
-# Filling a template and writing the page. A page carries its style and drawings inside and asks
-# the network for nothing, so it can be mailed, archived and opened anywhere.
-
-
-def fill(template: str, **values: Any) -> str:
-    """A page of one of limbeck's templates; values that the template misses are an error."""
-    environment = Environment(
-        loader=PackageLoader("limbeck.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["said"] = lambda value, form="%s": "–" if value is None else form % value
-    environment.filters["duration"] = lambda value: "–" if value is None else duration(value)
-    return environment.get_template(template).render(**values)
-
-
-def write_page(page: str, out_path: str | Path, name: str) -> Path:
-    """Write a page to a file, or under `name` into a folder; returns the file's path."""
-    path = Path(out_path)
-    path = path / name if path.is_dir() or not path.suffix else path
-    write_whole(path, page)
-    return path
