@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from limbeck.cards.card import write_card
     from limbeck.cards.push import push
     from limbeck.data import data_reader
-    from limbeck.exporting import export
+    from limbeck.exporting.export_model import export
     from limbeck.labelling.label_rows import label
     from limbeck.latency.benching import bench
     from limbeck.mappings import mapping
@@ -114,7 +114,7 @@ _HOMES = {
     "data_reader": "limbeck.data",
     "distill": "limbeck.run",
     "evaluate": "limbeck.scoring",
-    "export": "limbeck.exporting",
+    "export": "limbeck.exporting.export_model",
     "label": "limbeck.labelling.label_rows",
     "look_at_team": "limbeck.scoring",
     "mapping": "limbeck.mappings",

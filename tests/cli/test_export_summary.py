@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from limbeck.cli.export_command import show_export
+from limbeck.cli.shipping_commands import show_export
 from limbeck.runtimes.manifest import (
     Attempt,
     Conversion,

@@ -20,7 +20,7 @@ from limbeck.data import Collator, encode, load_task
 from limbeck.embedding import EmbeddingModules, embedder
 from limbeck.embedding.folder import write_modules
 from limbeck.evaluation.model_outputs import compact_outputs_of
-from limbeck.exporting import export
+from limbeck.exporting.export_model import export
 from limbeck.objectives import ModelShape, Shape
 from limbeck.recipe import Recipe
 from limbeck.run import distill

@@ -22,7 +22,8 @@ from transformers import (
 
 import image_sets as sets
 import tiny_runs as tiny
-from limbeck.exporting import export, workshop
+from limbeck.exporting import workshop
+from limbeck.exporting.export_model import export
 from limbeck.exporting.onnx_graph import write_onnx
 
 HEADS = {

@@ -22,8 +22,8 @@ from typer.testing import CliRunner
 import tiny_runs as tiny
 from limbeck.cli.app import app
 from limbeck.data import RowsAsked
-from limbeck.exporting import export, export_model
-from limbeck.exporting.export_model import _try
+from limbeck.exporting import export_model
+from limbeck.exporting.export_model import _try, export
 from limbeck.exporting.gate import cross_fitted
 from limbeck.exporting.onnx_graph import write_onnx
 from limbeck.runtimes.manifest import Conversion, read_export

@@ -14,7 +14,7 @@ import kind_models
 import several_labels
 import tiny_runs as tiny
 from limbeck.data import RowsAsked
-from limbeck.exporting import export
+from limbeck.exporting.export_model import export
 from limbeck.predicting.predict_rows import write_predictions
 from limbeck.recipe import Recipe
 from limbeck.records import Record

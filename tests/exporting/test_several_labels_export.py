@@ -10,7 +10,7 @@ from transformers import AutoTokenizer
 import several_labels as several
 import tiny_runs as tiny
 from limbeck import predict
-from limbeck.exporting import export
+from limbeck.exporting.export_model import export
 from limbeck.scoring import evaluate
 
 TEXTS = ["good film", "bad slow plot", "good slow long end", "bad the long end"]

@@ -23,7 +23,7 @@ from transformers import (
 
 import tiny_runs as tiny
 from limbeck import LimbeckError, label, predict
-from limbeck.exporting import export
+from limbeck.exporting.export_model import export
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.scoring import evaluate

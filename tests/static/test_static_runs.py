@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import limbeck
 import tiny_runs as tiny
 from limbeck.cli.app import app
-from limbeck.exporting import export
+from limbeck.exporting.export_model import export
 from limbeck.recipe import Recipe
 from limbeck.recipe.quick import training_for
 from limbeck.static import RowAdam, StaticStudent

@@ -16,18 +16,13 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from limbeck.cli.bench_command import bench
-from limbeck.cli.cascade_command import cascade
 from limbeck.cli.console import show_notes, show_problems, show_stopped
-from limbeck.cli.evaluate_command import evaluate
-from limbeck.cli.export_command import export
-from limbeck.cli.hub_commands import card, push
-from limbeck.cli.label_command import label
 from limbeck.cli.methods_command import methods
 from limbeck.cli.options import COMMANDS, Loads, ManyValues
 from limbeck.cli.outputs_command import outputs
-from limbeck.cli.predict_command import predict
-from limbeck.cli.runs_commands import compare, table, team
+from limbeck.cli.row_commands import label, predict
+from limbeck.cli.runs_commands import compare, evaluate, table, team
+from limbeck.cli.shipping_commands import bench, card, cascade, export, push
 from limbeck.cli.train_command import distill, finetune
 from limbeck.support.errors import LimbeckError, Problem
 

@@ -242,11 +242,12 @@ def settings_flags(panel: str, group: type[Settings]) -> type:
     for name, field in group.model_fields.items():
         of, text = _type_of(field.annotation), str(field.description)
         usual = None if field.is_required() else field.get_default(call_default_factory=True)
-        if usual not in (None, False, (), []):
-            listed = usual if isinstance(usual, tuple) else [usual]
-            text += f" [default: {' '.join(map(str, listed))}]"
         extra: Any = field.json_schema_extra or {}
         flag = extra.get("flag", f"--{name.replace('_', '-')}")
+        if usual not in (None, False, (), []):
+            shown = flag if usual is True else usual
+            listed = shown if isinstance(shown, tuple) else [shown]
+            text += f" [default: {' '.join(map(str, listed))}]"
         alone = of is not bool or usual is False  # others are --NAME or --no-NAME
         names = [flag] if alone else []
         made = typer.Option(*names, help=escape(text), rich_help_panel=panel)
@@ -335,6 +336,33 @@ def setting(name: str, panel: str | None = None) -> Any:
             f" [default: {default:g}]" if isinstance(default, float) else f" [default: {default}]"
         )
     return typer.Option(help=escape(text), rich_help_panel=panel)
+
+
+Plugins = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Python files to load first; they register what the command needs, a task type or a data reader say."
+    ),
+]
+
+
+@dataclass(frozen=True)
+class ScoredRows:
+    """Which rows are scored; those of the run where nothing is said."""
+
+    task: Annotated[
+        str | None, typer.Option(help="The task to score on; default: the run's own.")
+    ] = None
+    data: Annotated[
+        str | None,
+        typer.Option(help="'hub', 'pocket', a GLUE folder or a file; default: the run's own."),
+    ] = None
+    split: Annotated[
+        str | None,
+        typer.Option(help="The split; by default the one the task is scored on."),
+    ] = None
+    text_columns: Annotated[list[str] | None, setting("text_columns")] = None
+    label_column: Annotated[str | None, setting("label_column")] = None
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,11 @@ from transformers import PreTrainedModel
 from limbeck.data import RowsAsked
 from limbeck.embedding import modules_of
 from limbeck.embedding.folder import BARE
-from limbeck.exporting.conversions import STATIC_FORMATS, ExportSettings, conversions
 from limbeck.exporting.folder import default_place, finish_folder, folder_in_work, refuse_occupied
 from limbeck.exporting.gate import TorchReference, cross_fitted, measure, torch_reference
 from limbeck.exporting.int8 import groups_of_nodes, ranked
-from limbeck.exporting.static_folders import StaticWorkshop
-from limbeck.exporting.workshop import Phase, Workshop
+from limbeck.exporting.settings import STATIC_FORMATS, ExportSettings, conversions
+from limbeck.exporting.workshop import Phase, StaticWorkshop, Workshop
 from limbeck.preflight import refuse_beyond
 from limbeck.records import versions
 from limbeck.records.machine import processor_name
@@ -90,8 +89,7 @@ def export(
     """
     of_rows = {name: settings.pop(name) for name in _OF_ROWS & settings.keys()}
     asked = RowsAsked(task, data, **of_rows)
-    chosen = ExportSettings(**settings)
-    chosen.check()
+    chosen = ExportSettings.checked(settings)
     place = at_home(out) if out is not None else default_place(str(model), chosen.format)
     refuse_occupied(place, overwrite=overwrite)
     static = chosen.format in STATIC_FORMATS

@@ -10,7 +10,7 @@ from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from limbeck.exporting.conversions import STATIC_FORMATS
+from limbeck.exporting.settings import STATIC_FORMATS
 from limbeck.records import RECORD_NAME
 from limbeck.runtimes.manifest import EXPORT_NAME, EXPORTS, ExportManifest
 from limbeck.support.errors import LimbeckError

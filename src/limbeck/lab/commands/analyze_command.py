@@ -14,8 +14,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from limbeck.cli.console import output, say, trouble
-from limbeck.cli.options import is_setting, parse_settings
-from limbeck.cli.scored_options import Plugins
+from limbeck.cli.options import Plugins, is_setting, parse_settings
 from limbeck.support.errors import LimbeckError
 from limbeck.support.registry import load_plugins
 

@@ -1,6 +1,6 @@
-"""`limbeck predict`: a model's predictions about rows of any length.
+"""`limbeck predict` and `label`: a model's predictions about any rows, and a teacher's outputs about them.
 
-It calls `limbeck.predicting`.
+They call `limbeck.predicting` and `limbeck.labelling`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from limbeck.cli.options import settings_flags, takes_groups
+from limbeck.cli.console import say, say_command
+from limbeck.cli.finished import after_labelling
+from limbeck.cli.options import Plugins, settings_flags, takes_groups
+from limbeck.labelling.language_models.endpoint_settings import EndpointSettings
+from limbeck.labelling.settings import LabelSettings
 from limbeck.predicting.settings import PredictSettings
 from limbeck.support.errors import LimbeckError, unknown
+from limbeck.support.files import at_home, one_error_for_a_full_disk
 from limbeck.support.registry import load_plugins
 from limbeck.support.terminal import messages
+from limbeck.support.words import human_size
 
 if TYPE_CHECKING:
     from limbeck.predicting.job import PredictJob
@@ -54,10 +60,7 @@ def predict(
     ] = None,
     to_format: Annotated[str, typer.Option(help="Of standard output: jsonl or csv.")] = "jsonl",
     settings: Annotated[dict[str, Any], settings_flags("Predictions", PredictSettings)],
-    plugin: Annotated[
-        list[str] | None,
-        typer.Option(help="Files of Python that register what predicting needs, a task type say."),
-    ] = None,
+    plugin: Plugins = None,
 ) -> None:
     """Predict any number of rows: labels by name, probabilities, embeddings; streamed, continued after a kill."""
     load_plugins(plugin or ())
@@ -67,7 +70,6 @@ def predict(
 
     from limbeck.data.stream import RowStream, named_files
     from limbeck.predicting.job import prepare
-    from limbeck.support.files import at_home
 
     target = None if to is None or str(to) == "-" else at_home(to)
     job = prepare(
@@ -86,8 +88,6 @@ def predict(
 
 def _write_to_pipe(job: PredictJob, form: str, console: Console) -> None:
     """Rows to standard output; whoever reads them may stop."""
-    from limbeck.support.files import one_error_for_a_full_disk
-
     if sys.stdout is None:
         raise LimbeckError("standard output is closed", "name a file with --to")
     try:
@@ -101,3 +101,58 @@ def _write_to_pipe(job: PredictJob, form: str, console: Console) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(_PIPE_CLOSED) from None
     console.print(str(said))
+
+
+@takes_groups
+def label(
+    *,
+    teacher: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A run folder, or a checkpoint's folder or Hub name; several are a team: the mean of their "
+            "outputs is stored, and the outputs of each."
+        ),
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="'hub', 'pocket', a GLUE folder, a file (also .txt, a row a line) or a folder of files; labels are "
+            "not looked at."
+        ),
+    ] = None,
+    unlabelled: Annotated[
+        list[str] | None, typer.Option(help="More files or folders of rows.")
+    ] = None,
+    prompt: Annotated[
+        Path | None,
+        typer.Option(
+            help="What a language model is asked, a YAML file; without it a causal model and an endpoint get the "
+            "default prompt."
+        ),
+    ] = None,
+    settings: Annotated[dict[str, Any], settings_flags("Labels", LabelSettings)],
+    endpoint: Annotated[dict[str, Any], settings_flags("Endpoint", EndpointSettings)],
+    plugin: Plugins = None,
+) -> None:
+    """Store a teacher's outputs about any rows: logits, probabilities, hidden states, and the labels they come to."""
+    load_plugins(plugin or ())
+    if endpoint and "url" not in endpoint:
+        raise LimbeckError(
+            f"{', '.join(endpoint)}: read with an endpoint only", "name one with --endpoint URL"
+        )
+    served = EndpointSettings.checked(endpoint, " of the endpoint") if endpoint else None
+
+    from limbeck.labelling.label_rows import label as run
+
+    made = run(
+        teacher or (),
+        data,
+        unlabelled=unlabelled or (),
+        prompt=prompt,
+        endpoint=served,
+        show=True,
+        **settings,
+    )
+    size = human_size(made.manifest.bytes)
+    say(f"{made.files.url}: {len(made):,} rows, {size}")
+    say_command("Next:    ", after_labelling(made, teacher or (), data))

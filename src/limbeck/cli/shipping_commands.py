@@ -1,0 +1,266 @@
+"""`limbeck export`, `cascade`, `bench`, `card` and `push`: what a trained model becomes before others use it.
+
+They call `limbeck.exporting`, `limbeck.latency` and `limbeck.cards`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from limbeck.cards.settings import CardSettings
+from limbeck.cli.console import output, say, say_command
+from limbeck.cli.finished import after_export
+from limbeck.cli.options import Plugins, ScoredRows, settings_flags, takes_groups, typed
+from limbeck.exporting.settings import ExportSettings
+from limbeck.latency.settings import BenchSettings
+from limbeck.runtimes.manifest import ExportManifest
+from limbeck.support.cells import CellTable
+from limbeck.support.files import at_home
+from limbeck.support.registry import load_plugins
+
+_MB = 1e6
+
+
+@takes_groups
+def export(
+    *,
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN_OR_MODEL",
+            help="A run folder; or any checkpoint's folder or Hub name, with --task, --data.",
+        ),
+    ],
+    settings: Annotated[dict[str, Any], settings_flags("Options", ExportSettings)],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The folder to write; default: RUN/exported/FORMAT."),
+    ] = None,
+    rows: ScoredRows,
+    max_length: Annotated[
+        int | None,
+        typer.Option(help="Tokens a text is cut to; default: the run's, else the model's."),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an exported model that lies there.")
+    ] = False,
+    plugin: Plugins = None,
+) -> None:
+    """Write a model for another runtime, scored there beside torch, and refused if it loses too much."""
+    load_plugins(plugin or ())
+
+    from limbeck.exporting.export_model import export as export_model
+
+    result = export_model(
+        model,
+        out=out,
+        **typed(rows),
+        max_length=max_length,
+        overwrite=overwrite,
+        show=True,
+        **settings,
+    )
+    show_export(result.manifest)
+    say((result.path / "predict.py").read_text(encoding="utf-8").rstrip())
+    say(f"Files:   {result.path} (model, tokenizer and the predict.py above)", hang=9)
+    command = after_export(result.path, at_home(model))
+    if command is not None and result.manifest.runtime != "model2vec":
+        say_command("Next:    ", command)
+
+
+# What is printed at its end: what was tried, and what the shipped file came to.
+
+
+# Classes whose recall is shown: those that lose most.
+_SHOWN = 3
+
+
+def show_export(manifest: ExportManifest) -> None:
+    """What was tried, what the shipped file came to, and which classes lost."""
+    measured = manifest.measured
+    cells = [["tried", "score", "lost", "agreement", "MB", ""]]
+    score = f"{measured.torch_scores['primary']:.2f}"
+    cells.append(["torch", score, "", "", f"{manifest.torch_bytes / _MB:.1f}", ""])
+    for one in manifest.tried:
+        found = one.measured
+        if found is None:
+            cells.append([one.conversion.name, "–", "", "", "", one.error[:60]])
+            continue
+        numbers = [f"{found.scores['primary']:.2f}", f"{found.drop:+.2f}"]
+        numbers += ["" if found.agreement is None else f"{100 * found.agreement:.2f} %"]
+        verdict = "shipped" if one.passed else "refused"
+        cells.append([one.conversion.name, *numbers, f"{one.bytes / _MB:.1f}", verdict])
+    title = f"Measured on {manifest.gate.rows} rows of {manifest.gate.split}"
+    output().print(CellTable(title, cells, (0, 5)).printed())
+    recall = sorted(measured.recall.items(), key=lambda one: one[1][1] - one[1][0])
+    for name, (before, after) in recall[:_SHOWN]:
+        if after < before:
+            say(f"recall of {name}: {before:.1f} → {after:.1f}")
+    for line in _constant(manifest):
+        say(line)
+    if manifest.unchosen is not None:
+        say(f"score on rows that did not choose the file: {manifest.unchosen:.2f}")
+    if (logits := measured.logits) is not None:
+        say(
+            f"logits differ by {logits.largest_difference:.2g} at most (standard deviation {logits.scale:.2g})"
+        )
+
+
+def _constant(manifest: ExportManifest) -> list[str]:
+    """Of a model that predicts one class of every row, what its score at the gate is worth."""
+    recall = manifest.measured.recall
+    known = sorted((before, name) for name, (before, _) in recall.items())
+    if len(known) < 2 or known[-1][0] < 100 or known[-2][0] > 0:
+        return []
+    return [
+        f"note: in torch too the model predicts {known[-1][1]!r} for every row, so that both agree shows "
+        "little: train it longer, at another rate or on more rows, and export it then"
+    ]
+
+
+@dataclass(frozen=True)
+class WantedOptions:
+    """What the thresholds are chosen for; one of them."""
+
+    max_drop: Annotated[
+        float | None,
+        typer.Option(
+            help="Points of the primary score that may be lost beside SLOW; this, at 0.3, if nothing is said."
+        ),
+    ] = None
+    score: Annotated[float | None, typer.Option(help="The primary score to reach, 0 to 100.")] = (
+        None
+    )
+    agreement: Annotated[
+        float | None,
+        typer.Option(help="Percent of rows to predict as SLOW does; needs no labels."),
+    ] = None
+    cost: Annotated[
+        float | None, typer.Option(help="Percent of SLOW's time that a row may cost.")
+    ] = None
+
+
+@takes_groups
+def cascade(
+    *,
+    models: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FAST [MIDDLE] SLOW",
+            help="Run folders, checkpoints' folders or Hub names, exported folders; the fastest first.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="The folder to write.")] = Path("cascade"),
+    wanted: WantedOptions,
+    rows: ScoredRows,
+    unlabelled: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file of text in place of labelled rows: SLOW's predictions are its labels."
+        ),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a cascade that lies there.")
+    ] = False,
+    plugin: Plugins = None,
+) -> None:
+    """Let a fast model answer and ask a slow one where it is unsure; measured, and written as a folder."""
+    load_plugins(plugin or ())
+
+    from limbeck.data import RowsAsked
+    from limbeck.exporting.cascade import cascade as make_cascade
+    from limbeck.exporting.cascade import lines_of
+
+    asked = RowsAsked(**typed(rows))
+    found = make_cascade(
+        models,
+        out,
+        asked,
+        unlabelled=unlabelled,
+        wanted=typed(wanted) or None,
+        overwrite=overwrite,
+        show=True,
+    )
+    for line in lines_of(found):
+        say(line, hang=2)
+    say(f"Files:   {out} (models, thresholds, README.md, curve.svg)", hang=9)
+    say_command("Next:    ", f"limbeck predict {out} ROWS.csv --to predictions.csv")
+
+
+@takes_groups
+def bench(
+    *,
+    models: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODELS",
+            help="Run folders (each with what was exported of it), checkpoints, exported folders.",
+        ),
+    ],
+    settings: Annotated[dict[str, Any], settings_flags("Options", BenchSettings)],
+    out: Annotated[Path, typer.Option(help="A folder for bench.json and bench.md.")] = Path(
+        "bench"
+    ),
+) -> None:
+    """Time models in turns, each in a process of its own: latency, throughput, memory, size."""
+    from limbeck.latency.benching import bench as run_bench
+    from limbeck.latency.report import as_tables, notes_of
+
+    report = run_bench(models, BenchSettings.checked(settings), out=out, show=True)
+    tables, left_out = as_tables(report, output())
+    for table in tables:
+        output().print(table)
+    if left_out:
+        said = f"Not shown at this width: {', '.join(left_out)}; all columns are in {out / 'bench.md'}."
+        say(said)
+    for line in notes_of(report):
+        say(line)
+    say(f"written to {out}")
+
+
+@takes_groups
+def card(
+    *,
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run.")],
+    settings: Annotated[dict[str, Any], settings_flags("Options", CardSettings)],
+    out: Annotated[
+        Path | None, typer.Option(help="Another file than RUN/student/README.md.")
+    ] = None,
+) -> None:
+    """Write a run's model card for the Hub again; what is said here is kept for later cards."""
+    from limbeck.cards.card import write_card
+
+    seeds = [str(Path(seed).absolute()) for seed in settings.get("seeds", ())]
+    said = CardSettings.checked(settings | {"seeds": seeds})
+    say(f"written to {write_card(run, said, out=out)}")
+
+
+def push(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run.")],
+    repo: Annotated[str, typer.Argument(metavar="REPO", help="USER/NAME on the Hub.")],
+    public: Annotated[
+        bool, typer.Option("--public", help="For everybody to see; private without it.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List the files and their sizes, and send nothing.")
+    ] = False,
+) -> None:
+    """Upload a run's student, its exports, its card and its record to the Hub, in one commit."""
+    from limbeck.cards.push import push as push_run
+
+    result = push_run(run, repo, private=not public, dry_run=dry_run)
+    for file in result.files:
+        say(f"{file.size / _MB:10.3f} MB  {file.name}")
+    total = sum(file.size for file in result.files) / _MB
+    where = "public" if public else "private"
+    if result.url is None:
+        say(
+            f"{len(result.files)} files, {total:.1f} MB would go to {repo} ({where}); nothing is sent"
+        )
+    else:
+        say(f"{len(result.files)} files, {total:.1f} MB ({where})")
+        say(result.url)
