@@ -28,7 +28,15 @@ from limbeck.data.glue import (
 from limbeck.data.label_column import LabelColumn, check_written_labels, read_labels, without_gaps
 from limbeck.data.reader import DataRequest, Loaded, OnDisk, data_reader
 from limbeck.data.splits import SplitRows, check_splits, hold_out, make_split, with_held_out
-from limbeck.data.table import FileTable, finite, read_table, usual_label, usual_texts
+from limbeck.data.table import (
+    FileTable,
+    finite,
+    miscounted_texts,
+    read_table,
+    unnamed_texts,
+    usual_label,
+    usual_texts,
+)
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.files import at_home
 from limbeck.support.given import place_of
@@ -307,21 +315,12 @@ def named_columns(
         every = chain.from_iterable(table.columns for table in tables.values())
         label = usual_label([*dict.fromkeys(every)], [*train.class_names])
     if not texts and (label is not None or not need_label):
-        columns = train.columns.items()
-        texts = usual_texts([n for n, one in columns if n != label and one.text is not None])
-    problems = []
-    there = f"columns of {train.path.name}: {', '.join(train.columns)}"
-    counts = (1, 2) if known is None else (len(known.text_columns),)
-    if not texts:
-        problems.append(Problem("no text columns are named", f"--text-columns A [B]; {there}"))
-    elif len(texts) not in counts or len({*texts}) < len(texts):
-        problems.append(
-            Problem(
-                f"{len(texts)} text columns are named: {', '.join(texts)}",
-                f"name {' or '.join(map(str, counts))}, each once",
-            )
-        )
+        texts = usual_texts(train.words, label)
+    low, high = (1, 2) if known is None else (len(known.text_columns),) * 2
+    found = miscounted_texts(texts, low, high) if texts else unnamed_texts(train)
+    problems = [] if found is None else [found]
     if label is None and need_label:
+        there = f"columns of {train.path.name}: {', '.join(train.columns)}"
         problems.append(Problem("no label column is named", f"--label-column NAME; {there}"))
     if label is not None and label in texts:
         problems.append(Problem(f"column {label!r} is named as text and as label", "name another"))

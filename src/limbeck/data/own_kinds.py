@@ -30,7 +30,7 @@ from limbeck.data.files import (
 from limbeck.data.label_column import class_order
 from limbeck.data.own import Rows, files_of, groups_of, made_splits
 from limbeck.data.reader import DataRequest, Loaded, OnDisk, data_reader
-from limbeck.data.table import FileTable, read_table
+from limbeck.data.table import FileTable, miscounted_texts, read_table
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.plain import loads
 from limbeck.tasks import MASKED, SPANS, TOKENS
@@ -213,14 +213,10 @@ class OwnKind(OnDisk):
 def _named(usual: KindLayout, request: DataRequest) -> list[str]:
     """The columns of a table, the label's last."""
     texts, label = request.text_columns or usual.texts, request.label_column
-    problems = []
-    if len(texts) != len(usual.texts):
-        problems.append(
-            Problem(
-                f"{len(texts)} text columns are named: {', '.join(texts)}",
-                f"name {len(usual.texts)}: in place of {', '.join(usual.texts)}",
-            )
-        )
+    width = len(usual.texts)
+    reader = f"kind {request.task_type.name} ({', '.join(usual.texts)})"
+    found = miscounted_texts(texts, width, width, reader)
+    problems = [] if found is None else [found]
     if label is not None and usual.label is None:
         problems.append(
             Problem(f"label column {label!r}: the text is its own label", "leave it out")

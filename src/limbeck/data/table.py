@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -173,6 +173,12 @@ class FileTable:
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
 
+    @property
+    def words(self) -> list[str]:
+        """The columns that hold text, and maybe gaps."""
+        texts = ((name, column.text_or_gaps) for name, column in self.columns.items())
+        return [name for name, one in texts if one is not None and one.null_count < len(one)]
+
     def named(self, column: str) -> list[Any]:
         """Return a column's values, with the names that the file has for ids in lists.
 
@@ -197,24 +203,8 @@ class FileTable:
             raise LimbeckError(problem)
 
     def missing(self, names: Sequence[str], kind: str = "column", fix: str = "") -> Problem | None:
-        """Say which columns are not there, with those of nearly their names; None where all are.
-
-        Args:
-            names: of the columns.
-            kind: what they are called.
-            fix: what to do, before what is there is listed.
-        """
-        lacking = [name for name in names if name not in self.columns]
-        if not lacking:
-            return None
-        near = (difflib.get_close_matches(name, self.columns, n=1) for name in lacking)
-        found = ", ".join(repr(one) for matches in near for one in matches)
-        there = f"columns that are there: {', '.join(self.columns)}"
-        parts = [f"did you mean {found}?" * bool(found), f"{fix};" * bool(fix), there]
-        return Problem(
-            f"{self.path} has no {kind} {', '.join(map(repr, lacking))}",
-            " ".join(part for part in parts if part),
-        )
+        """Say which columns are not there (`missing_columns`); None where all are."""
+        return missing_columns(self.path, self.columns, names, kind, fix)
 
     def text(
         self,
@@ -319,7 +309,56 @@ def read_table(path: Path) -> FileTable:
     return table
 
 
-# ---- columns that nobody named ----
+# ---- which columns hold text and label ----
+
+
+def missing_columns(
+    source: object, there: Iterable[str], names: Sequence[str], kind: str = "column", fix: str = ""
+) -> Problem | None:
+    """Say which columns a source lacks, with those of nearly their names; None where all are there.
+
+    Args:
+        source: of the rows, for the message.
+        there: names of its columns.
+        names: of the columns that are wanted.
+        kind: what they are called.
+        fix: what to do, before what is there is listed.
+    """
+    columns = [*there]
+    lacking = [name for name in names if name not in columns]
+    if not lacking:
+        return None
+    near = (difflib.get_close_matches(name, columns, n=1) for name in lacking)
+    found = ", ".join(repr(one) for matches in near for one in matches)
+    said = f"columns that are there: {', '.join(columns)}"
+    parts = [f"did you mean {found}?" * bool(found), f"{fix};" * bool(fix), said]
+    return Problem(
+        f"{source} has no {kind} {', '.join(map(repr, lacking))}",
+        " ".join(part for part in parts if part),
+    )
+
+
+def miscounted_texts(names: Sequence[str], low: int, high: int, reader: str = "") -> Problem | None:
+    """Say that other than `low` to `high` text columns are named, or one twice; None where they fit.
+
+    `reader` is the model or task type that decides how many.
+    """
+    if low <= len(names) <= high and len({*names}) == len(names):
+        return None
+    wanted = str(low) if low == high else f"{low} or {high}"
+    return Problem(
+        f"{len(names)} text columns are named: {', '.join(names)}"
+        + (f"; {reader} reads {wanted} of a row" if reader else ""),
+        f"name {wanted}, each once, in the order in which they are read",
+    )
+
+
+def unnamed_texts(table: FileTable) -> Problem:
+    """Say that nobody named the text columns of a table, and that they are not clear."""
+    return Problem(
+        "no text columns are named",
+        f"--text-columns A [B]; columns of {table.path.name}: {', '.join(table.columns)}",
+    )
 
 
 # One text among other columns of text (an id, a title) is not guessed.
@@ -338,13 +377,14 @@ USUAL_TEXTS = (
 USUAL_LABELS = ("label", "labels")
 
 
-def usual_texts(words: Sequence[str]) -> list[str]:
-    """Choose text columns among those that hold text and no label: of a usual name, else the only one.
+def usual_texts(words: Iterable[str], label: str | None = None) -> list[str]:
+    """Choose text columns among those that hold text, without the label's: of a usual name, else the only one.
 
     Empty where it is not clear which is meant.
     """
-    known = [list(names) for names in USUAL_TEXTS if {*names} <= {*words}]
-    return known[0] if known else (list(words) if len(words) == 1 else [])
+    texts = [name for name in words if name != label]
+    known = [list(names) for names in USUAL_TEXTS if {*names} <= {*texts}]
+    return known[0] if known else (texts if len(texts) == 1 else [])
 
 
 def usual_label(columns: Sequence[str], named: Sequence[str] = ()) -> str | None:

@@ -18,7 +18,7 @@ from datasets import Dataset, DatasetDict, DatasetInfo, Features, Value
 from datasets.table import InMemoryTable
 
 from limbeck.data.beir import is_beir
-from limbeck.data.candidates import PASSAGE, QUERY, pairs_in, with_pairs
+from limbeck.data.candidates import pairs_in, with_pairs
 from limbeck.data.files import TEXT_COLUMN, form_of
 from limbeck.data.glue import LAYOUTS
 from limbeck.data.load import load_task
@@ -26,7 +26,7 @@ from limbeck.data.own import IMDB_COLUMNS, our_columns
 from limbeck.data.row_ids import ids_of, ids_of_columns, targets_of
 from limbeck.data.splits import digest_of, stacked
 from limbeck.data.stream import matching, named_files
-from limbeck.data.table import FileTable, read_table, taken, usual_label, usual_texts
+from limbeck.data.table import FileTable, read_table, taken, unnamed_texts, usual_label, usual_texts
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home
 from limbeck.support.given import is_reference, place_of
@@ -34,8 +34,6 @@ from limbeck.tasks import TEXT
 from limbeck.tasks.abstract_type import absent_label, labelled_rows
 from limbeck.tasks.task import TASKS, Task
 from limbeck.tasks.text import TARGET
-
-_PAIR = (QUERY, PASSAGE)
 
 
 @dataclass(frozen=True)
@@ -197,7 +195,7 @@ def _of_file(file: Path, task: Task | None, named: Sequence[str]) -> TextRows:
     else:
         # Texts whose task nobody knows are pairs wherever they look like it.
         table = pairs_in(table)
-        names = named or (_unnamed(table) if task is None else _columns_of(task, table))
+        names = named or _columns_of(task, table)
     ours = our_columns(len(names)) if task is None else task.text_columns
     if len(names) != len(ours):
         reads = "rows have one or two" if task is None else f"task {task.name!r} reads {len(ours)}"
@@ -212,31 +210,19 @@ def _of_file(file: Path, task: Task | None, named: Sequence[str]) -> TextRows:
     return _with_text(file, dict(zip(ours, texts, strict=True)), called)
 
 
-def _columns_of(task: Task, table: FileTable) -> Sequence[str]:
-    """A task's own text columns, or those of its release where a table has these."""
+def _columns_of(task: Task | None, table: FileTable) -> Sequence[str]:
+    """A task's own text columns, or those of its release where a table has these; without a task those of training."""
+    if task is None:
+        columns = [*table.columns]
+        label = usual_label(columns, [*table.class_names]) if len(columns) > 1 else None
+        if found := usual_texts(table.words, label):
+            return found
+        raise LimbeckError(unnamed_texts(table))
     released = [LAYOUTS[task.name].text] if task.name in LAYOUTS else []
     if task.name == "imdb":
         released.append((IMDB_COLUMNS["text"],))
     every = (names for names in (task.text_columns, *released) if {*names} <= {*table.columns})
     return next(every, task.text_columns)
-
-
-def _unnamed(table: FileTable) -> list[str]:
-    """The columns that training takes, or the only one."""
-    columns = [*table.columns]
-    if {*_PAIR} <= {*columns}:  # as training finds them, lists of candidates among them
-        return [*_PAIR]
-    if len(columns) == 1:
-        return columns
-    label = usual_label(columns, [*table.class_names])
-    named = table.columns.items()
-    words = [n for n, column in named if n != label and column.text_or_gaps is not None]
-    if found := usual_texts(words):
-        return found
-    raise LimbeckError(
-        f"{table.path}: no text columns are named",
-        f"--text-columns A [B]; columns that are there: {', '.join(columns)}",
-    )
 
 
 def _with_text(

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from limbeck.data.candidates import LISTED_TEXTS
 from limbeck.data.files import TEXT_COLUMN
 from limbeck.data.stream import IMAGE_COLUMN
-from limbeck.data.table import USUAL_TEXTS
+from limbeck.data.table import USUAL_TEXTS, miscounted_texts, missing_columns
 from limbeck.predicting.about_model import AboutModel
 from limbeck.predicting.readers import EMBEDDINGS
 from limbeck.predicting.settings import PredictSettings
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError
 
 ALL, NONE = "all", "none"
 _USUAL = {
@@ -38,24 +38,9 @@ def text_columns(facts: AboutModel, heads: Heads, settings: PredictSettings) -> 
     named, embeds_only = settings.text_columns, settings.asked == {EMBEDDINGS}
     width = _width(facts, embeds_only=embeds_only)
     if named:
-        problems, (low, high) = [], width
-        if not low <= len(named) <= high or len({*named}) < len(named):
-            reads = str(low) if low == high else f"{low} or {high}"
-            problems.append(
-                Problem(
-                    f"text_columns {', '.join(named)}: {facts.name} reads {reads} of a row",
-                    "name each once, in the order in which the model reads them",
-                )
-            )
-        problems += [
-            Problem(
-                f"{source} has no column {', '.join(map(repr, lacking))}",
-                f"columns that are there: {', '.join(columns)}",
-            )
-            for source, columns in heads.items()
-            if columns and (lacking := [name for name in named if name not in columns])
-        ]
-        if problems:
+        found = [miscounted_texts(named, *width, reader=facts.name)]
+        found += [missing_columns(source, there, named) for source, there in heads.items() if there]
+        if problems := [one for one in found if one is not None]:
             raise LimbeckError(problems)
         return tuple(named)
     filled = {source: columns for source, columns in heads.items() if columns}

@@ -334,11 +334,10 @@ def with_columns(recipe: Recipe) -> Recipe:
     label = TEACHER_LABEL if by_teacher else usual_label([*first.columns], first.class_columns)
     if label is None:
         return recipe
-    words = [name for name in first.words if name != label]
-    texts = usual_texts(words)
+    texts = usual_texts(first.words, label)
     if by_teacher:
         unread = [name for name in first.like_labels if name not in texts]
-        texts = texts or usual_texts([name for name in words if name not in unread])
+        texts = texts or usual_texts(name for name in first.words if name not in {label, *unread})
         if len(texts) == 1 and unread:
             logger.warning(
                 "column %r of %s is not read; if it holds labels: --label-column %s",
