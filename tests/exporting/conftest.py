@@ -22,7 +22,7 @@ from transformers import (
 
 import image_sets as sets
 import tiny_runs as tiny
-from limbeck.exporting import workshop
+from limbeck.exporting import onnx_graph
 from limbeck.exporting.export_model import export
 from limbeck.exporting.onnx_graph import write_onnx
 
@@ -154,7 +154,7 @@ def traced_once(tmp_path_factory):
         shutil.copyfile(copy, path)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(workshop, "write_onnx", write)
+        patch.setattr(onnx_graph, "write_onnx", write)
         yield
 
 

@@ -5,7 +5,6 @@ They call `limbeck.exporting`, `limbeck.latency` and `limbeck.cards`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +14,7 @@ from limbeck.cards.settings import CardSettings
 from limbeck.cli.console import output, say, say_command
 from limbeck.cli.finished import after_export
 from limbeck.cli.options import Plugins, ScoredRows, settings_flags, takes_groups, typed
-from limbeck.exporting.settings import ExportSettings
+from limbeck.exporting.settings import CascadeSettings, ExportSettings
 from limbeck.latency.settings import BenchSettings
 from limbeck.runtimes.manifest import ExportManifest
 from limbeck.support.cells import CellTable
@@ -122,28 +121,6 @@ def _constant(manifest: ExportManifest) -> list[str]:
     ]
 
 
-@dataclass(frozen=True)
-class WantedOptions:
-    """What the thresholds are chosen for; one of them."""
-
-    max_drop: Annotated[
-        float | None,
-        typer.Option(
-            help="Points of the primary score that may be lost beside SLOW; this, at 0.3, if nothing is said."
-        ),
-    ] = None
-    score: Annotated[float | None, typer.Option(help="The primary score to reach, 0 to 100.")] = (
-        None
-    )
-    agreement: Annotated[
-        float | None,
-        typer.Option(help="Percent of rows to predict as SLOW does; needs no labels."),
-    ] = None
-    cost: Annotated[
-        float | None, typer.Option(help="Percent of SLOW's time that a row may cost.")
-    ] = None
-
-
 @takes_groups
 def cascade(
     *,
@@ -155,7 +132,7 @@ def cascade(
         ),
     ],
     out: Annotated[Path, typer.Option(help="The folder to write.")] = Path("cascade"),
-    wanted: WantedOptions,
+    wanted: Annotated[dict[str, Any], settings_flags("Options", CascadeSettings)],
     rows: ScoredRows,
     unlabelled: Annotated[
         Path | None,
@@ -181,7 +158,7 @@ def cascade(
         out,
         asked,
         unlabelled=unlabelled,
-        wanted=typed(wanted) or None,
+        wanted=wanted,
         overwrite=overwrite,
         show=True,
     )

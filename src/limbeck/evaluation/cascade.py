@@ -17,7 +17,6 @@ from scipy.special import log_expit, log_softmax
 from limbeck.evaluation.class_predictions import alike
 from limbeck.runtimes.cascade import confidence_of
 
-WANTED = ("max_drop", "score", "agreement", "cost")
 # How finely the shares of rows to send on are tried, with one member before the last and with two.
 _STEPS = {1: 200, 2: 25}
 _SENDS_ALL = float(np.nextafter(1.0, 2.0))
@@ -161,7 +160,7 @@ class CascadeRows:
 
         Args:
             points: a curve.
-            wanted: one of `WANTED`.
+            wanted: `max_drop`, `score`, `agreement` or `cost`.
             value: `max_drop` points below the last member's score; a `score` or an `agreement` with the last member, 0
                 to 100; a `cost` in percent of the last member's.
         """

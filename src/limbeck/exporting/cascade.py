@@ -17,9 +17,10 @@ from datasets import Dataset
 
 from limbeck.data import NOTHING_NAMED, RowsAsked
 from limbeck.data.text_rows import read_text_rows
-from limbeck.evaluation.cascade import WANTED, CascadeRows, Point
+from limbeck.evaluation.cascade import CascadeRows, Point
 from limbeck.evaluation.row_tests import row_tests
 from limbeck.exporting.folder import folder_in_work, refuse_occupied
+from limbeck.exporting.settings import CascadeSettings
 from limbeck.records.machine import processor_name
 from limbeck.report.plots import Series, line_panel
 from limbeck.report.svg import standalone
@@ -106,7 +107,8 @@ def cascade(
 
 
 def _checked(models: Sequence[str | Path], wanted: Mapping[str, float]) -> tuple[str, float]:
-    problems = [unknown("wish", name, WANTED) for name in wanted if name not in WANTED]
+    known = CascadeSettings.model_fields
+    problems = [unknown("wish", name, [*known]) for name in wanted if name not in known]
     if not 2 <= len(models) <= 3:
         problems.append(
             Problem(f"cascade: {len(models)} models", "name two or three, the fastest first")

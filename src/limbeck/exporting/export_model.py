@@ -16,7 +16,7 @@ from limbeck.embedding import modules_of
 from limbeck.embedding.folder import BARE
 from limbeck.exporting.folder import default_place, finish_folder, folder_in_work, refuse_occupied
 from limbeck.exporting.gate import TorchReference, cross_fitted, measure, torch_reference
-from limbeck.exporting.int8 import groups_of_nodes, ranked
+from limbeck.exporting.onnx_graph import groups_of_nodes, ranked
 from limbeck.exporting.settings import STATIC_FORMATS, ExportSettings, conversions
 from limbeck.exporting.workshop import Phase, StaticWorkshop, Workshop
 from limbeck.preflight import refuse_beyond

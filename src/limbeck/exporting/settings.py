@@ -1,4 +1,4 @@
-"""Settings of `limbeck export`, whose descriptions are its help, and what each format tries. Free of torch.
+"""Settings of `limbeck export` and `cascade`, whose descriptions are their help; what each format tries. No torch.
 
 Part of `limbeck.exporting`.
 """
@@ -41,6 +41,20 @@ class ExportSettings(Settings):
     threads: Count | None = Field(
         None, description="threads of the runtime; by default its own choice"
     )
+
+
+class CascadeSettings(Settings):
+    """What the thresholds of a cascade are chosen for: one of these."""
+
+    max_drop: float | None = Field(
+        None,
+        description="points of the primary score that may be lost beside SLOW; this, at 0.3, if nothing is said",
+    )
+    score: float | None = Field(None, description="the primary score to reach, 0 to 100")
+    agreement: float | None = Field(
+        None, description="percent of rows to predict as SLOW does; needs no labels"
+    )
+    cost: float | None = Field(None, description="percent of SLOW's time that a row may cost")
 
 
 def conversions(settings: ExportSettings) -> list[Conversion]:

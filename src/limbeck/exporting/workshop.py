@@ -13,9 +13,8 @@ from typing import cast
 import numpy as np
 from transformers import PreTrainedModel
 
+from limbeck.exporting import onnx_graph
 from limbeck.exporting.gate import TorchReference
-from limbeck.exporting.int8 import quantise, without_stale_shapes, write_openvino
-from limbeck.exporting.onnx_graph import MODEL_FILE, write_onnx
 from limbeck.exporting.settings import ExportSettings
 from limbeck.runtimes.manifest import Attempt, Conversion
 from limbeck.runtimes.sessions import GraphSession, open_file
@@ -56,7 +55,7 @@ class Workshop:
         self.work = self.part / "work"
         self.work.mkdir()
         self.openvino = self.settings.format == "openvino"
-        self.shipped = self.part / ("model.xml" if self.openvino else MODEL_FILE)
+        self.shipped = self.part / ("model.xml" if self.openvino else "model.onnx")
 
     @cached_property
     def source(self) -> Path:
@@ -66,8 +65,10 @@ class Workshop:
         few = range(min(_TRACED_ROWS, len(self.rows.encoded)))
         rows = [*self.rows.encoded.select(few)] * _TRACED_ROWS
         batch = self.rows.collator(rows[:_TRACED_ROWS])
-        write_onnx(self.model, batch, path, fused=self.settings.fused and not self.openvino)
-        without_stale_shapes(path)
+        onnx_graph.write_onnx(
+            self.model, batch, path, fused=self.settings.fused and not self.openvino
+        )
+        onnx_graph.without_stale_shapes(path)
         return path
 
     def open(self, path: Path) -> GraphSession:
@@ -80,9 +81,9 @@ class Workshop:
         for path in self.part.glob("model.*"):
             path.unlink()
         if self.openvino:
-            write_openvino(self.source, self.shipped)
+            onnx_graph.write_openvino(self.source, self.shipped)
         elif how.precision == "int8":
-            quantise(self.source, self.shipped, how)
+            onnx_graph.quantise(self.source, self.shipped, how)
         else:
             _copy(self.source, self.shipped)
 

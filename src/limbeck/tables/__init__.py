@@ -6,7 +6,7 @@ Tables are made from records alone.
 from limbeck.tables.against import Baseline
 from limbeck.tables.build import build_table, check_by, collect
 from limbeck.tables.facts import DEFAULT_FACTS, FACTS
-from limbeck.tables.model import Fact, ResultsTable, Row, TableCell, TableColumn
+from limbeck.tables.model import ResultsTable
 from limbeck.tables.render import FORMATS, render, terminal
 
 __all__ = [
@@ -14,11 +14,7 @@ __all__ = [
     "FACTS",
     "FORMATS",
     "Baseline",
-    "Fact",
     "ResultsTable",
-    "Row",
-    "TableCell",
-    "TableColumn",
     "build_table",
     "check_by",
     "collect",
