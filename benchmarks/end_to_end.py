@@ -49,12 +49,12 @@ from limbeck.recipe import Recipe
 from limbeck.records import hardware, versions
 from limbeck.records.facts import Execution
 from limbeck.run import distill
+from limbeck.run.begin import resolve
 from limbeck.run.prepare import prepare
 from limbeck.run.prepared import Prepared
 from limbeck.run.rows import load_rows
 from limbeck.run.run_folder import RunFolder
 from limbeck.run.stored_outputs import with_stored_outputs
-from limbeck.run.train import resolve
 from limbeck.support.files import write_whole
 from limbeck.training import DistillationConfig, DistillationTrainer, training_arguments
 from peers import BATCH, LR, papers, textbrewer

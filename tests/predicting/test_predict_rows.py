@@ -46,6 +46,18 @@ def written(path: Path, form: str) -> Path:
     return path
 
 
+@pytest.mark.parametrize("safe", [False, True])
+def test_text_that_a_spreadsheet_would_run_is_marked_where_asked(model, tmp_path, safe) -> None:
+    texts = ["=1+1", "+good", "-1", "@bad", "good = bad", "'"]
+    rows, out = [{"text": text, "number": -1} for text in texts], tmp_path / "out.csv"
+    predict(model, rows, to=out, csv_safe=safe)
+    with out.open(newline="", encoding="utf-8") as stream:
+        found = list(csv.DictReader(stream))
+    marked = ["'=1+1", "'+good", "'-1", "'@bad", "good = bad", "'"]
+    assert [row["text"] for row in found] == (marked if safe else texts)
+    assert {row["number"] for row in found} == {"-1"}  # a number is no formula
+
+
 @pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
 @pytest.mark.parametrize("to", ["csv", "jsonl", "parquet"])
 def test_rows_keep_their_columns_order_and_number(model, tmp_path, form, to) -> None:

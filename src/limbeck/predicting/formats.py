@@ -23,6 +23,8 @@ from limbeck.support.errors import LimbeckError
 
 Types = Mapping[str, pa.DataType]
 """Predicted columns, by the names they are written under."""
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""What a cell begins with that a spreadsheet runs."""
 _BY_CLASS = {"probabilities": "probability_", "logits": "logit_"}
 
 
@@ -106,12 +108,16 @@ class CsvForm:
         kept: the user's columns.
         types: the predicted ones, by the names they are written under.
         prefix: of these names.
+        safe: write an apostrophe before text that a spreadsheet would run as a formula.
 
     Attributes:
         header: the names of all columns.
     """
 
-    def __init__(self, kept: Sequence[str], types: Types, prefix: str = "") -> None:
+    def __init__(
+        self, kept: Sequence[str], types: Types, prefix: str = "", *, safe: bool = False
+    ) -> None:
+        self._safe = safe
         self._known = {*kept, *types}
         self._places: list[tuple[str, str | None]] = [(name, None) for name in kept]
         self.header = [*kept]
@@ -126,7 +132,7 @@ class CsvForm:
 
     def head(self) -> bytes:
         """The header line."""
-        return self._written([self.header])
+        return self._written([[self._cell(name) for name in self.header]])
 
     def lines(self, rows: Sequence[Mapping[str, Any]]) -> bytes:
         """A line a row.
@@ -141,8 +147,12 @@ class CsvForm:
                 "name the columns that are wanted with --keep, or write JSON lines",
             )
         return self._written(
-            [_cell(_part(row.get(name), part)) for name, part in self._places] for row in rows
+            [self._cell(_part(row.get(name), part)) for name, part in self._places] for row in rows
         )
+
+    def _cell(self, value: Any) -> str:
+        formula = self._safe and isinstance(value, str) and value.startswith(_FORMULA)
+        return f"'{value}" if formula else _cell(value)
 
     def _written(self, lines: Iterable[Sequence[str]]) -> bytes:
         return _utf8("".join(map(_line, lines)))

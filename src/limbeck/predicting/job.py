@@ -107,7 +107,7 @@ class PredictJob:
         """The columns of CSV: the user's that are known without a row, and the predicted ones."""
         heads = self.stream.heads.values() if self.keep is None else [self.keep]
         kept = [*dict.fromkeys(name for names in heads for name in names)]
-        return CsvForm(kept, self.types, self.settings.prefix)
+        return CsvForm(kept, self.types, self.settings.prefix, safe=self.settings.csv_safe)
 
     # ---- where it goes ----
 
@@ -218,6 +218,7 @@ class PredictJob:
             "text columns": list(self.columns),
             "kept columns": None if self.keep is None else list(self.keep),
             "prefix": settings.prefix,
+            **({"csv_safe": True} if settings.csv_safe else {}),
             "max_length": chunks.models[0].max_length,
             "max_new_tokens": settings.max_new_tokens,
         }

@@ -62,6 +62,10 @@ class PredictSettings(Settings):
         "longest class name",
     )
     precision: Literal["fp32", "bf16"] = Field("fp32", description="fp32 or bf16")
+    csv_safe: bool = Field(
+        False,
+        description="in CSV, write an apostrophe before text that a spreadsheet would run as a formula",
+    )
     chunk_rows: Count | None = Field(
         None,
         description="rows that are read, sorted by length and written at once, the work that a kill may cost; by "
