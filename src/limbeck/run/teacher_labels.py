@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from datasets import ClassLabel, Dataset, Features, List, Value
+from datasets import Dataset, Features
 from transformers import PreTrainedModel
 
 from limbeck.data import Collator, encode
@@ -40,8 +40,7 @@ from limbeck.tasks import PAIR_SCORE, SENTENCE, SPANS, TASKS, TOKENS, Processor,
 from limbeck.tasks.abstract_type import no_unlabelled
 from limbeck.tasks.metrics import TEACHER_EMBEDDING, TEACHER_LABEL
 from limbeck.tasks.pair_score import query_ids
-from limbeck.tasks.rules import ROW, ScoredSplit
-from limbeck.tasks.spans import OFFSETS, best_spans, without_space
+from limbeck.tasks.rules import ScoredSplit
 from limbeck.teachers.teacher import Teacher
 
 logger = logging.getLogger(__name__)
@@ -273,6 +272,7 @@ def _teacher(recipe: Recipe, columns: list[str], live_teacher: Teacher | None) -
     tokenizer = processor_of(recipe, task, path)
     refuse_unfit(path, model, tokenizer)
     length = kind.scored_length(recipe.max_length)
+    task = kind.decided_by(task, model.config)
     return _Asked(task, model, tokenizer, min(length, positions_of(model) or length))
 
 
@@ -281,39 +281,16 @@ def _labelled(teacher: _Asked, texts: Mapping[str, list[Any]]) -> Dataset:
     kind = teacher.task.kind
     if kind.embeds:
         return _scored_pairs(teacher, next(iter(texts.values())))
-    text = {name: List(Value("string")) if kind is TOKENS else Value("string") for name in texts}
-    labels, feature = _labels(teacher, texts)
-    features = Features({**text, TEACHER_LABEL: feature})
+    # Outputs of tags are kept where labels are: at every word.
+    words = texts[teacher.task.text_columns[0]]
+    rows = make_split(
+        teacher.task, texts, [[0] * len(row) for row in words] if kind is TOKENS else None
+    )
+    outputs, encoded = teacher.about(rows)
+    split = ScoredSplit(encoded, rows, teacher.tokenizer)
+    labels, feature = kind.file_labels(teacher.task, outputs, split)
+    features = Features({name: rows.features[name] for name in texts} | {TEACHER_LABEL: feature})
     return Dataset.from_dict({**texts, TEACHER_LABEL: labels}, features=features)
-
-
-def _labels(teacher: _Asked, texts: Mapping[str, list[Any]]) -> tuple[list[Any], Any]:
-    """The teacher's predictions, and their type in a file."""
-    task, kind = teacher.task, teacher.task.kind
-    if kind is TOKENS:  # outputs are kept where labels are: at every word
-        blank = [[0] * len(words) for words in next(iter(texts.values()))]
-        rows = make_split(task, texts, blank)
-        outputs, encoded = teacher.about(rows)
-        scored = replace(task, metrics=("accuracy",), primary="accuracy")
-        found = kind.results(scored, outputs, ScoredSplit(encoded, rows, teacher.tokenizer))
-        return found.predictions["prediction"], List(ClassLabel(names=list(task.labels)))
-    outputs, encoded = teacher.about(make_split(task, texts, None))
-    if kind is SPANS:
-        return _answers(outputs, encoded, [*texts.values()][1]), {
-            "text": List(Value("string")),
-            "answer_start": List(Value("int64")),
-        }
-    return kind.file_labels(task, outputs, teacher.model.config, texts)
-
-
-def _answers(outputs: np.ndarray, encoded: Dataset, contexts: list[str]) -> list[dict[str, Any]]:
-    best = best_spans(encoded[ROW], encoded[OFFSETS], outputs)
-    found = []
-    for row, context in enumerate(contexts):
-        start, end = (0, 0) if row not in best else (best[row].start, best[row].end)
-        start, end = without_space(context, start, end)
-        found.append({"text": [context[start:end]], "answer_start": [start]})
-    return found
 
 
 def _scored_pairs(teacher: _Asked, texts: list[str]) -> Dataset:

@@ -246,19 +246,14 @@ class TaskType(ScoredOutputs):
         return task.labels[label] if known else label
 
     def file_labels(
-        self,
-        task: TaskLike,
-        outputs: np.ndarray,
-        config: PretrainedConfig,
-        texts: Mapping[str, Sequence[Any]],
+        self, task: TaskLike, outputs: np.ndarray, of: ScoredSplit
     ) -> tuple[list[Any], Any]:
         """A model's predictions as the labels of a user's file, and their `datasets` type.
 
         Args:
-            task: with the classes.
-            outputs: the model's, of whole examples.
-            config: the model's.
-            texts: the rows, by column.
+            task: with the classes, and what the model says of how they are decided (`decided_by`).
+            outputs: the model's, as evaluation keeps them.
+            of: the rows that they are about.
         """
         feature = Value("float64") if task.regression else ClassLabel(names=list(task.labels))
         return self.labels_of_outputs(task, outputs), feature

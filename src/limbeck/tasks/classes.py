@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -43,6 +43,7 @@ from limbeck.tasks.rules import (
     Labels,
     Results,
     Rows,
+    ScoredSplit,
     SoftRule,
     TaskLike,
     check_outputs,
@@ -291,15 +292,10 @@ class MultiLabel(TaskType):
         return np.asarray(values, dtype=np.int64)
 
     def file_labels(
-        self,
-        task: TaskLike,
-        outputs: np.ndarray,
-        config: PretrainedConfig,
-        texts: Mapping[str, Sequence[Any]],
+        self, task: TaskLike, outputs: np.ndarray, of: ScoredSplit
     ) -> tuple[list[Any], Any]:
-        """The ids of a row's classes, by the model's thresholds."""
-        likely = self.probabilities(outputs)
-        chosen = self.labels_of_outputs(task, likely, thresholds_of(config))
+        """The ids of a row's classes, by the task's thresholds."""
+        chosen = self.probabilities(outputs) >= np.array(task.thresholds)
         ids = [np.flatnonzero(row).tolist() for row in chosen]
         return ids, List(ClassLabel(names=list(task.labels)))
 

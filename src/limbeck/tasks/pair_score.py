@@ -45,6 +45,7 @@ from limbeck.tasks.rules import (
     Labels,
     Results,
     Rows,
+    ScoredSplit,
     TaskLike,
     need_labels,
     need_rows,
@@ -140,14 +141,10 @@ class PairScore(Sentence):
         )
 
     def file_labels(
-        self,
-        task: TaskLike,
-        outputs: np.ndarray,
-        config: PretrainedConfig,
-        texts: Mapping[str, Sequence[Any]],
+        self, task: TaskLike, outputs: np.ndarray, of: ScoredSplit
     ) -> tuple[list[Any], Any]:
         """A passage's place from below among those of its query: grades of candidates are not negative."""
-        queries, scores = query_ids(texts[task.text_columns[0]]), outputs.reshape(-1)
+        queries, scores = query_ids(of.rows[task.text_columns[0]][:]), outputs.reshape(-1)
         ranks = np.empty(len(scores))
         for query in np.unique(queries):
             ranks[queries == query] = rankdata(scores[queries == query]) - 1

@@ -252,20 +252,27 @@ class Tokens(LabelledPositions):
         return tags.gather(1, order)
 
     def results(self, task: TaskLike, outputs: np.ndarray, of: ScoredSplit) -> Results:
-        """Entity F1, precision and recall, and tag accuracy.
+        """Entity F1, precision and recall, and tag accuracy."""
+        right = [list(tags) for tags in of.rows[task.label_column]]
+        given = self._tags(task, outputs, of)
+        kept = {"index": of.encoded["index"][:], "prediction": given, "label": right}
+        return Results(_scores(task, given, right), kept)
 
-        A word beyond the length limit counts as predicted "O" (the first tag, where the task has
-        no "O").
-        """
+    def _tags(self, task: TaskLike, outputs: np.ndarray, of: ScoredSplit) -> list[list[int]]:
+        """The tag of every word; "O" of one beyond the length limit (the first tag, where the task has no "O")."""
         spelled = entity_tags(task.labels) or task.labels
         outside = spelled.index(OUTSIDE) if OUTSIDE in spelled else 0
-        right = [list(tags) for tags in of.rows[task.label_column]]
-        given = [[outside] * len(tags) for tags in right]
+        given = [[outside] * len(words) for words in of.rows[task.text_columns[0]]]
         for row, (words, found) in enumerate(zip(of.encoded[_WORDS], outputs, strict=True)):
             for word, tag in zip(words, found.tolist(), strict=False):
                 given[row][word] = tag
-        kept = {"index": of.encoded["index"][:], "prediction": given, "label": right}
-        return Results(_scores(task, given, right), kept)
+        return given
+
+    def file_labels(
+        self, task: TaskLike, outputs: np.ndarray, of: ScoredSplit
+    ) -> tuple[list[Any], Any]:
+        """A tag for every word."""
+        return self._tags(task, outputs, of), self.features(task)[task.label_column]
 
     def sampled_score(self, task: TaskLike, metric: str, kept: Kept) -> SampledScore | None:
         """Tag accuracy, and entity F1: 2 hits over the entities given and those that are right."""

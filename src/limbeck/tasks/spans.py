@@ -185,15 +185,9 @@ class Spans(TaskType):
 
     def results(self, task: TaskLike, outputs: np.ndarray, of: ScoredSplit) -> Results:
         """Exact match and F1 of each row's likeliest span over all its windows."""
-        encoded, rows, _ = of
-        best = best_spans(encoded[ROW], encoded[OFFSETS], outputs)
-        contexts = rows[task.text_columns[1]][:]
+        rows = of.rows
         right = [list(found["text"]) for found in rows[task.label_column][:]]
-        spans = [best.get(row, BestSpan(0.0, 0, 0, 0.0)) for row in rows["index"][:]]
-        given = [
-            context[slice(*without_space(context, s.start, s.end))]
-            for context, s in zip(contexts, spans, strict=True)
-        ]
+        given = [answer["text"][0] for answer in self._answers(task, outputs, of)]
         pairs = list(zip(given, right, strict=True))
         scores = {
             "exact_match": 100 * sum(exact_match(*pair) for pair in pairs) / len(pairs),
@@ -204,6 +198,24 @@ class Spans(TaskType):
             scores["accuracy"] = scores.pop("exact_match")
             return Results(as_agreement(scores, task.metrics), kept)
         return Results(scores | {"primary": scores[task.primary]}, kept)
+
+    def _answers(
+        self, task: TaskLike, outputs: np.ndarray, of: ScoredSplit
+    ) -> list[dict[str, Any]]:
+        """Each row's likeliest answer as a file has it; an empty text where no window has a word of context."""
+        best = best_spans(of.encoded[ROW], of.encoded[OFFSETS], outputs)
+        found = []
+        for row, context in zip(of.rows["index"], of.rows[task.text_columns[1]], strict=True):
+            start, end = (0, 0) if row not in best else (best[row].start, best[row].end)
+            start, end = without_space(context, start, end)
+            found.append({"text": [context[start:end]], "answer_start": [start]})
+        return found
+
+    def file_labels(
+        self, task: TaskLike, outputs: np.ndarray, of: ScoredSplit
+    ) -> tuple[list[Any], Any]:
+        """Answers by text and first character."""
+        return self._answers(task, outputs, of), self.features(task)[task.label_column]
 
     def agreement_metrics(self, task: TaskLike) -> tuple[str, ...]:
         """The overlap of answers in words (F1), and the share of equal answers."""
