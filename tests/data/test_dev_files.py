@@ -136,7 +136,7 @@ def test_candidates_are_scored_on_a_folder_of_queries_and_a_corpus(there, read, 
 
 def test_a_folder_that_only_trains_scores_nothing(tmp_path) -> None:
     data = written(tmp_path, FILES["queries with candidates"])
-    with pytest.raises(LimbeckError, match="to score a reranker on"):
+    with pytest.raises(LimbeckError, match="to score a student on"):
         load_task(
             None, data, kind="pair-score", division=Division(dev=beir(tmp_path / "set", "train"))
         )

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -61,6 +62,25 @@ def beir_splits(folder: Path) -> list[str]:
     if missing:
         raise LimbeckError([Problem(f"{folder} has no {name}", fix) for name in missing])
     return splits
+
+
+def scored_splits(folder: Path, found: Mapping[str, Any], *, alone: bool = True) -> dict[str, Any]:
+    """Choose the splits of a folder that are scored: dev and test.
+
+    Args:
+        folder: for the message.
+        found: rows by split, without train.
+        alone: whether test is dev where there is no other.
+
+    Raises:
+        LimbeckError: there is neither.
+    """
+    if not found:
+        raise LimbeckError(
+            f"{folder} has no qrels/dev.tsv and no qrels/test.tsv to score a student on",
+            "add one of them",
+        )
+    return {"dev": found["test"]} if alone and [*found] == ["test"] else {**found}
 
 
 def read_beir(folder: Path, split: str) -> RetrievalSet:

@@ -129,11 +129,6 @@ _SAMPLE = 2048
 _FEW = 8
 
 
-def may_wait(kind: TaskType) -> bool:
-    """Whether rows of a task type can be encoded batch by batch: a text is one example, the same in every epoch."""
-    return kind.encodes_in_turn
-
-
 class LazyRows(torch.utils.data.Dataset[Any], RowFacts):
     """Loaded rows that look encoded.
 

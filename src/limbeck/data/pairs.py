@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from datasets import Dataset, DatasetDict
 
-from limbeck.data.beir import is_beir, read_beir_pairs
+from limbeck.data.beir import is_beir, read_beir_pairs, scored_splits
 from limbeck.data.candidates import (
     GRADE_FIX,
     LABEL,
@@ -69,7 +69,9 @@ class OwnPairs(OnDisk):
             files = files_of(path, named)
             rows = {split: _read(file, request, split=split) for split, file in files.items()}
             if scored is not None:
-                rows |= _dev_of_folder(scored)
+                found = _of_folder(scored)
+                found.pop("train", None)
+                rows |= scored_splits(scored, found)
         name = request.new_name
         task = Task(name, name, _USUAL, (), METRICS_OF_RANKS, METRICS_OF_RANKS[0], kind=PAIR_SCORE)
         queries = rows["train"].texts[QUERY] if "train" in rows else []
@@ -117,21 +119,6 @@ def _of_folder(folder: Path) -> dict[str, Rows]:
         split: Rows({QUERY: queries, PASSAGE: passages}, grades)
         for split, (queries, passages, grades) in read.items()
     }
-
-
-def _dev_of_folder(folder: Path) -> dict[str, Rows]:
-    """Dev and test of a folder that is named as dev; test is dev where there is no other.
-
-    Raises:
-        LimbeckError: it has neither.
-    """
-    found = {split: rows for split, rows in _of_folder(folder).items() if split != "train"}
-    if not found:
-        raise LimbeckError(
-            f"{folder} has no qrels/dev.tsv and no qrels/test.tsv to score a reranker on",
-            "add one of them",
-        )
-    return found if "dev" in found else {"dev": found["test"]}
 
 
 def _has_lists(path: Path) -> bool:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from datasets import Dataset, DatasetDict, List, Value
 
-from limbeck.data.beir import beir_splits, is_beir, read_beir, read_beir_pairs
+from limbeck.data.beir import beir_splits, is_beir, read_beir, read_beir_pairs, scored_splits
 from limbeck.data.candidates import (
     NAMING,
     PASSAGE,
@@ -128,14 +128,9 @@ def _searched_splits(task: Task, folder: Path, *, alone: bool) -> DatasetDict:
     Raises:
         LimbeckError: as `read_beir`; there is neither.
     """
-    there = [split for split in _SEARCHED if split in beir_splits(folder)]
-    if not there:
-        raise LimbeckError(
-            f"{folder} has no qrels/dev.tsv and no qrels/test.tsv to score embeddings on",
-            "add one of them",
-        )
-    read = {one: _searched(task, folder, one) for one in there}
-    return DatasetDict({"dev": read["test"]} if alone and there == ["test"] else read)
+    there = beir_splits(folder)
+    read = {one: _searched(task, folder, one) for one in _SEARCHED if one in there}
+    return DatasetDict(scored_splits(folder, read, alone=alone))
 
 
 def _searched(task: Task, folder: Path, split: str) -> Dataset:

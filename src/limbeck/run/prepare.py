@@ -122,7 +122,7 @@ def _in_turn(
     describe = task.kind.reads.describe
     return (
         rows > encoding.AT_ONCE
-        and encoding.may_wait(task.kind)
+        and task.kind.encodes_in_turn
         and recipe.cache != "always"
         and recipe.augment is None
         and all(describe(one.tokenizer) == describe(tokenizer) for one in named)

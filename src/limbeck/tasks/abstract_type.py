@@ -211,10 +211,6 @@ class TaskType(ScoredOutputs):
             dtype=np.int64,
         )
 
-    def counted_classes(self, task: Labelled) -> tuple[str, ...]:
-        """The classes by which predictions, of rows or of words, are counted one by one."""
-        return task.labels if self.names_classes else ()
-
     def row_classes(self, task: Labelled) -> tuple[str, ...]:
         """The classes that the label of a whole row names, one or several; () for numbers, tags and answers."""
         return task.labels if self.labels_examples else ()
@@ -291,7 +287,7 @@ class TaskType(ScoredOutputs):
 
     def keeps_labels(self, task: TaskLike) -> bool:
         """Whether rows that teach without labels are read with them all the same."""
-        return task.label_column in task.text_columns
+        return self.classes_as_text or task.label_column in task.text_columns
 
     def need_labels(self, task: Any, rows: Dataset, setting: str = "") -> None:
         """Raise LimbeckError for training rows without a label where every example needs one to be read.

@@ -91,10 +91,6 @@ class Text(LabelledPositions):
         """The targets'."""
         return batch["labels"].numpy() != NO_LABEL
 
-    def keeps_labels(self, task: TaskLike) -> bool:
-        """The decoder reads the targets."""
-        return True
-
     def need_labels(self, task: Any, rows: Dataset, setting: str = "") -> None:
         """The decoder reads one of each row."""
         labels = rows.with_format("numpy")[task.label_column][:]
