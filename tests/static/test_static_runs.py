@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 
@@ -14,12 +15,13 @@ from transformers import AutoModelForSequenceClassification
 from typer.testing import CliRunner
 
 import limbeck
+import several_labels as several
 import tiny_runs as tiny
 from limbeck.cli.app import app
 from limbeck.exporting.export_model import export
 from limbeck.recipe import Recipe
 from limbeck.recipe.quick import training_for
-from limbeck.static import RowAdam, StaticStudent
+from limbeck.static import RowAdam, StaticReader, StaticStudent
 from limbeck.support.errors import LimbeckError
 
 
@@ -78,6 +80,11 @@ def test_commands_take_it_like_any_other(run, place) -> None:
     assert "A StaticStudent model" in card
     assert "0-layer" not in card
     assert "import limbeck.static" in card
+    assert "| student's start | the teacher's vectors of each token |" in card
+    sent = printed("push", run.path, "me/fast", "--dry-run")
+    for name in ("config.json", "model.safetensors", "predict.py", "tokenizer.json", "README.md"):
+        assert f"  {name}\n" in sent
+    assert "nothing is sent" in sent
     assert " 0 " in printed("table", run.path)
     assert "torch" in printed(
         "bench", run.path, "--passes", "5", "--lengths", "8", "--out", place / "bench"
@@ -86,7 +93,10 @@ def test_commands_take_it_like_any_other(run, place) -> None:
 
 @pytest.mark.parametrize("form", ["onnx", "numpy", "numpy-int8"])
 def test_exports_are_measured_and_run(form, run, place) -> None:
-    assert "shipped" in printed("export", run.path, "--format", form)
+    shown = printed("export", run.path, "--format", form)
+    assert "shipped" in shown
+    assert ("StaticReader(" in shown) == (form != "onnx")
+    assert "class StaticReader" not in shown
     folder, target = run.path / "exported" / form, place / f"{form}.csv"
     manifest = json.loads((folder / "export.json").read_text())
     assert manifest["measured"]["scores"]["primary"] == 100
@@ -128,6 +138,41 @@ def test_a_number_a_text(place, settings) -> None:
     found = limbeck.distill(Recipe.load("kd", **(settings | given)), out=place / "number")
     assert found.student.config.problem_type == "regression"
     assert found.student.config.num_labels == 1
+
+
+def test_several_labels_a_row(tmp_path) -> None:
+    """Each label has a probability of its own: the sigmoid of its output, also in the shipped NumPy folder."""
+    place = several.place_of(tmp_path)
+    given = {"student.static": True, "student.width": 8, "student.layers": None}
+    recipe = several.recipe_of(place, "kd", classes=list(several.CLASSES), **given)
+    found = limbeck.distill(recipe, out=tmp_path / "run")
+    config = found.student.config
+    assert config.problem_type == "multi_label_classification"
+    assert tuple(config.id2label.values()) == several.CLASSES
+    printed("export", found.path, "--format", "numpy", "--max-drop", "100")
+    texts = ["good film", "the bad plot very slow"]
+    read = StaticReader(found.path / "exported" / "numpy")(texts)
+    rows = [{"review": text} for text in texts]
+    said = limbeck.predict(found.path / "exported" / "numpy", rows, output=["probabilities"])
+    for outputs_of_row, row in zip(read, said, strict=True):
+        for place_of_label, name in enumerate(several.CLASSES):
+            expected = 1 / (1 + math.exp(-outputs_of_row[place_of_label]))
+            assert row["probabilities"][name] == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_finished_student_is_no_start_for_other_labels_or_tables(run, place, settings) -> None:
+    lines = ["review,verdict", *(f"good film,{'xyz'[row % 3]}" for row in range(60))]
+    (place / "other.csv").write_text("\n".join(lines) + "\n")
+    given = {**settings, "student.init": str(run.path), "data": str(place / "other.csv")}
+    del given["teacher"]
+    with pytest.raises(LimbeckError, match=r"student\.init .*: .* is a static student, and only"):
+        limbeck.distill(Recipe.load("finetune", **given), out=place / "refused")
+    given = {
+        name: value for name, value in given.items() if name[:8] != "student." or "init" in name
+    }
+    said = r"student\.init .*: a static student for negative, positive, and the task has x, y, z"
+    with pytest.raises(LimbeckError, match=said):
+        limbeck.distill(Recipe.load("finetune", **given), out=place / "refused")
 
 
 def test_another_start_and_tokenizer(place, settings) -> None:

@@ -154,7 +154,10 @@ def _start(record: Record) -> str:
     start, layers = student.get("init"), student.get("layers")
     if not start:
         return ""
-    said = "the teacher's weights" if start == "teacher" else public_name(str(start))
+    taught = (
+        "the teacher's vectors of each token" if student.get("static") else "the teacher's weights"
+    )
+    said = taught if start == "teacher" else public_name(str(start))
     if isinstance(layers, int):
         return f"{said}, {student.get('pick') or 'first'} {count_of(layers, 'layer')}"
     return f"{said}, layers {', '.join(map(str, layers))}" if isinstance(layers, list) else said

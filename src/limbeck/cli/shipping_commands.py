@@ -64,8 +64,13 @@ def export(
         **settings,
     )
     show_export(result.manifest)
-    say((result.path / "predict.py").read_text(encoding="utf-8").rstrip())
-    say(f"Files:   {result.path} (model, tokenizer and the predict.py above)", hang=9)
+    if result.manifest.runtime == "numpy":
+        say(f"from predict import StaticReader  # in {result.path}")
+        say(f'outputs = StaticReader("{result.path}")(["a text"])')
+        say(f"Files:   {result.path} (model, tokenizer and predict.py)", hang=9)
+    else:
+        say((result.path / "predict.py").read_text(encoding="utf-8").rstrip())
+        say(f"Files:   {result.path} (model, tokenizer and the predict.py above)", hang=9)
     command = after_export(result.path, at_home(model))
     if command is not None and result.manifest.runtime != "model2vec":
         say_command("Next:    ", command)

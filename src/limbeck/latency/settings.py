@@ -21,8 +21,8 @@ class BenchSettings(Settings):
     threads: Counts = Field((1,), description="threads, pinned to as many cores")
     backends: Words = Field(
         (),
-        description="torch, compiled, onnxruntime, openvino; by default torch for checkpoints, and what an exported "
-        "folder is for",
+        description="torch, compiled, onnxruntime, openvino, numpy; by default torch for checkpoints, and what an "
+        "exported folder is for",
     )
     passes: int = Field(100, ge=5, description="timed passes of each model under each condition")
     warm_up: int = Field(10, ge=1, description="passes before them")

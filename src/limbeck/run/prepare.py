@@ -256,11 +256,17 @@ def _static(
     source = None if init == "fresh" else teacher
     if not spec.from_teacher and isinstance(init, str):
         source, _ = load_checkpoint(init, auto=task.kind.auto)
+    own = recipe.lead if spec.from_teacher else init
+    if isinstance(source, StaticStudent):
+        raise LimbeckError(
+            f"student.init {init}: {own} is a static student, and only an encoder reads tokens for a new one",
+            f"leave student.static out and set student.init={own} to train that student on, or set student.init to "
+            "an encoder or to fresh",
+        )
     texts = []
     if rows is not None and source is not None:
         some = rows.select(range(0, len(rows), max(1, len(rows) // _COUNTED)))
         texts = [text for column in task.kind.texts(task, some[:]) for text in column]
-    own = recipe.lead if spec.from_teacher else init
     return build_static(
         source,
         start.tokenizer,

@@ -409,6 +409,13 @@ def transplant(
             f"student: a {type(target).__name__} cannot take weights of a {type(source).__name__}",
             "load the model it starts from with the same task head",
         )
+    own, other = labels_of(source.config), labels_of(target.config)
+    if isinstance(source, StaticStudent) and not copy_head and own != other:
+        raise LimbeckError(
+            f"student.init {source.name_or_path}: a static student for {', '.join(own)}, and the task has "
+            f"{', '.join(other)}; its word pairs and head are for its own labels",
+            "give data with those labels, or make a new one: student.static=true, student.init=teacher or fresh",
+        )
     names = {stack_layers_name(source, stack): layers for stack, layers in picked.items()}
     theirs, ours = source.state_dict(), target.state_dict()
     used: set[str] = set()
