@@ -5,8 +5,6 @@ is used by `AutoImageProcessor` and nothing of limbeck's. Pixels are kept as byt
 made: a quarter of the room, and what a border of black is can still be told.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -5,8 +5,6 @@ Part of `limbeck.activations`, behind its `stacks`. Layers are what `_can_record
 `num_hidden_layers` entries. No family has an adapter; the few facts known by name are listed below.
 """
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -15,8 +15,6 @@ Subclasses of transformers' classes override what is theirs to override and are 
 `training` those of `Trainer` (listed in `limbeck.training.checkpoints`), the CIFAR CNNs `_init_weights`.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence

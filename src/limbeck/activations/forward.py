@@ -1,7 +1,5 @@
 """`capture(model, batch, request) -> Trace`: one forward pass, recording what was asked."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -359,7 +357,7 @@ class Passes:
         ]
 
     @classmethod
-    def of(cls, *states: Iterable[Mapping[str, Any]]) -> Passes:
+    def of(cls, *states: Iterable[Mapping[str, Any]]) -> "Passes":
         """What `state` gave, of several processes all together."""
         passes = cls()
         for entry in (entry for state in states for entry in state):

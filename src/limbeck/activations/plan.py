@@ -5,8 +5,6 @@ hook, which attention to record, how deep each stack must run, and whether the h
 bare stack does.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterable
 from dataclasses import dataclass

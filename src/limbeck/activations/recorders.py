@@ -6,8 +6,6 @@ off again, also when the pass fails. Tensors are only set aside, so the model's 
 gradients are the ones it has anyway.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Objectives state requests, training unites
 those of the objectives that are active now, and `capture` records exactly that and nothing else.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, get_args
@@ -61,7 +59,7 @@ class Request:
         if problems:
             raise LimbeckError(problems)
 
-    def __or__(self, other: Request) -> Request:
+    def __or__(self, other: "Request") -> "Request":
         asked = {one.tokens for one in (self, other) if one.logits}
         tokens = asked.pop() if len(asked) == 1 else None
         return Request(self.items | other.items, self.logits or other.logits, tokens)
@@ -69,7 +67,7 @@ class Request:
     @classmethod
     def hidden(
         cls, layers: Iterable[int], pool: Pool | None = None, stack: StackName = "main"
-    ) -> Request:
+    ) -> "Request":
         """Ask for the hidden states after `layers` (0 = embedding output), pooled if `pool` is
         given."""
         return cls(frozenset(ActivationKey("hidden", layer, pool, stack) for layer in layers))
@@ -77,12 +75,12 @@ class Request:
     @classmethod
     def attention(
         cls, layers: Iterable[int], what: What = "probabilities", stack: StackName = "main"
-    ) -> Request:
+    ) -> "Request":
         """Ask for the attention maps, or the query, key or value, of `layers` (1..L)."""
         return cls(frozenset(ActivationKey(what, layer, None, stack) for layer in layers))
 
     @classmethod
-    def of_logits(cls, tokens: KeptTokens | None = None) -> Request:
+    def of_logits(cls, tokens: KeptTokens | None = None) -> "Request":
         """Ask for the logits of the model's head, all or of some tokens."""
         return cls(logits=True, tokens=tokens)
 
@@ -131,7 +129,7 @@ class Mixed:
     example each was mixed with. `share`: λ, the example's own share.
     """
 
-    clean: Trace
+    clean: "Trace"
     partner: Tensor
     share: float
 

@@ -1,7 +1,5 @@
 """The card itself: metadata and text, written into the student's folder. Part of `limbeck.cards`."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The shipped student as its own files describe it. Part of `limbeck.cards`."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The metadata that a card opens with, as the Hub documents it. Part of `limbeck.cards`."""
 
-from __future__ import annotations
-
 from huggingface_hub import EvalResult, ModelCardData
 
 from limbeck.cards.facts import StudentFacts, base_models, dataset_of, public_name

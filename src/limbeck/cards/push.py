@@ -1,7 +1,5 @@
 """`push(run, repo)`: one commit that holds all of a run that others need. Part of `limbeck.cards`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -3,8 +3,6 @@
 Part of `limbeck.cards`.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -41,7 +39,7 @@ class CardSettings(Settings):
         description="show the dev rows on which student and teacher disagree most, with the texts that the run keeps",
     )
 
-    def within(self, kept: CardSettings) -> CardSettings:
+    def within(self, kept: "CardSettings") -> "CardSettings":
         """What was kept, and in its place whatever is said here."""
         return kept.model_copy(update=self.model_dump(exclude_defaults=True))
 

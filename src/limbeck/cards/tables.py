@@ -1,7 +1,5 @@
 """The tables of a card: scores, classes, speed, exports, training. Part of `limbeck.cards`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -5,8 +5,6 @@ becomes a list of what to fix (exit code 2), Ctrl-C a word on how to continue (e
 `--debug` shows the traceback.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import warnings

@@ -3,8 +3,6 @@
 It reads the recipes that come with limbeck, and nothing else.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby

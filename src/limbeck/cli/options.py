@@ -4,8 +4,6 @@ A flag and a `key=value` argument can name the same recipe setting (`--layers 3`
 in one mapping, and two different values for one setting are an error that names both.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 import re

@@ -1,7 +1,5 @@
 """`limbeck evaluate`, `table`, `compare` and `team`: how good one run is, many in a table, two row by row, a team."""
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 They call `limbeck.exporting`, `limbeck.latency` and `limbeck.cards`.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

@@ -3,8 +3,6 @@
 It builds the recipe and hands it to `limbeck.run.distill`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -5,8 +5,6 @@ A folder holds `queries.jsonl` and `corpus.jsonl`, an object a line with `_id` a
 (Thakur et al. 2021).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -9,8 +9,6 @@ what is negative. Rerankers read a row for each pair; embedding models read tupl
 it and passages that do not.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -209,13 +207,13 @@ class Texted(NamedTuple):
     taught: Sequence[Sequence[float]] | None = None
 
     @classmethod
-    def of_queries(cls, rows: Iterable[Sequence[str]], *, graded: bool = True) -> Texted:
+    def of_queries(cls, rows: Iterable[Sequence[str]], *, graded: bool = True) -> "Texted":
         """Rows of a query and its passages, of which the first belongs to it, unless they are not `graded`."""
         texts = [list(column) for column in zip_longest(*rows, fillvalue="")]
         count = len(texts[0])
         return cls(texts, [1.0 if graded else math.nan] * count, [QUERY] * count)
 
-    def without(self, held: frozenset[str]) -> Texted:
+    def without(self, held: frozenset[str]) -> "Texted":
         """The rows of sentences of which no text is among those that are held out."""
         rows = enumerate(zip(*self.texts, strict=True))
         kept = [row for row, texts in rows if held.isdisjoint(texts)]

@@ -5,8 +5,6 @@ pre-training input, or two sentences from anywhere; CR-ILD (§3.2.1, appendix B)
 Wikipedia, of a chosen number and length.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -61,7 +59,7 @@ class CorpusSpec(Settings):
     seed: Seed = Field(0, description="seed of the sampling")
 
     @model_validator(mode="after")
-    def _a_range(self) -> CorpusSpec:
+    def _a_range(self) -> "CorpusSpec":
         if self.min_tokens and self.max_tokens and self.min_tokens > self.max_tokens:
             raise ValueError(f"min_tokens {self.min_tokens} is above max_tokens {self.max_tokens}")
         return self

@@ -4,8 +4,6 @@ Between the loaded rows and the batches. Padding waits for the collator, so that
 wide as its longest example.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -182,7 +180,7 @@ class LazyRows(torch.utils.data.Dataset[Any], RowFacts):
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return (self[place] for place in range(len(self)))
 
-    def select(self, places: Sequence[int] | np.ndarray) -> LazyRows:
+    def select(self, places: Sequence[int] | np.ndarray) -> "LazyRows":
         """Some of the rows."""
         chosen = np.asarray(places, dtype=np.int64)
         chosen = chosen if self.places is None else self.places[chosen]

@@ -5,8 +5,6 @@ same file the same way. Values stay as they are written: a reader that guesses t
 nothing.
 """
 
-from __future__ import annotations
-
 import csv
 import gc
 import io

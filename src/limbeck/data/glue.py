@@ -4,8 +4,6 @@ A source of the data stage. DIR is the folder of all tasks or the task's own. Re
 is named, not fixed.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ A source of the data stage. The Hub's splits and label names are turned into lim
 else about a task is the same as from any other source, because those follow the Hub.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ A source of the data stage. Files are opened when they are encoded. The datasets
 of such folders takes brackets in their names for patterns, and copies into its cache.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path

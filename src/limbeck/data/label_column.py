@@ -4,8 +4,6 @@ Below `own`. Text and whole numbers are classes; numbers with a decimal point ar
 whole ones. A teacher's outputs decide where both would do, and its names give the order. What was understood is said.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import re

@@ -3,8 +3,6 @@
 The top of the data stage; the engine and the command line come in here.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from functools import cache

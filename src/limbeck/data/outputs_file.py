@@ -6,8 +6,6 @@ Along the triplets of a query these differences fix its passages' scores, but fo
 query whose triplets share no passage falls apart into lists, each with a number of its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

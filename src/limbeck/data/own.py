@@ -4,8 +4,6 @@ A single file is divided into train, dev and test (`splits`); a folder may hold 
 files, or lie in GLUE's layout. What the labels are is for `label_column` to say.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -413,7 +411,7 @@ class FirstRows:
     plain: bool = False
 
     @classmethod
-    def of(cls, source: str | Path) -> FirstRows | None:
+    def of(cls, source: str | Path) -> "FirstRows | None":
         """Read them from a file or the train file of a folder; None where there is none that can be read."""
         try:
             path = at_home(place_of(source))

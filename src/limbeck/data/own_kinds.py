@@ -5,8 +5,6 @@ SQuAD's JSON, lines of text, or tables with the columns that are named. A single
 train, dev and test; a folder may hold train, dev (or validation) and test files.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from contextlib import closing

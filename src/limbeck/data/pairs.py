@@ -5,8 +5,6 @@ whole queries. All files end as rows of a query, a passage and a grade; NaN is t
 nobody judged, 0 of one of dev or test.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path

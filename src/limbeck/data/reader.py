@@ -4,8 +4,6 @@ Part of `limbeck.data`. Sources are registered by name, those that ship and a us
 (`limbeck.data_reader`); `loading` asks them, the last registered first.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ An encoded table answers from its columns, rows that are encoded in their turn a
 collections little is known.
 """
 
-from __future__ import annotations
-
 from functools import cached_property
 from typing import Any
 

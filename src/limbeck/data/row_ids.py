@@ -4,8 +4,6 @@ Stored teacher outputs are found again by these ids in another file, another ord
 row, of its texts; where examples are not rows, one for each of the texts that a teacher was asked about.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence

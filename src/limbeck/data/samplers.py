@@ -4,8 +4,6 @@ Between data and engine. The stock length-grouped sampler draws from torch's glo
 run that was killed and started again sees another order; this one sees the same.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator, Sequence, Sized
 
@@ -239,7 +237,7 @@ def together(
     batch_size: int,
     candidates: int | None = None,
     lengths: np.ndarray | None = None,
-) -> QuerySampler | None:
+) -> "QuerySampler | None":
     """The order of rows that belong together; None where each stands for itself, or nobody knows.
 
     Args:

@@ -6,8 +6,6 @@ have two texts or more; of a single sentence all but the first are empty. Of a t
 1, unless nobody says what belongs to its query; others of train have none.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

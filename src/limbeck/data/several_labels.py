@@ -4,8 +4,6 @@ A file has them as lists, as separated names, or as a column of 0 and 1 for each
 set of its classes' names, None for a row that has no labels (which is another thing than being of no class).
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -6,8 +6,6 @@ split alone; everything is a function of the rows and the condition's own seed, 
 teacher and its student, share their rows (CR-ILD, §5 and Appendix C: ill-conditioned data).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
@@ -54,7 +52,7 @@ class Division(NamedTuple):
         """The keys that are set."""
         return [key for key, value in zip(self._fields, self, strict=True) if value is not None]
 
-    def beside(self, splits: Iterable[str]) -> Division:
+    def beside(self, splits: Iterable[str]) -> "Division":
         """The shares to cut from training rows beside which these splits lie; 0 of those that are there.
 
         Raises:

@@ -1,7 +1,5 @@
 """The rows of several sources, one after another. Part of `limbeck.data`."""
 
-from __future__ import annotations
-
 import glob
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -150,7 +148,7 @@ class RowStream:
             self._todo.append(make)
 
     @classmethod
-    def of_objects(cls, name: str, rows: Iterable[Any]) -> RowStream:
+    def of_objects(cls, name: str, rows: Iterable[Any]) -> "RowStream":
         """Rows in memory: texts, or dictionaries.
 
         Raises:

@@ -3,8 +3,6 @@
 Part of `limbeck.data`. A million strings take ten times the room as Python objects that they take in a file.
 """
 
-from __future__ import annotations
-
 import difflib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence

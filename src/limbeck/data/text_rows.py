@@ -3,8 +3,6 @@
 The columns are found by the names that a task's own data have; all others, a label's too, are left alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -4,8 +4,6 @@ Part of `limbeck.embedding`. A class is made of each encoder's own family, as tr
 capture, students and checkpoints meet nothing new.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ Read in both layouts: that of release 5 and before, in which every model on the 
 release 6; written in the first, which all releases read.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping
@@ -50,7 +48,7 @@ class TextPrompts(NamedTuple):
 
     def changed(
         self, sentence: str | None = None, query: str | None = None, passage: str | None = None
-    ) -> TextPrompts:
+    ) -> "TextPrompts":
         """The same with others, None for those that stay; one of sentences stands before the others too, unless they
         get their own."""
         found = self if sentence is None else TextPrompts(sentence, sentence, sentence)
@@ -134,7 +132,7 @@ class EmbeddingModules:
             found.append(next((text for text in there if text), "" if there else sentence))
         return TextPrompts(sentence, *found)
 
-    def prompted(self, prompts: TextPrompts) -> EmbeddingModules:
+    def prompted(self, prompts: TextPrompts) -> "EmbeddingModules":
         """The same with these, under the names that sentence-transformers looks for; others stay."""
         named = {**self.prompts, _QUERIES[0]: prompts.query, _PASSAGES[0]: prompts.passage}
         named |= {name: prompts.passage for name in _PASSAGES if name in self.prompts}

@@ -4,8 +4,6 @@ Computed from the predictions of finished models. A teacher's soft
 labels are its probabilities, so one that is too sure teaches little more than the labels do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

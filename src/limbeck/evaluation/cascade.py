@@ -4,8 +4,6 @@ Computed from what each member says of the same rows. Part of `limbeck.evaluatio
 folder that they come to, are the matter of `limbeck.scoring.cascade`.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

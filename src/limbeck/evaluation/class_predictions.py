@@ -1,7 +1,5 @@
 """Predictions of classes as arrays, whatever a task type keeps them as. Part of `limbeck.evaluation`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

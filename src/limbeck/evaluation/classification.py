@@ -3,8 +3,6 @@
 Counts and F1 are scikit-learn's. What is read is labels, class ids and probabilities, so that no model runs.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -4,8 +4,6 @@ Pure functions of numbers, called by tables. Every test is two-
 sided and answers None where it has nothing to go on, never a p-value it could not compute.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeVar
 

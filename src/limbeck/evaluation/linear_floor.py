@@ -4,8 +4,6 @@ TF-IDF of words and pairs of words, then logistic regression (one against the re
 scikit-learn. A teacher that does not beat it is not worth distilling, nor a student worth shipping.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Measuring leaves the model as it is and needs no data: the inputs
 are random ids sampled from the vocabulary that its config names (or random pixels).
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Hashable, Mapping

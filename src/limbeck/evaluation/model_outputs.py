@@ -3,8 +3,6 @@
 Part of `limbeck.evaluation`. A model in torch and an exported file by its own runtime are run alike.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

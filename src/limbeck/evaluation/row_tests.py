@@ -4,8 +4,6 @@ Part of `limbeck.evaluation`. They say how far the choice of rows explains a dif
 models; what another seed would give is the matter of `limbeck.evaluation.compare`.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass

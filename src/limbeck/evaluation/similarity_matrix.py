@@ -4,8 +4,6 @@ It reads finished models through the same
 `capture` as the objectives do, so the layers are numbered as recipes number them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ worth more than the best of them only where they err on different examples (Kunc
 2003, "Measures of Diversity in Classifier Ensembles").
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 

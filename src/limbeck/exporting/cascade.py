@@ -3,8 +3,6 @@
 Thresholds are chosen on rows, with labels or without; what is promised was measured on rows that did not choose them.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import time

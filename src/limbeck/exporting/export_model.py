@@ -1,7 +1,5 @@
 """`export(model)`: a checkpoint as a file for another runtime, shipped only if it keeps its score."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

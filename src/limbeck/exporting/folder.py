@@ -1,7 +1,5 @@
 """The exported folder: written beside its place, and renamed once it is whole."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -3,8 +3,6 @@
 The torch model runs once over the rows; every file that is tried is then held against its outputs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ The graph takes any batch size and length, and only logits leave it. It can hold
 int8 is dynamic: weights in int8, activations quantised as they come. Nodes can be left in float.
 """
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 import io

@@ -3,8 +3,6 @@
 Part of `limbeck.exporting`.
 """
 
-from __future__ import annotations
-
 from typing import Literal, get_args
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """What all attempts of an export share: the model, the rows, and the float graph, written once."""
 
-from __future__ import annotations
-
 import copy
 import shutil
 from collections.abc import Callable

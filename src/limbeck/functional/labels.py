@@ -3,8 +3,6 @@
 The prediction-layer terms of almost every method; read logits, give a scalar.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Integer

@@ -4,8 +4,6 @@ The likeliest k with the rest as one further outcome, or n sampled ones with the
 an example follows from its number alone, so that a teacher asked again, in another batch or process, is asked alike.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -188,7 +186,7 @@ class KeptTokens:
     temperature: float = 1.0
 
     @classmethod
-    def parse(cls, word: str, temperature: float | None = None) -> KeptTokens:
+    def parse(cls, word: str, temperature: float | None = None) -> "KeptTokens":
         """From `top64`, `sample64` or `top64@2`.
 
         Raises:
@@ -206,7 +204,7 @@ class KeptTokens:
         own = "" if self.temperature == 1 else f"@{exact}"
         return f"{self.how}{self.count}{own}"
 
-    def of(self, logits: Tensor, numbers: Sequence[int]) -> PartialLogits:
+    def of(self, logits: Tensor, numbers: Sequence[int]) -> "PartialLogits":
         """What is kept of logits (B, N, V) of examples with these numbers.
 
         Raises:
@@ -257,13 +255,13 @@ class PartialLogits:
         """Of the logits."""
         return (*self.ids.shape[:-1], self.vocabulary)
 
-    def __getitem__(self, places: Tensor) -> PartialLogits:
+    def __getitem__(self, places: Tensor) -> "PartialLogits":
         """Those of some positions."""
         return replace(
             self, ids=self.ids[places], values=self.values[places], rest=self.rest[places]
         )
 
-    def on(self, device: torch.device) -> PartialLogits:
+    def on(self, device: torch.device) -> "PartialLogits":
         """On a device."""
         return replace(
             self,

@@ -1,7 +1,5 @@
 """The contract of an input transform, and the registry of all of them."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -192,7 +190,7 @@ class StepInputs:
         transform: InputTransform | None,
         step_state: StepState,
         device: torch.device,
-    ) -> StepInputs:
+    ) -> "StepInputs":
         """The inputs of a step; what is sampled for it lies on `device`.
 
         Raises:
@@ -212,7 +210,7 @@ class StepInputs:
         """What has to be seen of the student before a teacher is asked."""
         return _NOTHING if self.transform is None else self.transform.sees_first(student)
 
-    def after(self, student: Trace) -> StepInputs:
+    def after(self, student: Trace) -> "StepInputs":
         """The inputs once the student has been seen."""
         if self.transform is None:
             return self

@@ -2,8 +2,6 @@
 Efficient Supervised Knowledge Distillation of Vision Transformers", ECCV 2024, §3).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 

@@ -4,8 +4,6 @@ Token ids cannot be mixed, so their embeddings are: each model embeds the same i
 share partners and shares.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal

@@ -5,8 +5,6 @@ loss on rows held out of the training split fell while a teacher was at work. Re
 each is placed between the quantiles of those before it (Graves et al. 2017, "Automated Curriculum Learning", §2.3).
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -101,7 +99,7 @@ class Bandit(LearnedProbabilities):
             return float(np.sign(drop - low))
         return float(np.clip(2 * (drop - low) / (high - low) - 1, -1, 1))
 
-    def callback(self, trainer: TakesSteps, rows: Any) -> LearnWhomToSample:
+    def callback(self, trainer: TakesSteps, rows: Any) -> "LearnWhomToSample":
         """Judges a teacher at the end of each block."""
         return LearnWhomToSample(trainer, self, rows)
 

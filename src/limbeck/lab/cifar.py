@@ -5,8 +5,6 @@ A source of the data stage. A record is one label byte (CIFAR-100: the coarse, t
 can run code when it is read: it is refused.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ Importing this package (as `limbeck.students`, which loads models, has it done) 
 `AutoModelForImageClassification` know its CNNs, so that their `from_pretrained` reads them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from functools import partial

@@ -1,7 +1,5 @@
 """Training settings that are known to work on pocket data and on the digits. Part of `limbeck.lab`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@ A source of the data stage. The set is ordered by writer; the last 500 images ar
 it holds hands that training has not seen.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

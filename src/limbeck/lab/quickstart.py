@@ -4,8 +4,6 @@ A teacher learns from the rows that keep their labels, and so does a small stude
 teacher's outputs on all rows, labels unread. Everything is generated and trained here, with no network, in minutes.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A store filled shard by shard, from wherever an earlier start stopped. Part of `limbeck.labelling`."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """Hugging Face models of texts as labellers: what a fine-tuned one puts out. Part of `limbeck.labelling`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Self
 

@@ -3,8 +3,6 @@
 Of all rows at once only numbers are held; their texts are read and written piece by piece.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence

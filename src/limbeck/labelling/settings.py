@@ -1,7 +1,5 @@
 """Settings of `limbeck label`, whose descriptions are its help. Free of torch. Part of `limbeck.labelling`."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """`bench(models)`: latency, memory, load time and size of models side by side."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import tempfile

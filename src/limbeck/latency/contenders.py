@@ -1,7 +1,5 @@
 """Who takes part in a bench: every model named, on every backend that can run it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a bench measured, as `bench.json` keeps it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -76,7 +74,7 @@ class Measurement(BaseModel):
         """Model, backend and form in one line."""
         return f"{self.model} · {self.backend} · {self.form}"
 
-    def with_times(self, times: Sequence[float], cpu: Sequence[float] = ()) -> Measurement:
+    def with_times(self, times: Sequence[float], cpu: Sequence[float] = ()) -> "Measurement":
         """The measurement with what is said of these passes: milliseconds by the clock, and of CPU."""
         p25, p50, p75, p90, p95 = np.percentile(times, [25, 50, 75, 90, 95]).tolist()
         total = sum(times) / 1000

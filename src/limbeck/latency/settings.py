@@ -1,7 +1,5 @@
 """Settings of `limbeck bench`, whose descriptions are its help. Free of torch. Part of `limbeck.latency`."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field

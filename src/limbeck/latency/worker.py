@@ -6,8 +6,6 @@ model's runtime and nothing else, so what it takes is what the model takes. It i
 before the runtime is imported, because runtimes count cores when they start.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

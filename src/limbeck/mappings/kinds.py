@@ -3,8 +3,6 @@
 Each says what a recipe may set, and builds its mapping for two models.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
@@ -200,7 +198,7 @@ class AttendedLayers(BothRanges):
     )
 
     @model_validator(mode="after")
-    def _no_key_without_effect(self) -> AttendedLayers:
+    def _no_key_without_effect(self) -> "AttendedLayers":
         if self.overlap and self.within != "buckets":
             raise ValueError("`overlap` goes with buckets; leave it out")
         return self

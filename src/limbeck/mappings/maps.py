@@ -5,8 +5,6 @@ Part of `limbeck.mappings`. An objective asks a mapping three things: which stud
 student layer (`weights`). It never knows which kind it was given.
 """
 
-from __future__ import annotations
-
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -44,7 +42,7 @@ class Mapping(ABC):
         """For each student layer the teacher layers it may learn from at `step_state`."""
 
     @abstractmethod
-    def only(self, layers: tuple[int, ...]) -> Mapping:
+    def only(self, layers: tuple[int, ...]) -> "Mapping":
         """The same mapping seen from some of its student layers alone."""
 
     def active(self, step_state: StepState) -> tuple[int, ...]:
@@ -89,7 +87,7 @@ class FixedMapping(Mapping):
         """Every teacher layer in the table."""
         return self.active(StepState())
 
-    def only(self, layers: tuple[int, ...]) -> FixedMapping:
+    def only(self, layers: tuple[int, ...]) -> "FixedMapping":
         """The rows of those student layers."""
         rows = zip(self.student_layers, self.table, strict=True)
         kept = {student_layer: row for student_layer, row in rows if student_layer in layers}
@@ -108,7 +106,7 @@ class RandomMapping(Mapping):
     candidates: tuple[int, ...]
     sampled_for: tuple[int, ...] = ()
 
-    def only(self, layers: tuple[int, ...]) -> RandomMapping:
+    def only(self, layers: tuple[int, ...]) -> "RandomMapping":
         """The same draw, for all student layers; shown for those student layers."""
         kept = tuple(layer for layer in self.student_layers if layer in layers)
         return RandomMapping(kept, self.candidates, self.sampled_for or self.student_layers)
@@ -228,7 +226,7 @@ class TransportMapping(nn.Module, Mapping):
         """Every candidate for every student layer."""
         return (self.candidates,) * len(self.student_layers)
 
-    def only(self, layers: tuple[int, ...]) -> TransportMapping:
+    def only(self, layers: tuple[int, ...]) -> "TransportMapping":
         """Never: what one layer gets depends on all the others.
 
         Raises:
@@ -265,7 +263,7 @@ class TransportMapping(nn.Module, Mapping):
         self.teacher_mass.copy_(teacher)
 
     @classmethod
-    def learn(cls, mappings: Sequence[TransportMapping]) -> None:
+    def learn(cls, mappings: "Sequence[TransportMapping]") -> None:
         """Every mapping's masses again, the mean of those alike in layers.
 
         BERT-EMD averages the weights of its hidden and its attention flow.

@@ -4,8 +4,6 @@ Part of `limbeck.mappings`. The kinds that ship are in `kinds`; a kind of one's 
 a class like theirs, registered the same way (`limbeck.mapping`).
 """
 
-from __future__ import annotations
-
 import re
 from abc import abstractmethod
 from collections.abc import Callable
@@ -180,8 +178,8 @@ class MappingSpec(Settings):
     @model_validator(mode="wrap")
     @classmethod
     def _of_its_kind(
-        cls, value: Any, handler: ModelWrapValidatorHandler[MappingSpec]
-    ) -> MappingSpec:
+        cls, value: Any, handler: "ModelWrapValidatorHandler[MappingSpec]"
+    ) -> "MappingSpec":
         if cls is MappingSpec and isinstance(value, dict):
             return class_of(value).model_validate(value)
         return handler(value)

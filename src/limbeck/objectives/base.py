@@ -6,8 +6,6 @@ traits: attributes of its class, which its settings may answer otherwise where t
 Nothing outside asks which term it is.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -60,7 +58,7 @@ class ModelShape:
     width: int
     heads: int
     causal: bool = False
-    stacks: Mapping[str, ModelShape] = field(default_factory=dict)
+    stacks: "Mapping[str, ModelShape]" = field(default_factory=dict)
     labels: int = 0
     embedding: int = 0
 
@@ -70,7 +68,7 @@ class ModelShape:
         return self.embedding or self.labels
 
     @classmethod
-    def of(cls, model: PreTrainedModel) -> ModelShape:
+    def of(cls, model: PreTrainedModel) -> "ModelShape":
         """Read off a model; one that is not there to be looked at says what it was."""
         if isinstance(stated := getattr(model, "stated_shape", None), ModelShape):
             return replace(stated, labels=model.config.num_labels or 0)
@@ -96,7 +94,7 @@ class ModelShape:
         return asdict(self)
 
     @classmethod
-    def read(cls, content: Mapping[str, Any]) -> ModelShape:
+    def read(cls, content: Mapping[str, Any]) -> "ModelShape":
         """From what `written` gave.
 
         Raises:
@@ -105,7 +103,7 @@ class ModelShape:
         stacks = {name: cls.read(stack) for name, stack in content.get("stacks", {}).items()}
         return cls(**{**content, "stacks": stacks})
 
-    def stack(self, name: str, setting: str, side: str) -> ModelShape:
+    def stack(self, name: str, setting: str, side: str) -> "ModelShape":
         """One stack's facts.
 
         Raises:
@@ -200,11 +198,11 @@ class TermSettings(Settings):
         return compare
 
     @property
-    def objective(self) -> type[Objective]:
+    def objective(self) -> "type[Objective]":
         """The term's class. Raises LimbeckError where nothing of that name is registered."""
         return OBJECTIVES.get(self.compare, "compare")
 
-    def build(self, shape: Shape, setting: str, maps: Projections | None = None) -> Objective:
+    def build(self, shape: Shape, setting: str, maps: Projections | None = None) -> "Objective":
         """The term for a pair of models.
 
         Args:

@@ -3,8 +3,6 @@
 Part of `limbeck.objectives`. No teacher takes part.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping as Batch
 from typing import Literal
 
@@ -44,7 +42,7 @@ class ConsistencySpec(TermSettings):
     )
 
     @model_validator(mode="after")
-    def _makes_sense(self) -> ConsistencySpec:
+    def _makes_sense(self) -> "ConsistencySpec":
         if self.target == "clean" and self.detach_target:
             raise ValueError(
                 "target: clean never lets a gradient through; `detach_target` has no effect, leave "

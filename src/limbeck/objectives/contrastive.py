@@ -1,7 +1,5 @@
 """A student's sentence contrasted with sentences of other classes (CoDIR). Part of `limbeck.objectives`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping as Batch
 from typing import ClassVar
 
@@ -34,7 +32,7 @@ class ContrastSpec(MappedSpec):
     momentum: float = Field(0.5, ge=0, lt=1, description="share of its old vector a memory keeps")
 
     @model_validator(mode="after")
-    def _makes_sense(self) -> ContrastSpec:
+    def _makes_sense(self) -> "ContrastSpec":
         if self.mapping.combine == "costs" or self.mapping.reads_representations:
             raise ValueError("info_nce puts layers side by side; use a fixed or random mapping")
         if self.pairs == "mean":

@@ -3,8 +3,6 @@
 Part of `limbeck.objectives`. Internal-KD's progressive (PID) and stacked (SID) distillation.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -53,7 +51,7 @@ class CurriculumSpec(Settings):
     below: Number | None = Field(None, gt=0, description="that sum, exclusive")
 
     @model_validator(mode="after")
-    def _makes_sense(self) -> CurriculumSpec:
+    def _makes_sense(self) -> "CurriculumSpec":
         if (self.watch is None) != (self.below is None):
             raise ValueError("`watch` and `below` go together: which term, and how small")
         if self.watch is not None and self.watch not in self.terms:

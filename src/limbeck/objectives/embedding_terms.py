@@ -4,8 +4,6 @@ One by one, through a learned map where the widths differ, or by the similaritie
 batch, for which no width matters.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from collections.abc import Mapping as Batch
 from typing import Literal

@@ -6,8 +6,6 @@ what it is unsure of. Weights have no gradient. A term reads them out of the bat
 (`functional.weighted_mean`). Ways of weighing are registered, as objectives are.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal

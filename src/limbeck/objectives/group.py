@@ -3,8 +3,6 @@
 Part of `limbeck.objectives`. The only place that knows which terms are active.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping as Batch
 from dataclasses import dataclass
 from functools import reduce
@@ -226,7 +224,7 @@ class Objectives(nn.Module):
             [self.weight(name, step_state) * terms[name] for name in terms if name != COUNTED]
         ).sum()
 
-    def of(self, teacher: int) -> Objectives:
+    def of(self, teacher: int) -> "Objectives":
         """The terms for one of the teachers: these for all (`TeamObjectives`)."""
         return self
 

@@ -3,8 +3,6 @@
 Part of `limbeck.objectives`.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 import torch
@@ -58,7 +56,7 @@ class LayerSpec(MappedSpec):
     )
 
     @model_validator(mode="after")
-    def _makes_sense(self) -> LayerSpec:
+    def _makes_sense(self) -> "LayerSpec":
         comparison = comparison_of(self.compare)
         if self.stack == "cross":
             raise ValueError("cross-attention has no hidden states; use stack: decoder")

@@ -4,8 +4,6 @@ Part of `limbeck.objectives`. A subclass says what it sees of a layer and what i
 and targets; which layers meet, and how several teacher layers become one target, is the mapping's.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable
 from collections.abc import Mapping as Batch
@@ -43,7 +41,7 @@ class MappedSpec(TermSettings):
     )
 
     @model_validator(mode="after")
-    def _maps_what_it_can(self) -> MappedSpec:
+    def _maps_what_it_can(self) -> "MappedSpec":
         reads = self.mapping.reads_representations
         vectors, pool = self.mapping.sentence_vectors, getattr(self, "pool", None)
         if reads and vectors is None and pool is None:

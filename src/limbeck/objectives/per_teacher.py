@@ -4,8 +4,6 @@ Part of `limbeck.objectives`. Learned maps are a teacher's own: two teachers' st
 space, even where they are of one width.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping as Batch
 from collections.abc import Sequence
 from dataclasses import replace

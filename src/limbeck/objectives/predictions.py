@@ -3,8 +3,6 @@
 Over which positions of a batch it runs is the task type's to say (`limbeck.tasks`).
 """
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from collections.abc import Mapping as Batch

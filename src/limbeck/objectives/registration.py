@@ -3,8 +3,6 @@
 The package registers its own terms as a user's file does.
 """
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import inspect
@@ -44,7 +42,7 @@ class GivenTerm(TermSettings):
     _term: Objective | None = PrivateAttr(None)
 
     @model_validator(mode="after")
-    def _finds_its_object(self) -> GivenTerm:
+    def _finds_its_object(self) -> "GivenTerm":
         found = held(self.compare)
         if isinstance(found, Objective):
             self._term = found

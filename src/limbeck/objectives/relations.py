@@ -4,8 +4,6 @@ Part of `limbeck.objectives`. Internal-KD, ILD, TinyBERT and BERT-EMD compare at
 and MiniLMv2 relations, which ask nothing of head counts and widths.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -57,7 +55,7 @@ class AttentionSpec(MappedSpec):
     )
 
     @model_validator(mode="after")
-    def _makes_sense(self) -> AttentionSpec:
+    def _makes_sense(self) -> "AttentionSpec":
         comparison = comparison_of(self.compare)
         if self.masked == "zero" and "zero" not in comparison.variants:
             raise ValueError(_goes_with("masked: zero", lambda one: "zero" in one.variants))
@@ -178,7 +176,7 @@ class RelationSpec(MappedSpec):
     )
 
     @model_validator(mode="after")
-    def _makes_sense(self) -> RelationSpec:
+    def _makes_sense(self) -> "RelationSpec":
         if self.of == "query_key" and self.compare == "relation_kl":
             raise ValueError(
                 "of: query_key goes with relation_mse; relation_kl relates queries, keys or values "
@@ -275,7 +273,7 @@ class WordRelationSpec(MappedSpec):
     window: int = Field(21, gt=2, le=10**6, description="word_relation_mse: tokens around a centre")
 
     @model_validator(mode="after")
-    def _makes_sense(self) -> WordRelationSpec:
+    def _makes_sense(self) -> "WordRelationSpec":
         if self.compare == "word_relation_kl" and "window" in self.model_fields_set:
             raise ValueError("`window` goes with word_relation_mse; leave it out")
         return self
@@ -322,7 +320,7 @@ class LayerRelationSpec(MappedSpec):
     mean_over: Literal["valid", "all"] = _RELATIONS_MEAN
 
     @model_validator(mode="after")
-    def _makes_sense(self) -> LayerRelationSpec:
+    def _makes_sense(self) -> "LayerRelationSpec":
         if self.mapping.combine == "costs":
             raise ValueError(
                 f"{self.compare} needs one teacher layer for each student layer; "

@@ -1,7 +1,5 @@
 """A live teacher's outputs, stored before training in one pass over all rows, if it pays. Part of `limbeck.outputs`."""
 
-from __future__ import annotations
-
 import logging
 import math
 import time

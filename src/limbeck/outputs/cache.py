@@ -5,8 +5,6 @@ leaves has another name and is swept by the next one. It is read only while it i
 `LIMBECK_CACHE` names the folder.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import shutil

@@ -7,8 +7,6 @@ Hidden states and attention are float16 unless exactness is asked for, the answe
 float32.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -124,7 +122,7 @@ class Ask(NamedTuple):
     request: Request
     exact: frozenset[ActivationKey] = frozenset()
 
-    def __or__(self, other: Ask) -> Ask:
+    def __or__(self, other: "Ask") -> "Ask":
         return Ask(self.request | other.request, self.exact | other.exact)
 
     def names(self) -> list[str]:
@@ -201,7 +199,7 @@ class OutputLayout:
     columns: tuple[OutputColumn, ...]
 
     @classmethod
-    def of(cls, trace: Trace, ask: Ask) -> OutputLayout:
+    def of(cls, trace: Trace, ask: Ask) -> "OutputLayout":
         """The columns that hold what was asked, by the trace of a batch."""
         columns = [_column(seen, trace[seen], seen in ask.exact) for seen in ask.request.items]
         columns.sort(key=lambda column: column.name)
@@ -341,7 +339,7 @@ class ModelOutputs:
     exact: frozenset[ActivationKey] = frozenset()
 
     @classmethod
-    def parse(cls, words: Sequence[str], model: PreTrainedModel) -> ModelOutputs:
+    def parse(cls, words: Sequence[str], model: PreTrainedModel) -> "ModelOutputs":
         """From `--outputs`; layers count from 1, −1 is the last, 0 the embeddings.
 
         Raises:

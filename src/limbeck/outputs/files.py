@@ -3,8 +3,6 @@
 Part of `limbeck.outputs`.
 """
 
-from __future__ import annotations
-
 import posixpath
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

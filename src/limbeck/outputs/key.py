@@ -1,7 +1,5 @@
 """What an entry is found by: everything its content follows from. Part of `limbeck.outputs`."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from importlib import metadata

@@ -4,8 +4,6 @@ It is written after every shard, whole or not at all, so that what it names is t
 not there.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -193,7 +191,7 @@ class StoreManifest(ShardsManifest):
         return next((column for column in self.columns if column.name == name), None)
 
     @classmethod
-    def read(cls, text: bytes, where: str) -> StoreManifest:
+    def read(cls, text: bytes, where: str) -> "StoreManifest":
         """From what `written` gave.
 
         Raises:

@@ -5,8 +5,6 @@ writes it (`limbeck.outputs.building`), or it is made of a store that travels, b
 belong to the operating system: all processes share them, and only a batch's rows are copied.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

@@ -4,8 +4,6 @@ Part of `limbeck.outputs`. For runs that share a process: several epochs, seeds 
 teacher pass.
 """
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 from collections.abc import Mapping

@@ -3,8 +3,6 @@
 Batches are made within the shard alone, so that its content never depends on where an earlier start was stopped.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -46,7 +44,7 @@ class ShardRows:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def without(self, places: Collection[int]) -> ShardRows:
+    def without(self, places: Collection[int]) -> "ShardRows":
         """The other rows."""
         kept = [place for place in range(len(self)) if place not in places]
         return ShardRows(self.number, self.ids[kept], texts_at(self.texts, kept))

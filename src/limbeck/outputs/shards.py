@@ -3,8 +3,6 @@
 Equal rows make equal bytes.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Mapping, Sequence
 from math import isqrt, prod

@@ -1,7 +1,5 @@
 """One store of teacher outputs, read by row ids. Part of `limbeck.outputs`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -35,7 +33,7 @@ def place_and_member(place: str) -> tuple[str, str]:
     return (where, member) if where and member and not whole else (place, "")
 
 
-def open_store(path_or_url: str | Path, *, allow_incomplete: bool = False) -> OutputStore:
+def open_store(path_or_url: str | Path, *, allow_incomplete: bool = False) -> "OutputStore":
     """The store of teacher outputs in a folder, or at any URL that fsspec reads.
 
     An entry that a training made in the local cache is one too, where it says which rows it is of.

@@ -5,8 +5,6 @@ place. Of the latter no model is loaded: what asks for it finds one without weig
 and the shape of the layers that are stored.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
@@ -61,7 +59,7 @@ class StoredParts:
     kept: KeptTokens | None = None
 
     @classmethod
-    def layers_of(cls, store: OutputStore, limit: int) -> StoredParts | None:
+    def layers_of(cls, store: OutputStore, limit: int) -> "StoredParts | None":
         """The layers in a store; None of one whose teacher has none, or does not say its shape."""
         shape = store.manifest.teacher.shape
         if shape is None:

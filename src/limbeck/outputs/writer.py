@@ -4,8 +4,6 @@ A shard is written first and named in the manifest then, so that a kill at any m
 continued.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -54,7 +52,7 @@ class StoreWriter:
         self.manifest = manifest
 
     @classmethod
-    def begin(cls, files: StoreFiles, manifest: StoreManifest) -> StoreWriter:
+    def begin(cls, files: StoreFiles, manifest: StoreManifest) -> "StoreWriter":
         """Begin a store, or continue the one that is there.
 
         Args:

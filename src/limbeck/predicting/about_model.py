@@ -1,7 +1,5 @@
 """What is known of a model before its weights are read: task type, classes, columns. Part of `limbeck.predicting`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -2,8 +2,6 @@
 `limbeck.predicting`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any

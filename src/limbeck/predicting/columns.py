@@ -1,7 +1,5 @@
 """Which columns hold a model's texts, and which are kept beside its predictions. Part of `limbeck.predicting`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from limbeck.data.candidates import LISTED_TEXTS

@@ -4,8 +4,6 @@ JSON and Parquet hold lists and structs; in CSV what has a number for each class
 are JSON in their cell, and embeddings are refused.
 """
 
-from __future__ import annotations
-
 import base64
 import csv
 import datetime

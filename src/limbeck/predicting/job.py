@@ -1,7 +1,5 @@
 """A prediction that was checked and not begun: to a file, to a stream, or into memory. Part of `limbeck.predicting`."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress

@@ -1,7 +1,5 @@
 """One pass of a model over a batch, in torch or by an exported file's runtime. Part of `limbeck.predicting`."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator, Mapping

@@ -4,8 +4,6 @@ A chunk is a file and its record, each written whole or not at all, the record l
 So a kill at any moment leaves chunks that the same command continues from.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import shutil

@@ -1,7 +1,5 @@
 """`predict(model, data)`: a model's predictions about rows of any length. The top of `limbeck.predicting`."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path

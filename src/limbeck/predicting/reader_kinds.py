@@ -3,8 +3,6 @@
 Part of `limbeck.predicting`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise

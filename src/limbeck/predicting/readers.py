@@ -1,7 +1,5 @@
 """How a task type's rows become examples, and a model's outputs the values of columns. Part of `limbeck.predicting`."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Settings of `limbeck predict`, whose descriptions are its help. Free of torch. Part of `limbeck.predicting`."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field

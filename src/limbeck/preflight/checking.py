@@ -4,8 +4,6 @@ Part of `limbeck.preflight`. What a check needs is asked of earlier ones: the mo
 data and models in which nothing cheaper was wrong.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

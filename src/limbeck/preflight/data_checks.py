@@ -3,8 +3,6 @@
 Part of `limbeck.preflight`. Each check takes loaded splits as they are and returns its findings.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterator, Mapping
 from pathlib import Path
 from typing import Any

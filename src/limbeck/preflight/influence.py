@@ -4,8 +4,6 @@ Part of `limbeck.preflight`. Nothing stays behind: gradients are computed beside
 states and buffers (memory banks, running statistics) are put back.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager

@@ -4,8 +4,6 @@ Part of `limbeck.preflight`. Both sides get the same batch, so their processors 
 to read what its processor makes.
 """
 
-from __future__ import annotations
-
 import inspect
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence

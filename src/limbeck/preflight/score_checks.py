@@ -4,8 +4,6 @@ Part of `limbeck.preflight`. A score recorded on the same rows is believed; with
 is measured once, on a sample of dev.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a recipe may say about augmentation, and where what carries it out is found. Part of `limbeck.recipe`."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from pydantic import Field

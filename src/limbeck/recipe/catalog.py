@@ -4,8 +4,6 @@ Low on the way and light: listing methods must not load torch. `limbeck.recipe` 
 here into checked recipes.
 """
 
-from __future__ import annotations
-
 import difflib
 from copy import deepcopy
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Settings of a recipe that contradict each other, or would have no effect. Part of `limbeck.recipe`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from limbeck.input_transforms import InputTransform, chosen

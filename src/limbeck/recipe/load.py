@@ -3,8 +3,6 @@
 Part of `limbeck.recipe`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ several papers run one method). An entry holds recipe keys, what differs from ta
 for what no key says; `from: PAPER.SECTION` lays it over a section of `recipes/papers/PAPER.yaml`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import resources
@@ -43,7 +41,7 @@ class Stated(BaseModel):
     start: str = ""
     runs: str = ""
     tasks: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    nets: Stated | None = None
+    nets: "Stated | None" = None
     grid: dict[str, list[Any]] = Field(default_factory=dict)
     chosen: dict[str, Any] = Field(default_factory=dict)
     notes: tuple[str, ...] = ()

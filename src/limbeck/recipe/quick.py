@@ -4,8 +4,6 @@ Epochs and learning rate that nobody sets follow the number of rows and the stud
 Free of torch, as `limbeck methods` shows it.
 """
 
-from __future__ import annotations
-
 import math
 from functools import cache
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """A recipe as it is used: loaded, checked, and asked what its keys come to. Part of `limbeck.recipe`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -52,7 +50,7 @@ class Recipe(RecipeFields):
     """A checked recipe. `Recipe.load("rail-kd-l", teacher="runs/t", task="mrpc")`."""
 
     @classmethod
-    def load(cls, path_or_name: str | Path | None = None, /, **overrides: Any) -> Recipe:
+    def load(cls, path_or_name: str | Path | None = None, /, **overrides: Any) -> "Recipe":
         """Read a YAML file or a shipped method; overrides win, dotted keys reach inside.
 
         Without either, the method is the usual one for what the teacher does.
@@ -65,7 +63,7 @@ class Recipe(RecipeFields):
         return recipe
 
     @classmethod
-    def recorded(cls, raw: dict[str, Any], run: str) -> Recipe:
+    def recorded(cls, raw: dict[str, Any], run: str) -> "Recipe":
         """The recipe that a run's record holds. Raises LimbeckError where it holds none."""
         try:
             return cls.model_validate(as_written_then(raw), context=RECORDED)
@@ -167,7 +165,7 @@ class Recipe(RecipeFields):
         """Shares of the steps after which the rate falls to a tenth; none for a rate without steps."""
         return _MILESTONES if self.lr_schedule == "step" else ()
 
-    def stages(self) -> list[Stage]:
+    def stages(self) -> "list[Stage]":
         """What is trained after what: one stage, or two."""
         return stages_of(self)
 

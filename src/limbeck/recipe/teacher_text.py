@@ -3,8 +3,6 @@
 Part of `limbeck.recipe`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from transformers import PretrainedConfig

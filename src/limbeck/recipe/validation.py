@@ -3,8 +3,6 @@
 Part of `limbeck.recipe`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace

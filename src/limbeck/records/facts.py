@@ -3,8 +3,6 @@
 Part of `limbeck.records`. Scores are percentages (0 to 100), probabilities 0 to 1, times seconds.
 """
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any, Literal
@@ -165,7 +163,7 @@ class ClassificationScores(RecordPart):
         names = dict.fromkeys(name for row in rows for name in row)
         return {name: [row.get(name) for row in rows] for name in names}
 
-    def without_texts(self) -> ClassificationScores:
+    def without_texts(self) -> "ClassificationScores":
         """The same, with no text of any row."""
         bare = [one.model_copy(update={"text": None}) for one in self.disagreements]
         return self.model_copy(update={"disagreements": bare})

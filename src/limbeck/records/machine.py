@@ -4,8 +4,6 @@ The run collects both once at its start, so that a
 number in a table can be traced to the software and the machine that made it.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 from importlib import metadata

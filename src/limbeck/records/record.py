@@ -6,8 +6,6 @@ Scores are percentages (0..100), times seconds, FLOPs count a multiply-add as 2.
 its record, so that a table shows the gap instead of hiding it.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import zlib
@@ -123,7 +121,7 @@ class Record(facts.RecordPart):
         return target
 
     @classmethod
-    def load(cls, path: str | Path) -> Record:
+    def load(cls, path: str | Path) -> "Record":
         """Read a run folder's record or a record file.
 
         Raises LimbeckError for a file that is missing, not JSON, not a record of this schema, or not
@@ -148,7 +146,7 @@ class Record(facts.RecordPart):
         return cls.of(content, source)
 
     @classmethod
-    def of(cls, content: object, source: Path) -> Record:
+    def of(cls, content: object, source: Path) -> "Record":
         """A record read from elsewhere as plain JSON; `source` is what its `path` says.
 
         Raises LimbeckError for what is not a record of this schema, or not what was written.

@@ -3,8 +3,6 @@
 Part of `limbeck.records`.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What several records share, and what one says in words. Part of `limbeck.records`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 

@@ -4,8 +4,6 @@ Part of `limbeck.report`: records and a table in, plain strings, numbers and dra
 over seeds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial

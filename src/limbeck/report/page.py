@@ -1,7 +1,5 @@
 """The page of one run or of several. Part of `limbeck.report`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

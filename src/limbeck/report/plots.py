@@ -3,8 +3,6 @@
 Part of `limbeck.report`; which runs go into which drawing is decided in `content`. A panel's `.svg` stands in a page.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal

@@ -3,8 +3,6 @@
 Part of `limbeck.report`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

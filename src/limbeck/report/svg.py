@@ -4,8 +4,6 @@ Part of `limbeck.report`. Matplotlib draws with marker colours that stand for th
 they are exchanged in the finished text, so that one drawing serves both themes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import re

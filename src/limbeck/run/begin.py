@@ -1,7 +1,5 @@
 """A run begins: what its recipe leaves open is resolved, its record and its folder are made. Part of `limbeck.run`."""
 
-from __future__ import annotations
-
 import logging
 from contextlib import suppress
 from dataclasses import replace

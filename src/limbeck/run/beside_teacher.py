@@ -3,8 +3,6 @@
 Part of `limbeck.run`.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

@@ -4,8 +4,6 @@ Part of `limbeck.run`. The student's tokenizer makes the rows. A teacher whose t
 what else it reads in columns beside them; one that splits texts otherwise reads the rows by its own tokenizer.
 """
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Puts a prepared run before pre-flight: everything is checked before the first step. Part of `limbeck.run`."""
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence

@@ -3,8 +3,6 @@
 Part of `limbeck.run`. Plan → prepare → check → make ready → train → finish: each step hands a value to the next.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 Part of `limbeck.run`. The same call again keeps what has finished and continues what was stopped.
 """
 
-from __future__ import annotations
-
 import gc
 import itertools
 import logging

@@ -3,8 +3,6 @@
 Part of `limbeck.run`.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterable, Iterator
 from typing import Any

@@ -3,8 +3,6 @@
 Part of `limbeck.run`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache

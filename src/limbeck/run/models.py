@@ -3,8 +3,6 @@
 Part of `limbeck.run`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -173,7 +171,7 @@ class Named:
         """Whether nothing is there of it but stored outputs."""
         return self.teacher.outputs is not None
 
-    def only(self, numbers: Sequence[int]) -> Named:
+    def only(self, numbers: Sequence[int]) -> "Named":
         """The same, of the rows with these numbers alone where it reads them by its own tokenizer."""
         words = self.teacher.own_tokens
         if words is None:

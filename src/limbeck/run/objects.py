@@ -3,8 +3,6 @@
 Part of `limbeck.run`. Behind it a run reads folders and files, whatever was given (`limbeck.support.given`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """From a recipe to what it names, loaded and encoded. Part of `limbeck.run`."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from datasets import Dataset, DatasetDict

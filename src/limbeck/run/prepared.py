@@ -3,8 +3,6 @@
 It is never changed: what is learned or made later (augmented examples, who teaches, stored outputs) gives another one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -50,7 +48,7 @@ class FinalRows:
         max_length: int,
         *,
         progress: bool,
-    ) -> FinalRows | None:
+    ) -> "FinalRows | None":
         """Take the test split out of `splits`, whether or not it has labels; None where it has none."""
         rows = splits.pop(TEST, None)
         if rows is None or task.label_column not in rows.column_names:
@@ -132,7 +130,7 @@ class StageInputs:
         """Makes the stage's training batches."""
         return self.rows.collator(tokenizer, self.recipe.padded_width)
 
-    def taught_by(self, teacher: Teacher | Team | None) -> StageInputs:
+    def taught_by(self, teacher: Teacher | Team | None) -> "StageInputs":
         """The stage with this teacher or team, if its terms look at one; its members as they read the rows."""
         if teacher is None or not self.recipe.needs_teacher:
             return replace(self, teacher=None)
@@ -140,12 +138,12 @@ class StageInputs:
         members = [bound.get(id(member.model), member) for member in teacher.members]
         return replace(self, teacher=teacher.answered_by(members))
 
-    def on(self, rows: EncodedRows, bound: Mapping[int, Named]) -> StageInputs:
+    def on(self, rows: EncodedRows, bound: Mapping[int, Named]) -> "StageInputs":
         """The stage on other rows, with its teachers as they read those (`bound`, by id of their models)."""
         readers = tuple(bound.get(id(one.teacher.model), one) for one in self.readers)
         return replace(self, rows=rows, readers=readers).taught_by(self.teacher)
 
-    def answered_from(self, stored: Mapping[int, Teacher]) -> StageInputs:
+    def answered_from(self, stored: Mapping[int, Teacher]) -> "StageInputs":
         """The stage with outputs of its teachers stored: by place in the team who answers from disk."""
         if self.teacher is None or not stored:
             return self
@@ -253,7 +251,7 @@ class Prepared:
         of = ScoredSplit(rows.encoded, rows.raw, self.tokenizer)
         return self.task.kind.results(self.task, outputs, of)
 
-    def deciding_by(self, thresholds: tuple[float, ...]) -> Prepared:
+    def deciding_by(self, thresholds: tuple[float, ...]) -> "Prepared":
         """The run with these thresholds of several labels a row, whatever rows are scored."""
         return replace(self, task=replace(self.task, thresholds=thresholds))
 
@@ -263,7 +261,7 @@ class Prepared:
 
     # ---- the same run with something else in it ----
 
-    def following(self, recipe: Recipe) -> Prepared:
+    def following(self, recipe: Recipe) -> "Prepared":
         """The run by a recipe of the same rows, models and stages."""
         stages = zip(self.stages, recipe.stages(), strict=True)
         return replace(
@@ -272,7 +270,7 @@ class Prepared:
             stages=tuple(replace(inputs, stage=stage) for inputs, stage in stages),
         )
 
-    def on(self, rows: EncodedRows, *, progress: bool = False) -> Prepared:
+    def on(self, rows: EncodedRows, *, progress: bool = False) -> "Prepared":
         """The run with other training rows, in every stage that has none of its own; its teachers read them."""
         shared = [inputs for inputs in self.stages if inputs.stage.same_rows]
         own = [one for inputs in shared if (one := self.loaded_for(inputs)) is not None]
@@ -288,12 +286,12 @@ class Prepared:
             named=tuple(readers[id(one.teacher.model)] for one in self.named),
         )
 
-    def taught_by(self, teacher: Teacher | Team) -> Prepared:
+    def taught_by(self, teacher: Teacher | Team) -> "Prepared":
         """The run with others, or other shares, in every stage that has no teacher of its own."""
         stages = (inputs if inputs.own else inputs.taught_by(teacher) for inputs in self.stages)
         return replace(self, stages=tuple(stages))
 
-    def read_by(self, one: Named) -> Prepared:
+    def read_by(self, one: Named) -> "Prepared":
         """The run with a teacher beside those that it names, bound to the rows of every stage that it may teach."""
         rows, (reader,) = bound(self.train, [one], self.tokens, own_tokens=True)
         stages = []
@@ -307,7 +305,7 @@ class Prepared:
             stages.append(replace(inputs, rows=own_rows, readers=(*inputs.readers, *more)))
         return replace(self, stages=tuple(stages))
 
-    def holding_out(self, held: Dataset | LazyRows, trained: Dataset | LazyRows) -> Prepared:
+    def holding_out(self, held: Dataset | LazyRows, trained: Dataset | LazyRows) -> "Prepared":
         """The run with some of its training rows to see its progress on, trained on the others."""
         rows, numbers = replace(self.train, encoded=trained), facts_of(trained).numbers
         assert numbers is not None  # every encoded row has one
@@ -319,7 +317,7 @@ class Prepared:
         )
         return replace(self, named=named, stages=tuple(stages))
 
-    def scoring(self, place: int, scores: Mapping[str, Numbers]) -> Prepared:
+    def scoring(self, place: int, scores: Mapping[str, Numbers]) -> "Prepared":
         """The run, knowing more dev scores of the teacher at a place of `named`."""
         known = {**self.scored.get(place, {}), **scores}
         return replace(self, scored={**self.scored, place: known})

@@ -1,7 +1,5 @@
 """Settings that a run cannot do without. Part of `limbeck.run`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from limbeck.data.load import is_absent, no_source

@@ -3,8 +3,6 @@
 Part of `limbeck.run`.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -63,7 +61,7 @@ class EncodedRows:
         *,
         progress: bool = False,
         in_turn: bool = False,
-    ) -> EncodedRows:
+    ) -> "EncodedRows":
         """Encode loaded rows, with `in_turn` each batch when it is asked for. Raises LimbeckError as `encode`."""
         if in_turn:
             return cls(task, raw, LazyRows(raw, task, tokenizer, max_length), None, max_length)

@@ -4,8 +4,6 @@ Part of `limbeck.run`. What has to be trained first are ordinary runs in folders
 (or where the recipe says). They are kept, found again, and continued where a stopped run left them.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

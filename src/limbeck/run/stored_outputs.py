@@ -3,8 +3,6 @@
 Part of `limbeck.run`. Stages that learn from one teacher on the same rows share a pass.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace

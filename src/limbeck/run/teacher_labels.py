@@ -5,8 +5,6 @@ files beside the run folder, and the recipe names them as any other dev and test
 are, without labels; task types whose losses look where labels are get the teacher's predictions there too.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Iterator, Mapping

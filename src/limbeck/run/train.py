@@ -1,7 +1,5 @@
 """Trains a run's stages, one after the other. Part of `limbeck.run`."""
 
-from __future__ import annotations
-
 import gc
 import shutil
 from dataclasses import dataclass
@@ -35,7 +33,7 @@ class Spent:
     """Word embeddings that were trained, where those of words in no row were left out."""
 
     @classmethod
-    def by(cls, trainer: DistillationTrainer, inputs: StageInputs) -> Spent:
+    def by(cls, trainer: DistillationTrainer, inputs: StageInputs) -> "Spent":
         """Read off a trainer that is done."""
         return cls(
             inputs,

@@ -1,7 +1,5 @@
 """The terms of a stage, run once on a few real examples, for pre-flight to look at. Part of `limbeck.run`."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

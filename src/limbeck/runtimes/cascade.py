@@ -3,8 +3,6 @@
 `limbeck.exporting.cascade` writes it; whatever scores a model reads it by `ScoredModel.open`.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -4,8 +4,6 @@ Everything that reads an exported folder (the predictor, `evaluate`, the bench, 
 this one file first.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """An exported folder as a predictor: texts in, logits out, with no torch model in memory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,7 +35,7 @@ class OnnxPredictor:
         runtime: str | None = None,
         threads: int | None = None,
         check: bool = True,
-    ) -> OnnxPredictor:
+    ) -> "OnnxPredictor":
         """Open an exported folder.
 
         Args:

@@ -1,7 +1,5 @@
 """One model file opened by ONNX Runtime, OpenVINO or NumPy, on CPU."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -3,8 +3,6 @@
 Part of `limbeck.scoring`. Predictions that the runs kept are read; no model runs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -3,8 +3,6 @@
 Part of `limbeck.scoring`.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@
 scores a finished model does it this way: `evaluate`, the gate of an export, a team, predictions of a split.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -204,10 +202,10 @@ class ScoredModel:
     recipe: Recipe | None = None
     manifest: ExportManifest | None = None
     cascade: CascadeManifest | None = None
-    members: tuple[ScoredModel, ...] = ()
+    members: "tuple[ScoredModel, ...]" = ()
 
     @classmethod
-    def open(cls, path: str | Path, backend: str | None = None) -> ScoredModel:
+    def open(cls, path: str | Path, backend: str | None = None) -> "ScoredModel":
         """Find a model and check it, without its weights.
 
         Args:
@@ -230,7 +228,7 @@ class ScoredModel:
         return cls(name, resolve_checkpoint(name), TORCH, read_config(name), record, recipe)
 
     @classmethod
-    def _cascade(cls, name: str) -> ScoredModel:
+    def _cascade(cls, name: str) -> "ScoredModel":
         manifest = read_cascade(name)
         members = tuple(cls.open(manifest.place_of(one), one.backend) for one in manifest.members)
         last, recipe = members[-1], None
@@ -241,7 +239,7 @@ class ScoredModel:
         )
 
     @classmethod
-    def _exported(cls, name: str, backend: str | None) -> ScoredModel:
+    def _exported(cls, name: str, backend: str | None) -> "ScoredModel":
         if backend == TORCH:
             raise LimbeckError(
                 f"backend torch: {name} holds an exported model, not torch's",

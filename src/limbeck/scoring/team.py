@@ -3,8 +3,6 @@
 Part of `limbeck.scoring`.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 Part of `limbeck.static`. Nothing is pickled. For ONNX, `exporting` converts a student like any other model.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ Part of `limbeck.static`. It has no layers. Gradients of the tables are sparse:
 a training step costs what the tokens of its rows cost, whatever the size of the vocabulary (see `row_adam`).
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -3,8 +3,6 @@
 Part of `limbeck.static`. AdamW over 30,000 × 256 numbers takes 20 to 230 ms a step on one core, this 1 to 2 ms.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

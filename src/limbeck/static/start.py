@@ -5,8 +5,6 @@ student's width, and each is weighted by how rare its token is in the training t
 this keeps most of an embedding teacher's similarities.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 

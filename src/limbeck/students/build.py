@@ -5,8 +5,6 @@ The result is an ordinary Hugging Face model that
 where limbeck is not installed.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy

@@ -6,8 +6,6 @@ value per layer (`layer_types`, the global and sliding pattern of ModernBERT, Qw
 follow the picked layers.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

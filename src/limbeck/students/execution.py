@@ -5,8 +5,6 @@ the models and a batch are at hand; the run's record keeps the result, and a con
 to it.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Mapping

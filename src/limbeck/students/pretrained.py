@@ -6,8 +6,6 @@ holds, and Hugging Face's load report is read here instead of being printed: a b
 file does not fill is an error, a missing classification head is one only where a head is needed.
 """
 
-from __future__ import annotations
-
 import difflib
 import json
 import logging

@@ -6,8 +6,6 @@ Hub has for that shape, `bert-8-128-2:random` random ones; `pocket-4-32-2` is th
 that shape, whose weights are always random.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A run's static student: what it starts from, and its labels. Part of `limbeck.students`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

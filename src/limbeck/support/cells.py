@@ -3,8 +3,6 @@
 Part of `limbeck.support`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """How many CPU cores this process may use."""
 
-from __future__ import annotations
-
 import os
 
 

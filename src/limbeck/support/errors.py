@@ -4,8 +4,6 @@ Every part of limbeck reports problems in this one form.
 Several problems travel in one exception, because fixing them one run at a time wastes the user's day.
 """
 
-from __future__ import annotations
-
 import difflib
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -3,8 +3,6 @@
 Below everything that writes: a killed run leaves the last good file, never half of a new one.
 """
 
-from __future__ import annotations
-
 import difflib
 import errno
 import os

@@ -5,8 +5,6 @@ names each `given:NAME@FINGERPRINT`. Who reads asks `place_of` for the folder, w
 for and gone when the run ends; so nothing else has to know that there ever was an object.
 """
 
-from __future__ import annotations
-
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping

@@ -3,8 +3,6 @@
 The lock is the operating system's, so a process that is killed holds it no longer.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -1,7 +1,5 @@
 """The device that computes, and what goes there from the host without waiting for what it still does."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Mapping
@@ -47,7 +45,7 @@ class SentBatch(dict[str, Any]):
         self.host = host
 
     # dict's own has a second form, for keys of other types, which a batch does not.
-    def __or__(self, changes: Mapping[str, Any]) -> SentBatch:  # type: ignore[override]
+    def __or__(self, changes: Mapping[str, Any]) -> "SentBatch":  # type: ignore[override]
         """The same examples, some of their tensors changed."""
         return SentBatch({**self, **changes}, self.host)
 

@@ -4,8 +4,6 @@ Beside a run's files, `manifest.json`. It is the first file of a run and the las
 only what it names is ever deleted, and a student is the run's only while it is what was shipped.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -29,7 +27,7 @@ class Manifest:
     checksums: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, folder: Path) -> Manifest | None:
+    def read(cls, folder: Path) -> "Manifest | None":
         """A folder's own; None where there is none, or it is no manifest of ours."""
         try:
             found = json.loads((folder / NAME).read_text(encoding="utf-8"))
@@ -48,7 +46,7 @@ class Manifest:
         content = about | {"checksums": dict(self.checksums)}
         write_whole(folder / NAME, json.dumps(content, indent=1) + "\n")
 
-    def holding(self, checksums: Mapping[str, str]) -> Manifest:
+    def holding(self, checksums: Mapping[str, str]) -> "Manifest":
         """With these files, and what they are, in place of those it held."""
         return replace(self, checksums=dict(checksums))
 

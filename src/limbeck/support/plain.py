@@ -7,8 +7,6 @@ twice, nesting without end, a number that no setting can hold and text that cann
 again are refused with the place.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -4,8 +4,6 @@ Below everything that is registered. The package registers its own things the wa
 installed package does; nothing else decides what a name may be.
 """
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 import sys

@@ -3,8 +3,6 @@
 Below everything that has settings of its own in a recipe.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from fractions import Fraction

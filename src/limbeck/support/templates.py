@@ -1,7 +1,5 @@
 """The Jinja templates in a package's folder `templates`. A value that one of them misses is an error."""
 
-from __future__ import annotations
-
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 

@@ -1,7 +1,5 @@
 """How a line of text is printed: wrapped at words on a terminal, whole in a pipe or a log file."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 import textwrap

@@ -1,7 +1,5 @@
 """Bytes as a person reads them, alike wherever limbeck prints a size."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from limbeck.support.given import PREFIX

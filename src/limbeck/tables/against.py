@@ -4,8 +4,6 @@ Part of `limbeck.tables`. Runs pair when task, data, seed and student depth agre
 what is printed: a task's mean over its seeds, and the average as the weighted mean of these means.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

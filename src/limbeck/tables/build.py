@@ -3,8 +3,6 @@
 Part of `limbeck.tables`; `tests_against` adds the paired comparisons, renderers print the result.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -3,8 +3,6 @@
 Part of `limbeck.tables`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from limbeck.records import Record

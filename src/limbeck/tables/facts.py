@@ -1,7 +1,5 @@
 """The measured columns of a table: size, work, speed, share of the teacher's score kept. Part of `limbeck.tables`."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

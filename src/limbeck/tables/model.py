@@ -4,8 +4,6 @@ Part of `limbeck.tables`. Numbers stay
 numbers here; only renderers turn them into text.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

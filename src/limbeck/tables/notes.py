@@ -3,8 +3,6 @@
 Part of `limbeck.tables`. Nothing here changes a number; it makes visible what may explain one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 

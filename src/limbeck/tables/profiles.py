@@ -4,8 +4,6 @@ Part of `limbeck.tables`; loads no torch. The papers report different metrics of
 over different tasks, so that a table without its profile's name cannot be compared with theirs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -3,8 +3,6 @@
 Last step of `limbeck.tables`; all four read the same grid or the same numbers.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Callable

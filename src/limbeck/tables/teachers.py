@@ -4,8 +4,6 @@ Part of `limbeck.tables`. A teacher is described in the record of every run it t
 training run may be among the records too, and must not appear again as a student.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -3,8 +3,6 @@
 Part of `limbeck.tables`: rows of text, for the terminal.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a task type has to say for itself. Part of `limbeck.tasks`."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
@@ -220,7 +218,7 @@ class TaskType(ScoredOutputs):
         """Whether rows are texts with a label of the whole: a class, several of them, or a number."""
         return self.labels_examples and self.reads.in_columns
 
-    def answers(self, other: TaskType) -> bool:
+    def answers(self, other: "TaskType") -> bool:
         """Whether models of this type can answer rows of another as well as of their own."""
         return self.name == other.name
 
@@ -344,7 +342,7 @@ class TaskType(ScoredOutputs):
         """What of an example is another in every epoch of training, in words; "" for nothing."""
         return ""
 
-    def viewed(self, crop: int | None, flip: bool) -> TaskType:
+    def viewed(self, crop: int | None, flip: bool) -> "TaskType":
         """The type of a task whose training images are cropped and mirrored so; text is as it is."""
         return self
 
@@ -356,7 +354,7 @@ class TaskType(ScoredOutputs):
         prompts: Mapping[str, str] = NO_PROMPTS,
         max_tokens: int | None = None,
         similarity: str | None = None,
-    ) -> TaskType:
+    ) -> "TaskType":
         """The type of a run whose models embed so; of others it is as it is.
 
         Args:
@@ -373,17 +371,17 @@ class TaskType(ScoredOutputs):
         """Tokens that are read of a row that is scored, where training reads `max_length`."""
         return max_length
 
-    def of_model(self, config: PretrainedConfig) -> TaskType:
+    def of_model(self, config: PretrainedConfig) -> "TaskType":
         """The type as a model with this configuration reads its rows."""
         return self
 
-    def of_teacher(self, config: PretrainedConfig) -> TaskType:
+    def of_teacher(self, config: PretrainedConfig) -> "TaskType":
         """The type by which a teacher with this configuration reads the examples: this one, unless it answers them in
         another way."""
         return self
 
     @property
-    def stored_as(self) -> TaskType:
+    def stored_as(self) -> "TaskType":
         """The type as of which outputs are stored that teach the examples: this one, unless they answer other rows."""
         return self
 

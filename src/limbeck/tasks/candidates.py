@@ -4,8 +4,6 @@ A cross-encoder gives each candidate a score. Embeddings of a query and its cand
 products, so that every loss over candidates is one for both.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple

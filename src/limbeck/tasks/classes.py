@@ -1,7 +1,5 @@
 """One class, or one number, for a whole example. Part of `limbeck.tasks`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

@@ -5,8 +5,6 @@ index): a run that is killed and continued sees the same images, and teacher and
 same ones. Evaluation sees them as they are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -130,7 +128,7 @@ class Image(Classes):
         """Whether training sees other views than evaluation."""
         return self.flip or self.crop != 0
 
-    def viewed(self, crop: int | None, flip: bool) -> Image:
+    def viewed(self, crop: int | None, flip: bool) -> "Image":
         """The kind of a task whose training images are cropped and mirrored so."""
         return replace(self, crop=crop, flip=flip)
 

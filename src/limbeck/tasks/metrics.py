@@ -4,8 +4,6 @@ Read by `tasks` (a task names its metrics), so by evaluation, records and tables
 collapsed to one prediction is a result like any other: its correlation is 0, not NaN and not a warning.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import warnings

@@ -4,8 +4,6 @@ Part of `limbeck.tasks`. A task type names its reading; what stands between rows
 (tokenising, padding, lengths, the processor that travels with a model) is asked of that.
 """
 
-from __future__ import annotations
-
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence

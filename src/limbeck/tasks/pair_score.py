@@ -5,8 +5,6 @@ lists and the scores compare them among themselves, and batches hold them togeth
 its outputs are taken as they are, without a sigmoid.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from hashlib import blake2b

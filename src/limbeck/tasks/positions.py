@@ -5,8 +5,6 @@ A word may be cut into several pieces; its first piece carries the tag, the othe
 right only with both ends and the type right.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 import re

@@ -4,8 +4,6 @@ A split holds each text once. A query's row names the rows that were judged for 
 names none. Search is exact.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """What types of task read and give back: thresholds, results, rules. Part of `limbeck.tasks`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType

@@ -5,8 +5,6 @@ query, a passage that belongs to it, and passages that do not. A text is an exam
 (STS) is two examples, which meet again in `results`; of a task of retrieval each text is one, a query or a passage.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -128,7 +126,7 @@ class Embedding(TaskType):
         prompts: Mapping[str, str] = NO_PROMPTS,
         max_tokens: int | None = None,
         similarity: str | None = None,
-    ) -> Embedding:
+    ) -> "Embedding":
         """The type of a run with these settings; None, or no prompt, leaves a model's own."""
         return replace(
             self,
@@ -139,7 +137,7 @@ class Embedding(TaskType):
             similarity=similarity or self.similarity,
         )
 
-    def of_model(self, config: PretrainedConfig) -> Embedding:
+    def of_model(self, config: PretrainedConfig) -> "Embedding":
         """With the prompts, the tokens of a text and the similarity that the model has."""
         known = modules_of(config)
         if known is None:

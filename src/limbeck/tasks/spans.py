@@ -5,8 +5,6 @@ token two logits, start and end; both distributions run over the context's token
 token, which stands for "the answer is not in this window" (Devlin et al. 2019, §4.2).
 """
 
-from __future__ import annotations
-
 import re
 import string
 from collections import Counter

@@ -6,8 +6,6 @@ GLUE, so that a model fine-tuned elsewhere means the same thing by class 1. Regr
 classification task without classes; tasks whose answer is another thing say so by their kind.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace

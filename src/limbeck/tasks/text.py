@@ -6,8 +6,6 @@ App. D). Scores are of greedily generated predictions. What names no class count
 accuracy and F1 as a class other than the right one, in Matthews' correlation as one more class.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -77,7 +75,7 @@ class Text(LabelledPositions):
     prompt: str | None = None
     """What a model was trained to read, with {0}, {1}, … for a row's texts, where its configuration says so."""
 
-    def of_model(self, config: PretrainedConfig) -> Text:
+    def of_model(self, config: PretrainedConfig) -> "Text":
         """With the prompt of its training, whatever task the rows are called by."""
         found = copy(self)
         found.prompt = getattr(config, PROMPT, None)

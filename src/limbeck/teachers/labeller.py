@@ -3,8 +3,6 @@
 A Hugging Face model, a team, a causal language model and an endpoint are each a labeller.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from typing import Any, Protocol, runtime_checkable

@@ -6,8 +6,6 @@ of a student or a trainer it is not registered, so it is never put into train mo
 several processes, optimised or saved.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
@@ -109,7 +107,7 @@ class OwnTokens:
         )
         return found
 
-    def only(self, numbers: Sequence[int]) -> OwnTokens:
+    def only(self, numbers: Sequence[int]) -> "OwnTokens":
         """The same for some of the rows."""
         return OwnTokens(self.rows.select([self._place[n] for n in numbers]), self.collate)
 
@@ -163,7 +161,7 @@ class Teacher:
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
         attn_implementation: str | None = None,
-    ) -> Teacher:
+    ) -> "Teacher":
         """Read a fine-tuned checkpoint with its own labels.
 
         Raises LimbeckError as `limbeck.students.load_model`, and for a checkpoint without a trained
@@ -181,20 +179,20 @@ class Teacher:
         other.inputs, other.own_tokens, other.passes = inputs, own_tokens, Passes()
         return other
 
-    def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> Teacher:
+    def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> "Teacher":
         """Move the model, and change its floating-point type if one is given. Returns itself."""
         self.model.to(device=device)
         if dtype is not None:
             self.model.to(dtype=dtype)
         return self
 
-    def compile(self) -> Teacher:
+    def compile(self) -> "Teacher":
         """Run its passes as compiled graphs from now on, but for transformed inputs. Returns itself."""
         self._capture = CompiledCapture(self.model)
         return self
 
     @property
-    def members(self) -> tuple[Teacher, ...]:
+    def members(self) -> "tuple[Teacher, ...]":
         """Itself."""
         return (self,)
 
@@ -224,11 +222,11 @@ class Teacher:
         """What a member is asked where this is asked of all of them: the same."""
         return request
 
-    def at(self, step_state: StepState) -> Teacher:
+    def at(self, step_state: StepState) -> "Teacher":
         """The teacher of a step: this one."""
         return self
 
-    def answered_by(self, members: Sequence[Teacher]) -> Teacher:
+    def answered_by(self, members: "Sequence[Teacher]") -> "Teacher":
         """The one that takes this one's place, such as one that reads stored outputs."""
         (member,) = members
         return member

@@ -4,8 +4,6 @@ Part of `limbeck.teachers`. A team says which teacher runs in a step (`at`); wha
 is. A `Teacher` is a team of one.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -45,7 +43,7 @@ class _Ranked(Settings):
     )
 
     @model_validator(mode="after")
-    def _says_what_it_reads(self) -> _Ranked:
+    def _says_what_it_reads(self) -> "_Ranked":
         by = getattr(self, "by", None)
         idle = [key for key in _Ranked.model_fields if getattr(self, key) is not None]
         if idle and by not in ("student-rank", "best-of"):
@@ -77,7 +75,7 @@ class SampledSpec(_Ranked):
     )
 
     @model_validator(mode="after")
-    def _makes_sense(self) -> SampledSpec:
+    def _makes_sense(self) -> "SampledSpec":
         own = ("holdout", "block", "explore", "rate")
         idle = [key for key in own if getattr(self, key) is not None]
         if idle and self.by != "adaptive":
@@ -98,7 +96,7 @@ class EnsembleSpec(_Ranked):
     )
 
     @model_validator(mode="after")
-    def _makes_sense(self) -> EnsembleSpec:
+    def _makes_sense(self) -> "EnsembleSpec":
         _check_weights(self.by)
         return self
 

@@ -1,7 +1,5 @@
 """From a recipe's training settings to the Trainer's arguments. Part of `limbeck.training`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path

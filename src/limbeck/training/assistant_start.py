@@ -1,7 +1,5 @@
 """Where an assistant of a chain starts: from its teacher's pretrained weights. Part of `limbeck.training`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -4,8 +4,6 @@ Part of `limbeck.training`. Callbacks hold no state of their own: what they deci
 Trainer's history, which a checkpoint carries, so that a resumed run decides alike.
 """
 
-from __future__ import annotations
-
 import copy
 import time
 from typing import Any

@@ -5,8 +5,6 @@ ViT only partly and fails on T5's shared tensors; raw state does neither. A chec
 all of it is on disk: its last file holds the checksums of the others.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -1,7 +1,5 @@
 """`DistillationConfig`: the arguments of a `DistillationTrainer`. Part of `limbeck.training`."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Iterator, Mapping
@@ -220,7 +218,7 @@ class DistillationConfig(TrainingArguments):
         tuples = {"milestones": tuple(given["milestones"])} if "milestones" in given else {}
         return Optimisation(**{**given, **tuples})
 
-    def for_rows(self, rows: int, kind: TaskType | None, depth: float) -> DistillationConfig:
+    def for_rows(self, rows: int, kind: TaskType | None, depth: float) -> "DistillationConfig":
         """The same with what it leaves to the rows: a copy, where anything is left to them.
 
         Args:
@@ -240,7 +238,7 @@ class DistillationConfig(TrainingArguments):
         return made
 
     @classmethod
-    def like(cls, args: TrainingArguments, **own: Any) -> DistillationConfig:
+    def like(cls, args: TrainingArguments, **own: Any) -> "DistillationConfig":
         """All settings of `args`, plain ones too (which train method kd), with limbeck's own as `own` says.
 
         A method, or terms, in `own` take the place of those of `args`.

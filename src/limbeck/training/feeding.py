@@ -3,8 +3,6 @@
 Part of `limbeck.training`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
@@ -37,7 +35,7 @@ class BatchCounts(NamedTuple):
     labelled: Count
 
     @classmethod
-    def of(cls, batch: Any, label_column: str) -> BatchCounts:
+    def of(cls, batch: Any, label_column: str) -> "BatchCounts":
         """Those of a batch; where it has no such column, all examples are taken as labelled."""
         if isinstance(on_host(batch), RepeatedExamples):
             return cls(0, 0)
@@ -51,7 +49,7 @@ class BatchCounts(NamedTuple):
         return cls(examples, int(found) if found.device.type == "cpu" else found)
 
     @classmethod
-    def together(cls, counts: Iterable[BatchCounts]) -> BatchCounts:
+    def together(cls, counts: "Iterable[BatchCounts]") -> "BatchCounts":
         """Those of several batches together."""
         each = list(counts)
         return cls(sum(one.examples for one in each), sum(one.labelled for one in each))

@@ -1,7 +1,5 @@
 """From what a user of `DistillationTrainer` gives to one checked recipe. Part of `limbeck.training`."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping, Sequence
 from typing import Any

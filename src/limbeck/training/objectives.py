@@ -1,7 +1,5 @@
 """The terms between a student and whoever teaches it, bound to their shapes. Part of `limbeck.training`."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -3,8 +3,6 @@
 Part of `limbeck.training`. The rate is a function of the step alone, so a continued run has the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -56,7 +54,7 @@ class Optimisation:
             raise LimbeckError(problems)
 
     @classmethod
-    def of(cls, recipe: Recipe) -> Optimisation:
+    def of(cls, recipe: Recipe) -> "Optimisation":
         """As a recipe of one stage says it."""
         sgd = recipe.optimizer == "sgd"
         return cls(

@@ -5,8 +5,6 @@ trains a part to its end or finds it: a run makes a run of it in a folder of its
 `DistillationTrainer` a trainer below its `output_dir` (`TrainerParts`).
 """
 
-from __future__ import annotations
-
 import copy
 import gc
 import json
@@ -163,7 +161,7 @@ class Course:
     at: Path | None = None
 
     @classmethod
-    def begin(cls, folder: Path, *, write: bool) -> Course:
+    def begin(cls, folder: Path, *, write: bool) -> "Course":
         """A new one; its identity is written where later calls look, if checkpoints are kept."""
         course = cls(agreed(uuid.uuid4().hex))
         if write:
@@ -172,7 +170,7 @@ class Course:
         return course
 
     @classmethod
-    def resume(cls, folder: Path, checkpoint: str | Path | bool) -> tuple[Course, Path | None]:
+    def resume(cls, folder: Path, checkpoint: str | Path | bool) -> "tuple[Course, Path | None]":
         """The one that a folder holds, and the checkpoint of the trainer's own stage, if it got there.
 
         Args:

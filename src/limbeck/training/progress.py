@@ -4,8 +4,6 @@ Part of `limbeck.training`. Saved in every checkpoint, so that a resumed run rep
 one does. With several processes every number is that of all of them together.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections import Counter

@@ -3,8 +3,6 @@
 Part of `limbeck.training`. Each is a function of the step alone, so that a continued run goes on as it would have.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence, Sized
 from functools import cached_property, partial
 from typing import Any, cast

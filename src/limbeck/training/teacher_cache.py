@@ -1,7 +1,5 @@
 """A trainer's teachers answering from what they said once: `cache_teacher_outputs`. Part of `limbeck.training`."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -120,7 +118,7 @@ class _Rows:
     member: Teacher
 
     @classmethod
-    def of(cls, trainer: TakesSteps, member: Teacher) -> _Rows:
+    def of(cls, trainer: TakesSteps, member: Teacher) -> "_Rows":
         if member.own_tokens is not None:
             return cls(member.own_tokens.rows, member.own_tokens.collate, member)
         return cls(*trainer.readable(trainer.train_dataset), member)

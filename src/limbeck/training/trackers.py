@@ -3,8 +3,6 @@
 Part of `limbeck.training`.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import sys

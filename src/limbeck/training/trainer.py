@@ -4,8 +4,6 @@ It captures what the objectives need, and weighs and adds their terms. The loop,
 precision and multi-process training are the Trainer's own.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -388,7 +386,7 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
         args: TrainingArguments,
         course: Course | None,
         **changes: Any,
-    ) -> DistillationTrainer:
+    ) -> "DistillationTrainer":
         """A trainer of a part: all that the user gave this one, but for the `changes`, settings of the
         method among them.
 

@@ -9,8 +9,6 @@ gradients, in `state_dict`, in the end. Before that a batch of the training rows
 the gradient's norm, which is summed over fewer zeros.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager

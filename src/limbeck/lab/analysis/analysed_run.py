@@ -1,7 +1,5 @@
 """A finished run as analyses look at it: its models and its rows, loaded when they are asked for."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -143,7 +141,7 @@ class AnalysedRun:
         """The folder's own name."""
         return self.folder.path.resolve().name
 
-    def beside(self, path: str | Path) -> AnalysedRun:
+    def beside(self, path: str | Path) -> "AnalysedRun":
         """Another run, looked at as this one is.
 
         Raises:

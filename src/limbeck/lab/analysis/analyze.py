@@ -1,7 +1,5 @@
 """`analyze(what, runs)`: measure finished runs, and keep numbers and figures. Part of `limbeck.lab.analysis`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

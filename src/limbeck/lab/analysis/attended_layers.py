@@ -1,7 +1,5 @@
 """Analyses of an attention mapping: which teacher layers it weighs most. Part of `limbeck.lab.analysis`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated
 

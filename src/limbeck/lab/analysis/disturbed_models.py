@@ -1,7 +1,5 @@
 """Analyses of models that are disturbed: noise on embeddings, weights moved a little."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Annotated, Any
 

@@ -3,8 +3,6 @@
 Part of `limbeck.lab.analysis`.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Annotated, Literal
 

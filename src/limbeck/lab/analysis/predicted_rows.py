@@ -1,7 +1,5 @@
 """Analyses of predictions: who is right where, and how sure each is. Part of `limbeck.lab.analysis`."""
 
-from __future__ import annotations
-
 from datasets import Dataset
 from pydantic import Field
 

@@ -4,8 +4,6 @@ Part of `limbeck.lab.augmentation`. Only texts are stored, with the place of the
 are the row's own, whatever they are when the augmented examples are read.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import time

@@ -4,8 +4,6 @@ Part of `limbeck.lab.augmentation`. What cannot be augmented is refused while a 
 made, or found where an earlier run stored them, when everything else has been checked.
 """
 
-from __future__ import annotations
-
 import logging
 from dataclasses import replace
 

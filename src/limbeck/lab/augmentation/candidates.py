@@ -3,8 +3,6 @@
 Part of `limbeck.lab.augmentation`. A text that stands in several rows is looked at once.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -40,7 +38,7 @@ class Vectors:
     @classmethod
     def of_model(
         cls, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, words: Iterable[str]
-    ) -> Vectors:
+    ) -> "Vectors":
         """Means of the input embeddings of each word's tokens; without words that have no tokens."""
         known = sorted({word.lower() for word in words})
         pieces = pieces_of(tokenizer, known)
@@ -55,7 +53,7 @@ class Vectors:
         return cls([word for word, _ in kept], _of_length_one(matrix))
 
     @classmethod
-    def of_tokens(cls, model: PreTrainedModel, words: Mapping[int, str]) -> Vectors:
+    def of_tokens(cls, model: PreTrainedModel, words: Mapping[int, str]) -> "Vectors":
         """The input embeddings of tokens that are words; of two spellings of a word that in lower case.
 
         Args:
@@ -70,7 +68,7 @@ class Vectors:
         return cls(known, _of_length_one(embedding[[found[word] for word in known]]))
 
     @classmethod
-    def of_file(cls, path: str | Path) -> Vectors:
+    def of_file(cls, path: str | Path) -> "Vectors":
         """The first 100,000 lines of a text file: a word and its numbers, set apart by spaces.
 
         A first line of two numbers (word2vec's count and width) is skipped, and so are entries that

@@ -4,8 +4,6 @@ Part of `limbeck.lab.augmentation`. Jiao et al. 2020, Algorithm 1, lines 5 to 18
 through from left to right; each that is to be replaced is masked in the text as it then stands.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

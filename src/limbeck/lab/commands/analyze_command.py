@@ -3,8 +3,6 @@
 It calls `limbeck.lab.analysis`. Without arguments it lists the analyses.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated

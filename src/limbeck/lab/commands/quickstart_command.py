@@ -3,8 +3,6 @@
 It calls `limbeck.lab.quickstart.quickstart`.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

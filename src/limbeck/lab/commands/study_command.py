@@ -3,8 +3,6 @@
 Without a study it lists those that ship with limbeck.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any

@@ -3,8 +3,6 @@
 It calls `limbeck.lab.submitting`.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

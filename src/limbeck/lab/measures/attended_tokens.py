@@ -1,7 +1,5 @@
 """Attention maps of both models for one example. Part of `limbeck.lab.measures`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 Part of `limbeck.lab.measures`.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

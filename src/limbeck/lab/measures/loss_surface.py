@@ -1,7 +1,5 @@
 """The loss around a trained model, in random directions or towards two others. Part of `limbeck.lab.measures`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """On which rows teacher and student are right, both, one or none. Part of `limbeck.lab.measures`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -5,8 +5,6 @@ of them share the verb or one side with the deed that is asked about, so that a 
 lead to the answer. Who acts may be one group or two.
 """
 
-from __future__ import annotations
-
 from random import Random
 from typing import NamedTuple
 

@@ -7,8 +7,6 @@ verbs are about the same people, and the one that another text speaks of is ofte
 rejected, so that what holds cannot be guessed from the words.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from random import Random
 

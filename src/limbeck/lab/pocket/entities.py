@@ -5,8 +5,6 @@ place after a preposition, a body before a group ("rome judges"), and a person w
 is acted on; a second name is the surname. "the judges" are no entity.
 """
 
-from __future__ import annotations
-
 from random import Random
 
 from limbeck.lab.pocket import events, lexicon

@@ -7,8 +7,6 @@ mostly act on juniors, verbs are mostly kind, clauses mostly active: a model can
 usual and go on to the exceptions.
 """
 
-from __future__ import annotations
-
 from random import Random
 from typing import NamedTuple
 
@@ -34,11 +32,11 @@ class Event(NamedTuple):
     verb: int
     patient: str
 
-    def swapped(self) -> Event:
+    def swapped(self) -> "Event":
         """The same deed with the roles exchanged."""
         return Event(self.patient, self.verb, self.agent)
 
-    def opposite(self) -> Event:
+    def opposite(self) -> "Event":
         """A harsh deed for a kind one, or the other way round."""
         return self._replace(verb=opposite_verb(self.verb))
 

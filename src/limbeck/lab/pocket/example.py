@@ -5,8 +5,6 @@ domain, and returns one `Example`; it never looks at anything else, so the data 
 seed alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Literal, NamedTuple, TypeVar

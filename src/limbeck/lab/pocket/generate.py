@@ -6,8 +6,6 @@ numbers are seeded by the task's name and the seed alone (a string seed is hashe
 Python's own hash).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from random import Random
 from typing import Any

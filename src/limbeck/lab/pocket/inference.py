@@ -6,8 +6,6 @@ every small world: a statement is about which kinds of individual exist, no kind
 (`relation`). The other domain has kinds that training shows in plain statements only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import product

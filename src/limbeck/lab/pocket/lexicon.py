@@ -6,8 +6,6 @@ which, which verbs flip the truth of what they govern. The lists are short so th
 every word often enough to learn it in a minute.
 """
 
-from __future__ import annotations
-
 from types import MappingProxyType
 
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors

@@ -6,8 +6,6 @@ two roles, which leaves the words as they were. Meanings nest: corrections of co
 described by their deeds to people described so (QQP, PAWS).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from random import Random
 from typing import NamedTuple

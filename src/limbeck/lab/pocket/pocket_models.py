@@ -4,8 +4,6 @@ Before the data stage of a training step. Text to text has a vocabulary of its o
 prompts, class names and numbers, and an encoder and a decoder.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors

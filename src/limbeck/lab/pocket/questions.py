@@ -5,8 +5,6 @@
 for another deed, or that has the roles exchanged.
 """
 
-from __future__ import annotations
-
 from random import Random
 
 from limbeck.lab.pocket import corrections, events

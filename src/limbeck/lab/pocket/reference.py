@@ -5,8 +5,6 @@ coaches; "weak" turns it round, and so do "although", a verb like "feared" and t
 "later those defeated guards because they were weak": first who those were, then who were weak.
 """
 
-from __future__ import annotations
-
 from random import Random
 
 from limbeck.lab.pocket import events, lexicon

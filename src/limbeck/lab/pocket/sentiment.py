@@ -7,8 +7,6 @@ belongs together. The label is the sentiment of the whole. Words alone say littl
 opinion that loses has words too.
 """
 
-from __future__ import annotations
-
 from random import Random
 
 from limbeck.lab.pocket import lexicon

@@ -1,7 +1,5 @@
 """`--data pocket`: the generated tasks as a source of data. Part of `limbeck.lab.pocket`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import lru_cache
 from random import Random

@@ -1,7 +1,5 @@
 """A study from its first run to its last: what is due is made, what has ended is said, what failed stays visible."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """What is wrong with a study's figures. Part of `limbeck.lab.study`."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 

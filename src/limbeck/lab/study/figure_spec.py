@@ -1,7 +1,5 @@
 """The keys of a study's figures, and which kinds of figure there are. Part of `limbeck.lab.study`."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

@@ -3,8 +3,6 @@
 Part of `limbeck.lab.study`.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 import time
@@ -52,7 +50,7 @@ class StepCost:
     splits: tuple[str, ...] = ()
     """Those that have labels."""
 
-    def seconds(self, recipe: Recipe, teachers: Sequence[StepCost] = ()) -> float:
+    def seconds(self, recipe: Recipe, teachers: "Sequence[StepCost]" = ()) -> float:
         """Of a whole run: every stage, dev scores after every epoch and at the end, and runs that a team needs first.
 
         `teachers`: what was measured of those that teach; without them the one that was measured here.
@@ -87,7 +85,7 @@ class StepCost:
         step = self.train + (taught if recipe.needs_teacher else 0.0)
         return examples / self.batch * step
 
-    def _taught(self, recipe: Recipe, teachers: Sequence[StepCost]) -> float:
+    def _taught(self, recipe: Recipe, teachers: "Sequence[StepCost]") -> float:
         """The teachers' forward passes over one batch of this size."""
         if not teachers:
             return self.teacher

@@ -4,8 +4,6 @@ The study's own scale `paper` is what it is held against: tasks, seeds, training
 shows stands in the file, under `differs`.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any

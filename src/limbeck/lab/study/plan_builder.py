@@ -1,7 +1,5 @@
 """All runs that a study may ask for, their recipes checked. Part of `limbeck.lab.study`."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -168,7 +166,7 @@ class PlanBuilder:
         self.tried[chosen.name] = Group(f"teacher {member}", task, {}, tuple(tried))
         return chosen
 
-    def _needs(self, spec: MethodSpec, method: str, task: str) -> _Teachers:
+    def _needs(self, spec: MethodSpec, method: str, task: str) -> "_Teachers":
         """What a method learns from, of what is made for the task."""
         if not self.team:
             one = self.made.get(task)
@@ -226,7 +224,7 @@ class PlanBuilder:
         method: str,
         settings: Mapping[str, Any],
         seeds: list[int],
-        taught: _Teachers | None,
+        taught: "_Teachers | None",
         label: str,
         place: str,
         cell: str = "",
@@ -310,7 +308,7 @@ class StudyPlan:
     """By the name of a teacher that is chosen, what is tried for it."""
 
     @classmethod
-    def of(cls, study: Study, folder: Path | None = None) -> StudyPlan:
+    def of(cls, study: Study, folder: Path | None = None) -> "StudyPlan":
         """Build every run of the study.
 
         Args:

@@ -3,8 +3,6 @@
 A process that dies takes one run with it, not the study; it is replaced.
 """
 
-from __future__ import annotations
-
 import _thread
 import logging
 import multiprocessing

@@ -1,7 +1,5 @@
 """Figures of many runs' scores: lines, boxes, bars, maps and curves. Part of `limbeck.lab.study`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

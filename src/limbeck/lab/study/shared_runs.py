@@ -1,7 +1,5 @@
 """A folder of runs that studies share: each has one record, is made once and by one process at a time."""
 
-from __future__ import annotations
-
 import gc
 import hashlib
 import json
@@ -77,7 +75,7 @@ class StudyRun:
     cell: str = ""
     beyond: str = ""
     lead: int | None = None
-    tries: tuple[StudyRun, ...] = ()
+    tries: "tuple[StudyRun, ...]" = ()
 
     def recipe(self, runs: Path) -> Recipe:
         """The recipe, its teachers in `runs` named. Raises LimbeckError as `Recipe.load`."""
@@ -157,7 +155,7 @@ class SharedRuns:
     remember: bool = True
     _teachers: dict[str, Teacher] = field(default_factory=dict)
 
-    def forgetting(self) -> SharedRuns:
+    def forgetting(self) -> "SharedRuns":
         """As it was before the first run: for another process."""
         return SharedRuns(self.path, self.keep_students, self.remember)
 

@@ -1,7 +1,5 @@
 """What is wrong with a study beyond the types of its keys. Part of `limbeck.lab.study`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any

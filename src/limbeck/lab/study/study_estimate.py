@@ -1,7 +1,5 @@
 """What a study will take: runs, hours from a measured training step, disk."""
 
-from __future__ import annotations
-
 import statistics
 import tempfile
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """The keys of a study's file. Part of `limbeck.lab.study`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -241,11 +239,11 @@ class Study(Settings):
         False, description="keep the students' weights, not only their records"
     )
 
-    _published: Study | None = PrivateAttr(None)
+    _published: "Study | None" = PrivateAttr(None)
     _given: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     @property
-    def published(self) -> Study | None:
+    def published(self) -> "Study | None":
         """The study as the paper has it, its scale `paper`; None where it has none."""
         return self._published
 
@@ -282,7 +280,7 @@ class Search(Protocol):
     def tried(self) -> tuple[Tried, ...]:
         """The cells so far, in the order in which they were asked for."""
 
-    def advance(self, score_of: Callable[[Tried], Verdict | None], room: int) -> None:
+    def advance(self, score_of: "Callable[[Tried], Verdict | None]", room: int) -> None:
         """Take in what has ended and ask for cells until `room` of them are open, or all are asked for."""
 
 

@@ -1,7 +1,5 @@
 """A study's figures, from its records or from analyses of its runs. Part of `limbeck.lab.study`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A study's file, or a shipped study, read and checked whole."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from copy import deepcopy

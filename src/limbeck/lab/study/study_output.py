@@ -1,7 +1,5 @@
 """What comes out of a study: the paper's table in four forms, one page, and all its records in one file."""
 
-from __future__ import annotations
-
 import glob
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

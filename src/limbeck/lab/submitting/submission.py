@@ -1,7 +1,5 @@
 """`submit(runs, out)`: students on GLUE's test rows, as the benchmark takes them. Part of `limbeck.lab.submitting`."""
 
-from __future__ import annotations
-
 import io
 import shutil
 import zipfile

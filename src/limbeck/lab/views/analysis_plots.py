@@ -3,8 +3,6 @@
 Each takes a mapping from what it was found of (`student`, `teacher`, a run's name) to numbers.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict

@@ -3,8 +3,6 @@
 Part of `limbeck.lab.views`.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Drawings of studies and analyses as files of their own: SVG and PNG, with colours in place of a page's variables."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path

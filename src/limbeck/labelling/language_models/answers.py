@@ -1,7 +1,5 @@
 """What an endpoint answers: read as classes, and kept line by line, so that nothing is paid for twice."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
@@ -208,7 +206,7 @@ class AnswerJournal:
                 self._note(line)
 
     @classmethod
-    def of(cls, folder: Path | None, about: Mapping[str, str]) -> AnswerJournal:
+    def of(cls, folder: Path | None, about: Mapping[str, str]) -> "AnswerJournal":
         """The journal of some words in a folder; without a folder one in memory."""
         return cls(None if folder is None else folder / f"{key_of(about)}{_SUFFIX}", about)
 

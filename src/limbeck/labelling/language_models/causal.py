@@ -1,7 +1,5 @@
 """A language model on this machine as a labeller: how likely it finds each class's answer."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from pathlib import Path

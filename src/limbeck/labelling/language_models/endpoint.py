@@ -1,7 +1,5 @@
 """A model behind an OpenAI-compatible endpoint as a labeller; OpenAI's client sends and repeats the requests."""
 
-from __future__ import annotations
-
 import json
 import logging
 import threading

@@ -1,7 +1,5 @@
 """Settings of an OpenAI-compatible endpoint. Free of torch and of the client."""
 
-from __future__ import annotations
-
 import os
 from typing import Annotated, Literal
 from urllib.parse import urlsplit

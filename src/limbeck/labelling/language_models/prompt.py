@@ -1,7 +1,5 @@
 """What a language model is asked about a row: the settings of a prompt, and the prompt bound to classes and columns."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """From a row to token ids: the prompt, and each class's answer as it is tokenised behind it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any

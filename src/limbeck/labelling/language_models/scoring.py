@@ -7,8 +7,6 @@ prompts and many classes a fraction of the work. It is taken where it gives the 
 configuration says of its windows, and by a check on rows as long as any scored.
 """
 
-from __future__ import annotations
-
 import copy
 import inspect
 import logging
@@ -37,7 +35,7 @@ class _Past:
     cache: DynamicCache
     mask: Tensor
 
-    def times(self, count: int) -> _Past:
+    def times(self, count: int) -> "_Past":
         """A copy for so many sequences in the place of each."""
         cache = copy.deepcopy(self.cache)
         if cache.get_seq_length():
