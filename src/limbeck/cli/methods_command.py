@@ -19,14 +19,8 @@ from limbeck.recipe.catalog import FAMILIES, CatalogEntry, available, find, name
 from limbeck.recipe.paper_settings import QUICK, Stated, flat, stated_of
 from limbeck.recipe.quick import quick_settings
 from limbeck.records.words import grouped
+from limbeck.support import registry
 from limbeck.support.errors import LimbeckError
-from limbeck.support.registry import (
-    Registered,
-    load_packages,
-    load_plugins,
-    registered_since,
-    registrations,
-)
 
 
 def methods(
@@ -39,15 +33,15 @@ def methods(
     ] = None,
 ) -> None:
     """List the methods by family; with NAME, show its formula, its paper, its settings and its entry."""
-    own = [one for file in load_plugins(plugin or ()) for one in file.registered]
+    own = [one for file in registry.load_plugins(plugin or ()) for one in file.registered]
     if name is None:
         list_methods(available(), output())
         list_registered(own, output())
         return
     if name not in names():
-        before = registrations()
-        load_packages()
-        own += registered_since(before)
+        before = registry.registrations()
+        registry.load_packages()
+        own += registry.registered_since(before)
         found = [one for one in own if one.name == name]
         if found:
             show_registered(found[0], output())
@@ -57,7 +51,7 @@ def methods(
     show_method(find(name), output())
 
 
-def list_registered(own: Sequence[Registered], console: Console) -> None:
+def list_registered(own: Sequence[registry.Registered], console: Console) -> None:
     """What plugins have registered, a line each."""
     for what, members in groupby(own, key=lambda one: one.what):
         console.print()
@@ -67,7 +61,7 @@ def list_registered(own: Sequence[Registered], console: Console) -> None:
             console.print(Text.assemble("  ", (one.name, "cyan"), f"  {summary}"))
 
 
-def show_registered(one: Registered, console: Console) -> None:
+def show_registered(one: registry.Registered, console: Console) -> None:
     """What it says of itself, and the settings it has in a recipe."""
     console.print(Text.assemble((one.name, "bold cyan"), f"  {one.what}"))
     console.print(Padding(Text(inspect.getdoc(one.thing) or ""), (1, 0, 0, 2), expand=False))

@@ -15,16 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from limbeck.data.files import (
-    CONLL,
-    TEXT_COLUMN,
-    ending_of,
-    form_of,
-    lines_of,
-    open_rows,
-    opened_text,
-    readable,
-)
+from limbeck.data import files
 from limbeck.data.label_column import class_order
 from limbeck.data.own import Rows, files_of, groups_of, made_splits
 from limbeck.data.reader import DataRequest, Loaded, OnDisk, data_reader
@@ -60,8 +51,8 @@ def read_conll(path: Path) -> Columns:
     words: list[list[str]] = [[]]
     tags: list[list[str]] = [[]]
     width = None
-    with readable(path):
-        for number, line in enumerate(lines_of(path), start=1):
+    with files.readable(path):
+        for number, line in enumerate(files.lines_of(path), start=1):
             if not line.strip() or line.startswith(_DOCUMENT):
                 words.append([])
                 tags.append([])
@@ -106,7 +97,7 @@ def _is_comment(line: str, fields: Sequence[str], width: int | None) -> bool:
 def squad_articles(path: Path) -> list[Any] | None:
     """The articles of a file that is one JSON object with the key `data`; None of any other file."""
     try:
-        with opened_text(path) as file:
+        with files.opened_text(path) as file:
             content = loads(file.read())
     except (OSError, ValueError):
         return None
@@ -228,8 +219,8 @@ def _groups(path: Path, column: str | None) -> np.ndarray | None:
     """As `groups_of`, of a table; raises LimbeckError for a file that has no columns beside those of its kind."""
     if column is None:
         return None
-    squad = ending_of(path) == ".json" and squad_articles(path) is not None
-    if form_of(path) in (None, "text") or squad:
+    squad = files.ending_of(path) == ".json" and squad_articles(path) is not None
+    if files.form_of(path) in (None, "text") or squad:
         raise LimbeckError(
             f"group_column: {path} has no column {column!r}",
             "give a table with that column (CSV, JSON lines, Parquet), or files for train, dev and test",
@@ -258,8 +249,8 @@ def _tags(path: Path, column: str, written: list[Any]) -> Sequence[str]:
     """The tags of the training rows, in the order of their ids; none of labels that are no lists."""
     if not isinstance(written[0], list):
         return ()
-    if form_of(path) == "parquet":
-        with closing(open_rows(path)) as source:
+    if files.form_of(path) == "parquet":
+        with closing(files.open_rows(path)) as source:
             if stored := source.class_names.get(column):
                 return stored
     return sorted({*chain.from_iterable(written)}, key=lambda tag: (tag.upper() != "O", tag))
@@ -283,7 +274,7 @@ def _as_ids(task: Task, written: list[Any], path: Path) -> list[Any]:
 
 
 def _read_tokens(path: Path, names: Sequence[str]) -> Columns:
-    if ending_of(path) in CONLL or form_of(path) in ("tsv", "text"):
+    if files.ending_of(path) in files.CONLL or files.form_of(path) in ("tsv", "text"):
         return read_conll(path)
     table = _table(path, names)
     columns = [table.named(name) for name in names]
@@ -304,7 +295,7 @@ def _read_tokens(path: Path, names: Sequence[str]) -> Columns:
 
 
 def _read_spans(path: Path, names: Sequence[str]) -> Columns:
-    articles = squad_articles(path) if ending_of(path) == ".json" else None
+    articles = squad_articles(path) if files.ending_of(path) == ".json" else None
     if articles is not None:
         return read_squad(path, articles)
     table = _table(path, names)
@@ -323,8 +314,10 @@ def _read_spans(path: Path, names: Sequence[str]) -> Columns:
 
 
 def _read_masked(path: Path, names: Sequence[str]) -> Columns:
-    if form_of(path) == "text":  # its one column is meant, whatever those of tables are called
-        names = [TEXT_COLUMN]
+    if (
+        files.form_of(path) == "text"
+    ):  # its one column is meant, whatever those of tables are called
+        names = [files.TEXT_COLUMN]
     return [_table(path, names).texts(names[0])]
 
 
@@ -335,7 +328,7 @@ def _table(path: Path, names: Sequence[str]) -> FileTable:
 
 
 _LAYOUTS = {
-    TOKENS.name: KindLayout(("tokens",), "tags", CONLL, _read_tokens),
+    TOKENS.name: KindLayout(("tokens",), "tags", files.CONLL, _read_tokens),
     SPANS.name: KindLayout(("question", "context"), "answers", (), _read_spans),
     MASKED.name: KindLayout(("text",), None, (), _read_masked),
 }

@@ -12,16 +12,8 @@ from pathlib import Path
 import numpy as np
 from datasets import Dataset, DatasetDict
 
+from limbeck.data import candidates
 from limbeck.data.beir import is_beir, read_beir_pairs, scored_splits
-from limbeck.data.candidates import (
-    GRADE_FIX,
-    LABEL,
-    PASSAGE,
-    QUERY,
-    SCORE,
-    holds_candidates,
-    with_pairs,
-)
 from limbeck.data.files import form_of, open_rows
 from limbeck.data.own import Rows, files_of, made_splits, split_files
 from limbeck.data.reader import DataRequest, Loaded, OnDisk, data_reader
@@ -33,7 +25,7 @@ from limbeck.tasks.metrics import TEACHER_LABEL, by_query
 from limbeck.tasks.pair_score import METRICS_OF_RANKS
 from limbeck.tasks.task import Task
 
-_USUAL = (QUERY, PASSAGE)
+_USUAL = (candidates.QUERY, candidates.PASSAGE)
 
 
 @data_reader("queries with candidates")
@@ -72,7 +64,7 @@ class OwnPairs(OnDisk):
                 rows |= scored_splits(scored, found)
         name = request.new_name
         task = Task(name, name, _USUAL, (), METRICS_OF_RANKS, METRICS_OF_RANKS[0], kind=PAIR_SCORE)
-        queries = rows["train"].texts[QUERY] if "train" in rows else []
+        queries = rows["train"].texts[candidates.QUERY] if "train" in rows else []
         groups = np.unique(queries, return_inverse=True)[1]
         splits = made_splits(request, task, rows, groups, _whole_queries)
         return task, DatasetDict({split: _judged(split, found) for split, found in splits.items()})
@@ -80,9 +72,11 @@ class OwnPairs(OnDisk):
 
 def _judged(split: str, rows: Dataset) -> Dataset:
     """What nobody judged counts as not relevant where it is scored, as in TREC's scores."""
-    if split == "train" or LABEL not in rows.column_names:
+    if split == "train" or candidates.LABEL not in rows.column_names:
         return rows
-    return with_labels(rows, LABEL, np.nan_to_num(rows.with_format("numpy")[LABEL][:]))
+    return with_labels(
+        rows, candidates.LABEL, np.nan_to_num(rows.with_format("numpy")[candidates.LABEL][:])
+    )
 
 
 def _whole_queries(
@@ -114,7 +108,7 @@ def _of_folder(folder: Path) -> dict[str, Rows]:
     """The splits of a folder in BEIR's layout."""
     read = read_beir_pairs(folder)
     return {
-        split: Rows({QUERY: queries, PASSAGE: passages}, grades)
+        split: Rows({candidates.QUERY: queries, candidates.PASSAGE: passages}, grades)
         for split, (queries, passages, grades) in read.items()
     }
 
@@ -127,14 +121,14 @@ def _has_lists(path: Path) -> bool:
         if not file.is_file() or form_of(file) not in ("parquet", "jsonl"):
             return False
         with closing(open_rows(file)) as source:
-            return holds_candidates(source.columns)
+            return candidates.holds_candidates(source.columns)
     except (LimbeckError, OSError):  # said where the rows are read
         return False
 
 
 def _read(path: Path, request: DataRequest, *, split: str) -> Rows:
-    table, named = with_pairs(read_table(path), request.text_columns)
-    texts, label = list(named or _USUAL), request.label_column or LABEL
+    table, named = candidates.with_pairs(read_table(path), request.text_columns)
+    texts, label = list(named or _USUAL), request.label_column or candidates.LABEL
     problems = []
     if len(texts) != 2 or len({*texts, label}) < 3:
         problems.append(
@@ -145,7 +139,7 @@ def _read(path: Path, request: DataRequest, *, split: str) -> Rows:
             )
         )
     # Of the usual name a file may have none: its scores teach.
-    needed = request.label_column is not None or SCORE not in table.columns
+    needed = request.label_column is not None or candidates.SCORE not in table.columns
     graded = split == "dev" or (split == "train" and label != TEACHER_LABEL)
     wanted = [*texts, label] if needed and graded else texts
     fix = "name --text-columns QUERY PASSAGE and --label-column"
@@ -155,10 +149,10 @@ def _read(path: Path, request: DataRequest, *, split: str) -> Rows:
         raise LimbeckError(problems)
     queries, passages = (table.texts(name, blank=False, fix="fill the gap") for name in texts)
     _each_once(path, queries, passages)
-    rows = Rows({QUERY: queries, PASSAGE: passages}, None)
+    rows = Rows({candidates.QUERY: queries, candidates.PASSAGE: passages}, None)
     if label not in table.columns:
         return rows
-    grades = table.numbers(label, gaps=True, least=0, fix=GRADE_FIX)
+    grades = table.numbers(label, gaps=True, least=0, fix=candidates.GRADE_FIX)
     return rows if np.isnan(grades).all() else rows._replace(labels=grades)
 
 

@@ -14,17 +14,8 @@ from pathlib import Path
 
 from datasets import Dataset, DatasetDict, List, Value
 
+from limbeck.data import candidates
 from limbeck.data.beir import beir_splits, is_beir, read_beir, read_beir_pairs, scored_splits
-from limbeck.data.candidates import (
-    NAMING,
-    PASSAGE,
-    QUERY,
-    USUAL,
-    Texted,
-    tuple_texts,
-    tuples_of,
-    tuples_of_grades,
-)
 from limbeck.data.files import form_of
 from limbeck.data.own import files_of
 from limbeck.data.reader import DataRequest, Loaded, OnDisk, data_reader
@@ -104,7 +95,7 @@ def _task(name: str, texts: int) -> Task:
     return Task(name, name, columns, (), metrics, "spearman", label_column=SCORE, kind=EMBEDDING)
 
 
-def _split(task: Task, found: Texted) -> Dataset:
+def _split(task: Task, found: candidates.Texted) -> Dataset:
     texts, rows = found.texts, len(found.texts[0])
     blank = [[""] * rows] * (len(task.text_columns) - len(texts))
     columns = dict(zip(task.text_columns, [*texts, *blank], strict=True))
@@ -136,9 +127,9 @@ def _searched(task: Task, folder: Path, split: str) -> Dataset:
     found = read_beir(folder, split)
     first = len(found.queries)
     places = {name: first + place for place, name in enumerate(found.corpus)}
-    kinds = [QUERY] * first + [PASSAGE] * len(found.corpus)
+    kinds = [candidates.QUERY] * first + [candidates.PASSAGE] * len(found.corpus)
     texts = [[*found.queries.values(), *found.corpus.values()]]
-    rows = _split(task, Texted(texts, [math.nan] * len(kinds), kinds))
+    rows = _split(task, candidates.Texted(texts, [math.nan] * len(kinds), kinds))
     qrels = [found.qrels[query] for query in found.queries] + [{}] * len(found.corpus)
     judged = [[places[name] for name in grades] for grades in qrels]
     values = [[*grades.values()] for grades in qrels]
@@ -149,7 +140,7 @@ def _searched(task: Task, folder: Path, split: str) -> Dataset:
 # ---- files ----
 
 
-def _read_files(request: DataRequest, searched: Path | None) -> dict[str, Texted]:
+def _read_files(request: DataRequest, searched: Path | None) -> dict[str, candidates.Texted]:
     """The rows of each split, of those that are not searched."""
     path = request.path
     if searched == path:
@@ -163,7 +154,7 @@ def _read_files(request: DataRequest, searched: Path | None) -> dict[str, Texted
     }
 
 
-def _judged(folder: Path) -> Texted:
+def _judged(folder: Path) -> candidates.Texted:
     """The train split of a folder: what was judged, and near passages as negatives."""
     splits = read_beir_pairs(folder)
     if "train" not in splits:
@@ -171,16 +162,16 @@ def _judged(folder: Path) -> Texted:
             f"{folder} has no qrels/train.tsv to learn from",
             "name a file of sentences, pairs or triplets as data, and the folder as dev",
         )
-    return tuples_of_grades(*splits["train"])
+    return candidates.tuples_of_grades(*splits["train"])
 
 
-def _train(path: Path, named: Sequence[str]) -> Texted:
+def _train(path: Path, named: Sequence[str]) -> candidates.Texted:
     """Lines of text, tuples, or texts one by one."""
     table = read_table(path)
     columns: Sequence[str] = [*table.columns]
     if form_of(path) != "text":
-        table.need(named, fix=NAMING)
-        found = tuples_of(table, named) if len(named) != 1 else None
+        table.need(named, fix=candidates.NAMING)
+        found = candidates.tuples_of(table, named) if len(named) != 1 else None
         if found is not None:
             return found
         usual = (names for names in _USUAL_TEXTS if {*names} <= {*table.columns})
@@ -188,12 +179,14 @@ def _train(path: Path, named: Sequence[str]) -> Texted:
     if not columns:
         raise LimbeckError(
             f"{path} has no text column of a usual name among {', '.join(table.columns)}",
-            f"name it: {NAMING}; or rename: {USUAL}",
+            f"name it: {candidates.NAMING}; or rename: {candidates.USUAL}",
         )
-    return Texted([tuple_texts(table, name) for name in columns], [math.nan] * len(table))
+    return candidates.Texted(
+        [candidates.tuple_texts(table, name) for name in columns], [math.nan] * len(table)
+    )
 
 
-def _scored(path: Path, request: DataRequest) -> Texted:
+def _scored(path: Path, request: DataRequest) -> candidates.Texted:
     """Pairs with their similarity."""
     if form_of(path) == "text":
         raise LimbeckError(
@@ -201,10 +194,12 @@ def _scored(path: Path, request: DataRequest) -> Texted:
             "give a table with the columns sentence1, sentence2 and score; one with tabs ends in .tsv",
         )
     table = read_table(path)
-    texts = [tuple_texts(table, name) for name in _pair_columns(table, request.text_columns)]
+    texts = [
+        candidates.tuple_texts(table, name) for name in _pair_columns(table, request.text_columns)
+    ]
     taught = table.columns.get(TEACHER_EMBEDDING)
     scores = _scores(table, request.label_column)
-    return Texted(texts, scores, taught=None if taught is None else [*taught])
+    return candidates.Texted(texts, scores, taught=None if taught is None else [*taught])
 
 
 def _pair_columns(table: FileTable, named: Sequence[str]) -> Sequence[str]:

@@ -9,14 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from limbeck.data import own
 from limbeck.data.label_column import Labelling, check_spellings, class_order, some_of
-from limbeck.data.own import (
-    named_columns,
-    our_columns,
-    read_tables,
-    splits_of_tables,
-    written_labels,
-)
 from limbeck.data.reader import DataRequest, Loaded, OnDisk, data_reader
 from limbeck.data.table import FileTable
 from limbeck.students import generic_labels
@@ -47,9 +41,9 @@ class OwnSeveralLabels(OnDisk):
         kind, labelling, given = request.task_type, request.labelling, request.label_column
         if labelling.holds == "numbers":
             raise LimbeckError(f"labels: numbers, and kind {kind.name} has classes", "leave it out")
-        tables = read_tables(request)
+        tables = own.read_tables(request)
         names = _columns_of_classes(tables["train"], labelling) if given is None else ()
-        texts, label = named_columns(tables, request, need_label=not names)
+        texts, label = own.named_columns(tables, request, need_label=not names)
         if label is None:
             sets = {split: _of_columns(table, names, split) for split, table in tables.items()}
         else:
@@ -58,7 +52,7 @@ class OwnSeveralLabels(OnDisk):
         _check(sets, names, tables)
         name, primary = request.new_name, METRICS_OF_SEVERAL[0]
         task = Task(
-            name, name, our_columns(len(texts)), names, METRICS_OF_SEVERAL, primary, kind=kind,
+            name, name, own.our_columns(len(texts)), names, METRICS_OF_SEVERAL, primary, kind=kind,
             said=_said(label, names, sets),
         )  # fmt: skip
         labels: dict[str, list[Any] | None] = {
@@ -69,7 +63,7 @@ class OwnSeveralLabels(OnDisk):
             ]
             for split, rows in sets.items()
         }
-        return task, splits_of_tables(request, task, tables, texts, labels)
+        return task, own.splits_of_tables(request, task, tables, texts, labels)
 
 
 # ---- a column for each class ----
@@ -117,7 +111,7 @@ def _of_column(
     tables: Mapping[str, FileTable], label: str, labelling: Labelling
 ) -> dict[str, Sets | None]:
     """The sets of one column, by split; None of a split without any."""
-    cells = {split: written_labels(table, label, split) for split, table in tables.items()}
+    cells = {split: own.written_labels(table, label, split) for split, table in tables.items()}
     if not cells.get("dev"):
         tables["train"].need([label], "label column")
     separator = labelling.separator or _separator(_flat(cells.values()), label)

@@ -22,16 +22,7 @@ from transformers import MODEL_MAPPING, AutoConfig, PretrainedConfig, PreTrained
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from limbeck.activations.compat import class_builder
-from limbeck.embedding.folder import (
-    COSINE,
-    DOT,
-    EmbeddingModules,
-    dense_file,
-    modules_of,
-    read_modules,
-    set_modules,
-    write_modules,
-)
+from limbeck.embedding import folder
 from limbeck.functional.hidden import pool
 from limbeck.support.errors import LimbeckError
 
@@ -55,7 +46,7 @@ class SentenceEmbedder(PreTrainedModel):
     def __init__(self, config: PretrainedConfig) -> None:
         super().__init__(config)
         setattr(self, self.base_model_prefix, self.encoder_class(config))
-        self.behind = modules_of(config) or EmbeddingModules()
+        self.behind = folder.modules_of(config) or folder.EmbeddingModules()
         self.dense: nn.Module | None = None
         if self.behind.dense is not None:
             own = self.behind.dense
@@ -110,7 +101,7 @@ class SentenceEmbedder(PreTrainedModel):
         """Write a folder of sentence-transformers', whose root is the plain encoder."""
         encoder: Any = self.base_model
         encoder.save_pretrained(save_directory, *args, **kwargs)
-        write_modules(Path(save_directory), self.behind, self.config.hidden_size, self.dense)
+        folder.write_modules(Path(save_directory), self.behind, self.config.hidden_size, self.dense)
 
 
 def embedding_width(model: PreTrainedModel) -> int:
@@ -166,11 +157,11 @@ class SentenceEmbedders:
 
     def _ready(self, config: PretrainedConfig, source: str) -> PretrainedConfig:
         """The configuration with its modules: the folder's own, else as they are asked for."""
-        known = modules_of(config)
+        known = folder.modules_of(config)
         asked = {"pooling": self.pooling, "normalize": self.normalize}
         wanted: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
         if known is None:
-            set_modules(config, replace(EmbeddingModules(), **wanted))
+            folder.set_modules(config, replace(folder.EmbeddingModules(), **wanted))
             return config
         other = {name: value for name, value in wanted.items() if getattr(known, name) != value}
         if other:
@@ -218,13 +209,15 @@ def embedding_config(source: str) -> PretrainedConfig:
         LimbeckError: modules that are not supported.
     """
     config: PretrainedConfig = AutoConfig.from_pretrained(source, trust_remote_code=False)
-    modules = read_modules(source)
+    modules = folder.read_modules(source)
     if modules is not None:
-        set_modules(config, within_positions(modules, config))
+        folder.set_modules(config, within_positions(modules, config))
     return config
 
 
-def within_positions(modules: EmbeddingModules, config: PretrainedConfig) -> EmbeddingModules:
+def within_positions(
+    modules: folder.EmbeddingModules, config: PretrainedConfig
+) -> folder.EmbeddingModules:
     """The modules with as many tokens as an encoder has positions at most, as many where its folder names no number."""
     positions = getattr(config, "max_position_embeddings", None)
     if not isinstance(positions, int) or positions <= 0:
@@ -239,7 +232,7 @@ def _load_dense(model: SentenceEmbedder, source: str) -> set[str]:
         LimbeckError: the file holds something else.
     """
     assert model.dense is not None
-    file = dense_file(source)
+    file = folder.dense_file(source)
     if file is None:  # an older copy of config.json without its folders: drawn again
         return set()
     weights = {key.removeprefix("linear."): value for key, value in load_file(file).items()}
@@ -283,8 +276,8 @@ def _cosines(pairs: np.ndarray) -> np.ndarray:
 
 WAYS: Mapping[str, Similarity] = MappingProxyType(
     {
-        COSINE: Similarity(_cosines, lambda vectors: F.normalize(vectors, dim=-1)),
-        DOT: Similarity(_products, lambda vectors: vectors),
+        folder.COSINE: Similarity(_cosines, lambda vectors: F.normalize(vectors, dim=-1)),
+        folder.DOT: Similarity(_products, lambda vectors: vectors),
     }
 )
 """By the name that a model's folder has for it."""

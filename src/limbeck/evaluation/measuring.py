@@ -20,15 +20,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import PreTrainedModel
 
-from limbeck.activations import (
-    Passes,
-    Request,
-    capture,
-    hidden_size,
-    number_of_heads,
-    number_of_layers,
-    stack_names,
-)
+from limbeck import activations
 from limbeck.activations.compat import attention_of
 from limbeck.evaluation.model_outputs import evaluating
 from limbeck.records.facts import Latency, ModelFacts
@@ -262,12 +254,12 @@ def model_facts(
     (`measure.latencies`). Raises LimbeckError when the model cannot read that many tokens.
     """
     total, embedding = count_parameters(model)
-    inside, at_128 = bool(stack_names(model)), None
+    inside, at_128 = bool(activations.stack_names(model)), None
     if isinstance(tokens, int):
         with suppress(LimbeckError):  # it cannot read so many
             at_128 = flops_per_example(model, PAPERS_TOKENS)
-    layers = number_of_layers(model) if inside else None
-    width = hidden_size(model) if inside else None
+    layers = activations.number_of_layers(model) if inside else None
+    width = activations.hidden_size(model) if inside else None
     if isinstance(model, StaticStudent):
         layers, width = 0, model.config.hidden_size
     return ModelFacts(
@@ -275,7 +267,7 @@ def model_facts(
         embedding_parameters=embedding,
         layers=layers,
         hidden_size=width,
-        heads=number_of_heads(model) if inside else None,
+        heads=activations.number_of_heads(model) if inside else None,
         flops_per_example=flops_per_example(model, tokens),
         flops_at_128=at_128,
         latency_ms=latency_ms,
@@ -292,7 +284,7 @@ Sizes = tuple[int, ...]
 _WITH_BACKWARD = 3
 
 
-def flops_of(model: PreTrainedModel, passes: Passes) -> int:
+def flops_of(model: PreTrainedModel, passes: activations.Passes) -> int:
     """FLOPs of a model's passes, those of their backward passes included; a multiply-add counts 2.
 
     Counted as `flops_per_example` counts, for every kind of pass at the sizes it was padded to.
@@ -301,7 +293,7 @@ def flops_of(model: PreTrainedModel, passes: Passes) -> int:
     # What is recomputed in the backward pass is another forward pass.
     again = any(getattr(module, "gradient_checkpointing", False) for module in model.modules())
     backward = _WITH_BACKWARD + again
-    examples: dict[Request, dict[Sizes, int]] = {}
+    examples: dict[activations.Request, dict[Sizes, int]] = {}
     for kind, count in passes.examples.items():
         sizes = examples.setdefault(kind.request, {})
         sizes[kind.sizes] = sizes.get(kind.sizes, 0) + count * (backward if kind.gradient else 1)
@@ -312,12 +304,12 @@ def flops_of(model: PreTrainedModel, passes: Passes) -> int:
     return round(total)
 
 
-def flops_of_pass(model: PreTrainedModel, request: Request, sizes: Sizes) -> int:
+def flops_of_pass(model: PreTrainedModel, request: activations.Request, sizes: Sizes) -> int:
     """FLOPs of one forward pass that answers a request about one example of these sizes."""
     return once_for_each(model, (request, sizes), lambda: _flops_of_pass(model, request, sizes))
 
 
-def _flops_of_pass(model: PreTrainedModel, request: Request, sizes: Sizes) -> int:
+def _flops_of_pass(model: PreTrainedModel, request: activations.Request, sizes: Sizes) -> int:
     if model.main_input_name == "pixel_values":
         batch = random_inputs(model, Pixels(*sizes))
     else:
@@ -326,10 +318,12 @@ def _flops_of_pass(model: PreTrainedModel, request: Request, sizes: Sizes) -> in
             batch["decoder_input_ids"] = torch.zeros(
                 1, sizes[1], dtype=torch.long, device=model.device
             )
-    return _counted(model, lambda: capture(model, batch, request))
+    return _counted(model, lambda: activations.capture(model, batch, request))
 
 
-def _costs(model: PreTrainedModel, request: Request, wanted: list[Sizes]) -> Mapping[Sizes, float]:
+def _costs(
+    model: PreTrainedModel, request: activations.Request, wanted: list[Sizes]
+) -> Mapping[Sizes, float]:
     """FLOPs by sizes: each measured where they are few, else a polynomial through some of them.
 
     Every product of a transformer is linear in a length or has two of them as sides, so that the

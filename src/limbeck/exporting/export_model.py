@@ -30,13 +30,7 @@ from limbeck.runtimes.manifest import (
     weights_of,
 )
 from limbeck.runtimes.sessions import need_extra
-from limbeck.scoring.scored_model import (
-    TORCH,
-    EncodedSplit,
-    ScoredModel,
-    class_names,
-    resolve_class_order,
-)
+from limbeck.scoring import scored_model
 from limbeck.static import StaticConfig
 from limbeck.students import resolve_checkpoint
 from limbeck.support.errors import LimbeckError, first_line
@@ -95,7 +89,7 @@ def export(
         need_extra(extra, f"export to {chosen.format}")
     # Before they are read, so that a run that is trained again meanwhile is seen to hold another student.
     weights = weights_of(Path(resolve_checkpoint(str(model))))
-    source = ScoredModel.open(model, TORCH)
+    source = scored_model.ScoredModel.open(model, scored_model.TORCH)
     if source.kind.classes_as_text:
         raise LimbeckError(
             f"{model} writes its answers token by token, and an export holds one graph",
@@ -126,15 +120,15 @@ def export(
 
 
 def _reference(
-    model: PreTrainedModel, rows: EncodedSplit, settings: ExportSettings, begin: Phase
+    model: PreTrainedModel, rows: scored_model.EncodedSplit, settings: ExportSettings, begin: Phase
 ) -> TorchReference:
     """The torch model's own outputs on the gate's rows, its classes checked against theirs."""
-    unproven = class_names(rows.task, model.config, side="model")
+    unproven = scored_model.class_names(rows.task, model.config, side="model")
     step = begin("torch", len(rows.encoded))
     reference = torch_reference(model, rows, settings.batch_size, step)
     labels, split = rows.loaded.rows[rows.task.label_column][:], rows.loaded.name
     outputs = reference.compact_outputs
-    resolve_class_order(rows.task, unproven, outputs, labels, split, side="model")
+    scored_model.resolve_class_order(rows.task, unproven, outputs, labels, split, side="model")
     return reference
 
 
@@ -142,7 +136,7 @@ def _reference(
 
 
 def refused(
-    model: str, rows: EncodedSplit, settings: ExportSettings, tried: Sequence[Attempt]
+    model: str, rows: scored_model.EncodedSplit, settings: ExportSettings, tried: Sequence[Attempt]
 ) -> LimbeckError:
     """The error of an export that nothing passed: what was tried, and what it lost."""
     lines = "; ".join(

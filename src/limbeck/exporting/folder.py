@@ -11,24 +11,18 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from limbeck.exporting.settings import STATIC_FORMATS
 from limbeck.records import RECORD_NAME
 from limbeck.runtimes.manifest import EXPORT_NAME, EXPORTS, ExportManifest
+from limbeck.support import files
 from limbeck.support.errors import LimbeckError
-from limbeck.support.files import (
-    at_home,
-    checksums,
-    file_name,
-    one_error_for_a_full_disk,
-    put_in_place,
-)
 from limbeck.support.templates import templates_of
 from limbeck.tasks import get_task_type
 
 
 def default_place(model: str, format: str) -> Path:
     """`RUN/exported/FORMAT` of a run; else `exported/NAME-FORMAT` in the working folder."""
-    folder = at_home(model)
+    folder = files.at_home(model)
     if (folder / RECORD_NAME).is_file():
         return folder / EXPORTS / format
-    return Path(EXPORTS) / f"{file_name(Path(model).name)}-{format}"
+    return Path(EXPORTS) / f"{files.file_name(Path(model).name)}-{format}"
 
 
 def refuse_occupied(place: Path, *, overwrite: bool, name: str = EXPORT_NAME) -> None:
@@ -55,7 +49,7 @@ def folder_in_work(place: Path) -> Iterator[Path]:
     What a killed export left there is removed first.
     """
     part = place.with_name(f".{place.name}.part")
-    with one_error_for_a_full_disk(place):
+    with files.one_error_for_a_full_disk(place):
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
         try:
@@ -84,9 +78,9 @@ def finish_folder(
         for path in part.rglob("*")
         if path.is_file() and path.name != EXPORT_NAME
     )
-    whole = manifest.model_copy(update={"checksums": checksums(part, names), "folder": place})
+    whole = manifest.model_copy(update={"checksums": files.checksums(part, names), "folder": place})
     whole.write(part)
-    put_in_place(part, place)
+    files.put_in_place(part, place)
     return whole
 
 

@@ -11,13 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Integer
 from torch import Tensor
 
-from limbeck.functional.reductions import (
-    SMALLEST_PROBABILITY,
-    at_least_float32,
-    mean_over_batch,
-    require_same_shape,
-    require_shape,
-)
+from limbeck.functional import reductions
 from limbeck.support.errors import LimbeckError
 
 QueryMask = Bool[Tensor, "batch queries"] | Integer[Tensor, "batch queries"]
@@ -48,8 +42,8 @@ def valid_pairs(
                 "give key_mask: it defaults to query_mask only in self-attention",
             )
         key_mask = query_mask
-    require_shape("query_mask", query_mask, (batch, queries))
-    require_shape("key_mask", key_mask, (batch, keys))
+    reductions.require_shape("query_mask", query_mask, (batch, queries))
+    reductions.require_shape("key_mask", key_mask, (batch, keys))
     valid_queries = query_mask.bool()
     inside = valid_queries[:, None, :, None] & key_mask.bool()[:, None, None, :]
     if causal:
@@ -87,10 +81,12 @@ def paired_maps(
         LimbeckError: the shapes differ, a mask does not fit, or cross-attention has no key mask.
     """
     student, teacher = maps
-    require_same_shape(name, student.shape, teacher.shape, fix)
+    reductions.require_same_shape(name, student.shape, teacher.shape, fix)
     valid_queries, inside = valid_pairs(student.shape, query_mask, key_mask, causal=causal)
     rows = valid_queries.sum(1) * student.shape[1]
-    return PairedMaps(at_least_float32(student), at_least_float32(teacher), rows, ~inside)
+    return PairedMaps(
+        reductions.at_least_float32(student), reductions.at_least_float32(teacher), rows, ~inside
+    )
 
 
 def error_of_pairs(student: Tensor, teacher: Tensor, outside: Tensor) -> Tensor:
@@ -98,7 +94,7 @@ def error_of_pairs(student: Tensor, teacher: Tensor, outside: Tensor) -> Tensor:
     outside = outside.expand_as(student)
     # −∞ − (−∞) is NaN, and so is its square's gradient: filled before squaring.
     squared = (student - teacher).masked_fill_(outside, 0.0).square().sum((2, 3))
-    return mean_over_batch(squared, (~outside).sum((2, 3)))
+    return reductions.mean_over_batch(squared, (~outside).sum((2, 3)))
 
 
 def attention_kl(
@@ -121,11 +117,11 @@ def attention_kl(
     student = maps.student.masked_fill(maps.outside, 1.0)
     teacher = maps.teacher.masked_fill(maps.outside, 0.0)
     log_ratio = (
-        teacher.clamp_min(SMALLEST_PROBABILITY).log()
-        - student.clamp_min(SMALLEST_PROBABILITY).log()
+        teacher.clamp_min(reductions.SMALLEST_PROBABILITY).log()
+        - student.clamp_min(reductions.SMALLEST_PROBABILITY).log()
     )
     divergence = (teacher * log_ratio).sum((1, 2, 3))
-    return mean_over_batch(divergence, maps.rows)
+    return reductions.mean_over_batch(divergence, maps.rows)
 
 
 def attention_cross_entropy(
@@ -154,7 +150,7 @@ def attention_cross_entropy(
     log_student = student.masked_fill(outside, lowest).log_softmax(-1)
     maps = teacher.masked_fill(outside, lowest).softmax(-1)
     crossed = -(maps * log_student).masked_fill(outside, 0.0).sum((1, 2, 3))
-    return mean_over_batch(crossed, rows)
+    return reductions.mean_over_batch(crossed, rows)
 
 
 def attention_mse(

@@ -11,12 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from limbeck.functional.reductions import (
-    at_least_float32,
-    require_positive,
-    require_same_shape,
-    require_shape,
-)
+from limbeck.functional import reductions
 from limbeck.support.errors import LimbeckError
 
 PairWeighting = Literal["uniform", "lambda_rank", "ndcg_loss2", "ndcg_loss2_plus"]
@@ -40,7 +35,7 @@ def listwise_kl(
     Raises:
         LimbeckError: the shapes differ, or the temperature is not above 0.
     """
-    require_positive("temperature", temperature)
+    reductions.require_positive("temperature", temperature)
     ours, theirs, same = _lists("listwise_kl", student, teacher, queries)
     log_q = _log_shares(ours / temperature, same)
     log_p = _log_shares(theirs / temperature, same)
@@ -131,11 +126,11 @@ def ranked_pairs(
 
 def _lists(what: str, first: Tensor, second: Tensor, queries: Tensor) -> tuple[Tensor, ...]:
     """Both sides in float32 or wider, and which pairs (B, B) are of one query."""
-    require_same_shape(what, first.shape, second.shape, _FIX)
-    require_shape(f"{what}: queries", queries, first.shape, _FIX)
+    reductions.require_same_shape(what, first.shape, second.shape, _FIX)
+    reductions.require_shape(f"{what}: queries", queries, first.shape, _FIX)
     return (
-        at_least_float32(first),
-        at_least_float32(second),
+        reductions.at_least_float32(first),
+        reductions.at_least_float32(second),
         queries[:, None] == queries[None, :],
     )
 
@@ -170,7 +165,7 @@ def _by_pair(values: Tensor, same: Tensor, pairs: Tensor) -> Tensor:
 
 def _above(what: str, targets: Tensor, scores: Tensor) -> Bool[Tensor, "batch batch"]:
     """Which pairs have their first target above the second; NaN is above nothing."""
-    require_shape(f"{what}: targets", targets, scores.shape, _FIX)
+    reductions.require_shape(f"{what}: targets", targets, scores.shape, _FIX)
     return targets[:, None] > targets[None, :]
 
 

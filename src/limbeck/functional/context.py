@@ -12,15 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from limbeck.functional.reductions import (
-    SMALLEST_LOG_PROBABILITY,
-    TokenMask,
-    at_least_float32,
-    mean_over_batch,
-    require_same_shape,
-    require_shape,
-    without_autocast,
-)
+from limbeck.functional import reductions
 
 MeanOver = Literal["valid", "all"]
 
@@ -33,7 +25,7 @@ _FIX = "both sides need the same number of parts: map as many teacher layers as 
 def word_relation_kl(
     student: Float[Tensor, "batch tokens student_width"],
     teacher: Float[Tensor, "batch tokens teacher_width"],
-    mask: TokenMask,
+    mask: reductions.TokenMask,
     *,
     mean_over: MeanOver = "valid",
 ) -> Float[Tensor, ""]:
@@ -50,13 +42,15 @@ def word_relation_kl(
     rows = _pair_rows(_clean(student, valid), _clean(teacher, valid), valid)
     if mean_over == "all":
         return _share(rows.sum(), valid.sum(1).square().sum())
-    return mean_over_batch(rows.sum(1), (valid & (valid.sum(1, keepdim=True) > 1)).sum(1))
+    return reductions.mean_over_batch(
+        rows.sum(1), (valid & (valid.sum(1, keepdim=True) > 1)).sum(1)
+    )
 
 
 def word_relation_mse(
     student: Float[Tensor, "batch tokens student_width"],
     teacher: Float[Tensor, "batch tokens teacher_width"],
-    mask: TokenMask,
+    mask: reductions.TokenMask,
     *,
     window: int = 21,
     mean_over: MeanOver = "valid",
@@ -75,13 +69,13 @@ def word_relation_mse(
     if mean_over == "all":
         return _windows_over_all(student, teacher, valid, window)
     totals, counts = _angle_errors(_clean(student, valid), _clean(teacher, valid), valid, window)
-    return mean_over_batch(totals, counts)
+    return reductions.mean_over_batch(totals, counts)
 
 
 def layer_relation_kl(
     student: Float[Tensor, "batch tokens layers student_width"],
     teacher: Float[Tensor, "batch tokens layers teacher_width"],
-    mask: TokenMask,
+    mask: reductions.TokenMask,
     *,
     mean_over: MeanOver = "valid",
 ) -> Float[Tensor, ""]:
@@ -103,7 +97,7 @@ def layer_relation_kl(
 def layer_relation_mse(
     student: Float[Tensor, "batch tokens layers student_width"],
     teacher: Float[Tensor, "batch tokens layers teacher_width"],
-    mask: TokenMask,
+    mask: reductions.TokenMask,
     *,
     mean_over: MeanOver = "valid",
 ) -> Float[Tensor, ""]:
@@ -123,15 +117,15 @@ def layer_relation_mse(
 
 
 def _check(name: str, student: Tensor, teacher: Tensor, mask: Tensor) -> Tensor:
-    require_same_shape(name, student.shape[:-1], teacher.shape[:-1], _FIX)
-    require_shape("mask", mask, student.shape[:2])
+    reductions.require_same_shape(name, student.shape[:-1], teacher.shape[:-1], _FIX)
+    reductions.require_shape("mask", mask, student.shape[:2])
     return mask.bool()
 
 
 def _clean(hidden: Tensor, valid: Tensor) -> Tensor:
     """In float32 and zero at padding, whatever stands there, so that no gradient meets a NaN."""
     outside = ~valid.view(*valid.shape, *[1] * (hidden.dim() - 2))
-    return at_least_float32(hidden).masked_fill(outside, 0.0)
+    return reductions.at_least_float32(hidden).masked_fill(outside, 0.0)
 
 
 def _token_by_token(
@@ -144,7 +138,7 @@ def _token_by_token(
 
 def _token_rule(per_token: Tensor, valid: Tensor) -> Tensor:
     """Values of all tokens (B·N) by the token rule."""
-    return mean_over_batch(_of_tokens(per_token, valid).sum(1), valid.sum(1))
+    return reductions.mean_over_batch(_of_tokens(per_token, valid).sum(1), valid.sum(1))
 
 
 def _of_tokens(per_token: Tensor, valid: Tensor) -> Tensor:
@@ -163,7 +157,7 @@ def _windows_over_all(student: Tensor, teacher: Tensor, valid: Tensor, window: i
     around = torch.arange(-reach, reach + 1, device=valid.device)
     place = torch.arange(parts, device=valid.device)[:, None] + around
     place = place.clamp(0, parts - 1)
-    sides = (at_least_float32(student), at_least_float32(teacher))
+    sides = (reductions.at_least_float32(student), reductions.at_least_float32(teacher))
     difference = _angles(sides[0], place) - _angles(sides[1], place)
     squared = difference.square().sum((2, 3)).masked_fill(~valid, 0.0)
     return _share(squared.sum(), valid.sum() * len(around) ** 2)
@@ -179,8 +173,8 @@ def _pair_rows(
     itself = torch.eye(parts, dtype=torch.bool, device=student.device)
     closed = ~valid[:, None, :] | itself
     log_student, log_teacher = _log_cosines(student, closed), _log_cosines(teacher, closed)
-    log_ratio = log_teacher.clamp_min(SMALLEST_LOG_PROBABILITY) - log_student.clamp_min(
-        SMALLEST_LOG_PROBABILITY
+    log_ratio = log_teacher.clamp_min(reductions.SMALLEST_LOG_PROBABILITY) - log_student.clamp_min(
+        reductions.SMALLEST_LOG_PROBABILITY
     )
     rows = (log_teacher.exp() * log_ratio).masked_fill(closed, 0.0).sum(-1)
     return rows.masked_fill(~valid, 0.0)
@@ -188,7 +182,7 @@ def _pair_rows(
 
 def _log_cosines(hidden: Tensor, closed: Tensor) -> Tensor:
     unit = F.normalize(hidden, dim=-1)
-    with without_autocast(unit):
+    with reductions.without_autocast(unit):
         cosines = unit @ unit.transpose(-1, -2)
     # The least number, not −∞: a row without any open part then stays finite.
     return cosines.masked_fill(closed, torch.finfo(cosines.dtype).min).log_softmax(-1)
@@ -222,7 +216,7 @@ def _angles(hidden: Tensor, place: Tensor) -> Tensor:
     """
     # Differences stay as they are, and the products lose fewer digits to a common part.
     hidden = hidden - hidden.mean(1, keepdim=True)
-    with without_autocast(hidden):
+    with reductions.without_autocast(hidden):
         gram = hidden @ hidden.transpose(-1, -2)
     centre = torch.arange(len(place), device=place.device)[:, None]
     own, to_centre = gram.diagonal(dim1=1, dim2=2), gram[:, centre, place]

@@ -8,14 +8,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Integer
 from torch import Tensor
 
+from limbeck.functional import reductions
 from limbeck.functional.embeddings import cosine_matrix
-from limbeck.functional.reductions import (
-    at_least_float32,
-    require_positive,
-    require_same_shape,
-    require_shape,
-    without_autocast,
-)
 
 
 def info_nce(
@@ -34,9 +28,11 @@ def info_nce(
     Raises:
         LimbeckError: shapes do not fit, or the temperature is not above 0.
     """
-    require_positive("temperature", temperature)
-    require_same_shape("info_nce", student.shape, positive.shape, "map both sides to one width")
-    require_same_shape(
+    reductions.require_positive("temperature", temperature)
+    reductions.require_same_shape(
+        "info_nce", student.shape, positive.shape, "map both sides to one width"
+    )
+    reductions.require_same_shape(
         "info_nce (batch and width of the negatives)",
         student.shape,
         (negatives.shape[0], negatives.shape[-1]),
@@ -44,14 +40,16 @@ def info_nce(
     )
     absent = None
     if mask is not None:
-        require_shape(
+        reductions.require_shape(
             "mask", mask, negatives.shape[:2], "give one of that shape, true where a negative is"
         )
         absent = ~mask.bool()
         negatives = negatives.masked_fill(absent.unsqueeze(-1), 0.0)
     candidates = torch.cat([positive.unsqueeze(1), negatives], 1)
     cosine = F.cosine_similarity(
-        at_least_float32(student).unsqueeze(1), at_least_float32(candidates), dim=-1
+        reductions.at_least_float32(student).unsqueeze(1),
+        reductions.at_least_float32(candidates),
+        dim=-1,
     )
     if absent is not None:
         cosine = cosine.masked_fill(F.pad(absent, (1, 0)), -torch.inf)
@@ -101,7 +99,7 @@ def query_similarities(
     vectors = _checked("query_similarities", embeddings, queries, grades)
     asked = grades.isnan()
     theirs = (queries[:, None] == queries[None, :]) & asked[:, None] & ~asked[None, :]
-    with without_autocast(vectors):
+    with reductions.without_autocast(vectors):
         return torch.where(theirs, vectors @ vectors.T, 0.0).sum(0)
 
 
@@ -123,7 +121,7 @@ def pair_contrast(
     Raises:
         LimbeckError: the shapes differ, or the temperature is not above 0.
     """
-    require_positive("temperature", temperature)
+    reductions.require_positive("temperature", temperature)
     _checked("pair_contrast", embeddings, queries, grades)
     asked = grades.isnan()
     right = (queries[:, None] == queries[None, :]) & asked[:, None] & (grades > 0)[None, :]
@@ -142,12 +140,12 @@ def _known(right: Tensor, tokens: Tensor | None) -> Bool[Tensor, "batch batch"]:
     if tokens is None:
         return right
     alike = (tokens[:, None] == tokens[None, :]).all(-1).float()
-    with without_autocast(alike):
+    with reductions.without_autocast(alike):
         return (alike @ right.float() @ alike) > 0
 
 
 def _checked(what: str, embeddings: Tensor, queries: Tensor, grades: Tensor) -> Tensor:
     rows = embeddings.shape[:1]
-    require_shape(f"{what}: queries", queries, rows, _FIX)
-    require_shape(f"{what}: grades", grades, rows, _FIX)
-    return at_least_float32(embeddings)
+    reductions.require_shape(f"{what}: queries", queries, rows, _FIX)
+    reductions.require_shape(f"{what}: grades", grades, rows, _FIX)
+    return reductions.at_least_float32(embeddings)

@@ -9,14 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from limbeck.functional.reductions import (
-    ExampleWeights,
-    at_least_float32,
-    require_positive,
-    require_same_shape,
-    weighted_mean,
-    without_autocast,
-)
+from limbeck.functional import reductions
 
 _FIX = "map one side to the other's width with a projection, or compare similarities"
 
@@ -25,7 +18,7 @@ def embedding_mse(
     student: Float[Tensor, "batch width"],
     teacher: Float[Tensor, "batch width"],
     *,
-    weights: ExampleWeights = None,
+    weights: reductions.ExampleWeights = None,
 ) -> Float[Tensor, ""]:
     """‖s − t‖², summed over the width, mean over the batch (Reimers and Gurevych 2020, §2).
 
@@ -35,31 +28,33 @@ def embedding_mse(
     Raises:
         LimbeckError: the shapes differ.
     """
-    require_same_shape("embedding_mse", student.shape, teacher.shape, _FIX)
-    difference = at_least_float32(student) - at_least_float32(teacher)
-    return weighted_mean(difference.square().sum(-1), weights)
+    reductions.require_same_shape("embedding_mse", student.shape, teacher.shape, _FIX)
+    difference = reductions.at_least_float32(student) - reductions.at_least_float32(teacher)
+    return reductions.weighted_mean(difference.square().sum(-1), weights)
 
 
 def embedding_cosine(
     student: Float[Tensor, "batch width"],
     teacher: Float[Tensor, "batch width"],
     *,
-    weights: ExampleWeights = None,
+    weights: reductions.ExampleWeights = None,
 ) -> Float[Tensor, ""]:
     """1 − cos(s, t), mean over the batch; 1 where either is zero.
 
     Raises:
         LimbeckError: the shapes differ.
     """
-    require_same_shape("embedding_cosine", student.shape, teacher.shape, _FIX)
-    cosine = F.cosine_similarity(at_least_float32(student), at_least_float32(teacher), dim=-1)
-    return weighted_mean(1 - cosine, weights)
+    reductions.require_same_shape("embedding_cosine", student.shape, teacher.shape, _FIX)
+    cosine = F.cosine_similarity(
+        reductions.at_least_float32(student), reductions.at_least_float32(teacher), dim=-1
+    )
+    return reductions.weighted_mean(1 - cosine, weights)
 
 
 def cosine_matrix(embeddings: Float[Tensor, "batch width"]) -> Float[Tensor, "batch batch"]:
     """The cosine of every two embeddings of a batch, in at least float32."""
-    unit = F.normalize(at_least_float32(embeddings), dim=-1)
-    with without_autocast(unit):
+    unit = F.normalize(reductions.at_least_float32(embeddings), dim=-1)
+    with reductions.without_autocast(unit):
         return unit @ unit.T
 
 
@@ -94,10 +89,10 @@ def similarity_kl(
     Raises:
         LimbeckError: the batches differ, or the temperature is not above 0.
     """
-    require_positive("temperature", temperature)
+    reductions.require_positive("temperature", temperature)
     _require_one_batch("similarity_kl", student, teacher)
     if len(student) < 2:
-        return 0.0 * at_least_float32(student).sum()
+        return 0.0 * reductions.at_least_float32(student).sum()
     ours, theirs = (_others(cosine_matrix(side)) / temperature for side in (student, teacher))
     return F.kl_div(
         ours.log_softmax(-1), theirs.log_softmax(-1), reduction="batchmean", log_target=True
@@ -112,6 +107,6 @@ def _others(matrix: Float[Tensor, "batch batch"]) -> Float[Tensor, "batch rest"]
 
 
 def _require_one_batch(what: str, student: Tensor, teacher: Tensor) -> None:
-    require_same_shape(
+    reductions.require_same_shape(
         f"{what} (examples)", student.shape[:1], teacher.shape[:1], "give both sides the same batch"
     )

@@ -8,16 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from limbeck.functional.reductions import (
-    ExampleWeights,
-    TokenMask,
-    at_least_float32,
-    float32_or_wider,
-    mean_over_batch,
-    require_same_shape,
-    require_shape,
-    weighted_mean,
-)
+from limbeck.functional import reductions
 from limbeck.support.errors import LimbeckError, unknown
 
 _FIX = "map one side to the other's width with a projection"
@@ -27,7 +18,7 @@ def mse(
     student: Float[Tensor, "*leading width"],
     teacher: Float[Tensor, "*leading width"],
     *,
-    weights: ExampleWeights = None,
+    weights: reductions.ExampleWeights = None,
 ) -> Float[Tensor, ""]:
     """Squared error, mean over all dimensions: ALP-KD Eq. 7's MSE; soft label of a regression.
 
@@ -37,12 +28,12 @@ def mse(
     Raises:
         LimbeckError: the shapes differ.
     """
-    require_same_shape("mse", student.shape, teacher.shape, _FIX)
-    student, teacher = at_least_float32(student), at_least_float32(teacher)
+    reductions.require_same_shape("mse", student.shape, teacher.shape, _FIX)
+    student, teacher = reductions.at_least_float32(student), reductions.at_least_float32(teacher)
     if weights is None:
         return F.mse_loss(student, teacher)
     each = F.mse_loss(student, teacher, reduction="none").flatten(1).mean(1)
-    return weighted_mean(each, weights)
+    return reductions.weighted_mean(each, weights)
 
 
 def normalized_mse(
@@ -56,9 +47,9 @@ def normalized_mse(
     Raises:
         LimbeckError: the shapes differ.
     """
-    require_same_shape("normalized_mse", student.shape, teacher.shape, _FIX)
-    difference = F.normalize(at_least_float32(student), dim=-1) - F.normalize(
-        at_least_float32(teacher), dim=-1
+    reductions.require_same_shape("normalized_mse", student.shape, teacher.shape, _FIX)
+    difference = F.normalize(reductions.at_least_float32(student), dim=-1) - F.normalize(
+        reductions.at_least_float32(teacher), dim=-1
     )
     return difference.square().sum(-1).mean()
 
@@ -66,7 +57,7 @@ def normalized_mse(
 def cosine_distance(
     student: Float[Tensor, "*leading width"],
     teacher: Float[Tensor, "*leading width"],
-    mask: TokenMask | None = None,
+    mask: reductions.TokenMask | None = None,
 ) -> Float[Tensor, ""]:
     """1 − cos(s, t), mean over the leading dimensions: Internal-KD Eq. 3; DistilBERT's cosine term.
 
@@ -76,11 +67,11 @@ def cosine_distance(
     Raises:
         LimbeckError: the shapes differ, or the mask does not fit.
     """
-    require_same_shape("cosine_distance", student.shape, teacher.shape, _FIX)
-    student, teacher = at_least_float32(student), at_least_float32(teacher)
+    reductions.require_same_shape("cosine_distance", student.shape, teacher.shape, _FIX)
+    student, teacher = reductions.at_least_float32(student), reductions.at_least_float32(teacher)
     if mask is None:
         return (1.0 - F.cosine_similarity(student, teacher, dim=-1)).mean()
-    require_shape("mask", mask, student.shape[:-1])
+    reductions.require_shape("mask", mask, student.shape[:-1])
     valid = mask.bool()
     # Masked before the cosine, not after: a norm that overflows would poison the gradient.
     outside = ~valid.unsqueeze(-1)
@@ -88,13 +79,13 @@ def cosine_distance(
         student.masked_fill(outside, 0.0), teacher.masked_fill(outside, 0.0), dim=-1
     )
     distance = (1.0 - cosine).masked_fill(~valid, 0.0)
-    return mean_over_batch(distance.sum(1), valid.sum(1))
+    return reductions.mean_over_batch(distance.sum(1), valid.sum(1))
 
 
 def hidden_mse(
     student: Float[Tensor, "batch tokens width"],
     teacher: Float[Tensor, "batch tokens width"],
-    mask: TokenMask,
+    mask: reductions.TokenMask,
 ) -> Float[Tensor, ""]:
     """Squared error of all tokens, mean over width, each example's valid tokens, then the batch.
 
@@ -103,13 +94,13 @@ def hidden_mse(
     Raises:
         LimbeckError: the shapes differ, or the mask does not fit.
     """
-    require_same_shape("hidden_mse", student.shape, teacher.shape, _FIX)
-    require_shape("mask", mask, student.shape[:2])
+    reductions.require_same_shape("hidden_mse", student.shape, teacher.shape, _FIX)
+    reductions.require_shape("mask", mask, student.shape[:2])
     valid = mask.bool()
-    difference = at_least_float32(student) - at_least_float32(teacher)
+    difference = reductions.at_least_float32(student) - reductions.at_least_float32(teacher)
     # The difference is ours, so filling it in place saves a copy of the hidden states.
     squared = difference.masked_fill_(~valid.unsqueeze(-1), 0.0).square().sum((1, 2))
-    return mean_over_batch(squared, valid.sum(1) * student.shape[-1])
+    return reductions.mean_over_batch(squared, valid.sum(1) * student.shape[-1])
 
 
 # One vector for a sequence: which token, or tokens, speak for it. Captured states are pooled
@@ -120,7 +111,7 @@ POOLINGS = ("cls", "mean", "last")
 
 
 def pool(
-    hidden: Float[Tensor, "batch tokens width"], mask: TokenMask, how: str
+    hidden: Float[Tensor, "batch tokens width"], mask: reductions.TokenMask, how: str
 ) -> Float[Tensor, "batch width"]:
     """Pools hidden states over the valid tokens of each example.
 
@@ -133,11 +124,11 @@ def pool(
     """
     if how not in POOLINGS:
         raise LimbeckError(unknown("pooling", how, POOLINGS))
-    require_shape("mask", mask, hidden.shape[:2])
+    reductions.require_shape("mask", mask, hidden.shape[:2])
     valid = mask.bool()
     if how == "mean":
         masked = hidden.masked_fill(~valid.unsqueeze(-1), 0.0)
-        total = masked.sum(1, dtype=float32_or_wider(hidden.dtype))
+        total = masked.sum(1, dtype=reductions.float32_or_wider(hidden.dtype))
         return total / valid.sum(1, keepdim=True).clamp(min=1)
     if how == "cls":
         # The maximum of a 0/1 row is found at its first 1.
@@ -145,5 +136,5 @@ def pool(
     else:
         position = (valid * torch.arange(valid.shape[1], device=valid.device)).amax(1)
     index = position.view(-1, 1, 1).expand(-1, 1, hidden.shape[-1])
-    chosen = at_least_float32(hidden.gather(1, index).squeeze(1))
+    chosen = reductions.at_least_float32(hidden.gather(1, index).squeeze(1))
     return chosen.masked_fill(~valid.any(1, keepdim=True), 0.0)

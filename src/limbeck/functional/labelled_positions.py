@@ -12,18 +12,13 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Integer
 from torch import Tensor
 
+from limbeck.functional import reductions
 from limbeck.functional.labels import (
     NO_LABEL,
     ClassWeights,
     class_losses,
     has_label,
     mean_of_labelled,
-)
-from limbeck.functional.reductions import (
-    TokenMask,
-    at_least_float32,
-    require_positive,
-    require_same_shape,
 )
 
 # Of each row of student's and teacher's logits, at a temperature.
@@ -47,7 +42,9 @@ def token_cross_entropy(
     """
     valid = labels != NO_LABEL
     if class_weights is None and not gamma:
-        losses = F.cross_entropy(at_least_float32(logits[valid]), labels[valid], reduction="none")
+        losses = F.cross_entropy(
+            reductions.at_least_float32(logits[valid]), labels[valid], reduction="none"
+        )
     else:
         losses = class_losses(logits[valid], labels[valid], class_weights, gamma)
     labelled = valid.any(1).sum().clamp(min=1)
@@ -57,7 +54,7 @@ def token_cross_entropy(
 def token_soft_cross_entropy(
     student_logits: Float[Tensor, "batch tokens classes"],
     teacher_logits: Float[Tensor, "batch tokens classes"],
-    mask: TokenMask,
+    mask: reductions.TokenMask,
     *,
     temperature: float | int = 1.0,
     scale_by_t2: bool = False,
@@ -75,7 +72,7 @@ def token_soft_cross_entropy(
 def token_soft_kl(
     student_logits: Float[Tensor, "batch tokens classes"],
     teacher_logits: Float[Tensor, "batch tokens classes"],
-    mask: TokenMask,
+    mask: reductions.TokenMask,
     *,
     temperature: float | int = 1.0,
     scale_by_t2: bool = False,
@@ -94,7 +91,7 @@ def span_cross_entropy(
     logits: Float[Tensor, "batch tokens 2"],
     starts: Integer[Tensor, " batch"],
     ends: Integer[Tensor, " batch"],
-    mask: TokenMask,
+    mask: reductions.TokenMask,
 ) -> Float[Tensor, ""]:
     """The mean of start's and end's cross-entropy, each a softmax over the tokens that the mask names.
 
@@ -114,7 +111,7 @@ def span_cross_entropy(
 def span_soft_cross_entropy(
     student_logits: Float[Tensor, "batch tokens 2"],
     teacher_logits: Float[Tensor, "batch tokens 2"],
-    mask: TokenMask,
+    mask: reductions.TokenMask,
     *,
     temperature: float | int = 1.0,
     scale_by_t2: bool = False,
@@ -132,7 +129,7 @@ def span_soft_cross_entropy(
 def span_soft_kl(
     student_logits: Float[Tensor, "batch tokens 2"],
     teacher_logits: Float[Tensor, "batch tokens 2"],
-    mask: TokenMask,
+    mask: reductions.TokenMask,
     *,
     temperature: float | int = 1.0,
     scale_by_t2: bool = False,
@@ -150,14 +147,14 @@ def span_soft_kl(
 def require_one_vocabulary(student: Sequence[int], teacher: Sequence[int]) -> None:
     """Raise LimbeckError unless both sides' logits have one shape."""
     fix = "give both models one label set, or one vocabulary"
-    require_same_shape("soft label", student, teacher, fix)
+    reductions.require_same_shape("soft label", student, teacher, fix)
 
 
 def _of_tokens(
     distance: _Distance,
     student_logits: Float[Tensor, "batch tokens classes"],
     teacher_logits: Float[Tensor, "batch tokens classes"],
-    mask: TokenMask,
+    mask: reductions.TokenMask,
     temperature: float | int,
     *,
     scale_by_t2: bool,
@@ -173,7 +170,7 @@ def _of_sides(
     distance: _Distance,
     student_logits: Float[Tensor, "batch tokens 2"],
     teacher_logits: Float[Tensor, "batch tokens 2"],
-    mask: TokenMask,
+    mask: reductions.TokenMask,
     temperature: float | int,
     *,
     scale_by_t2: bool,
@@ -218,16 +215,16 @@ def _divergences(
 def _log_shares(
     logits: Float[Tensor, "*batch classes"], temperature: float | int
 ) -> Float[Tensor, "*batch classes"]:
-    require_positive("temperature", temperature)
-    logits = at_least_float32(logits)
+    reductions.require_positive("temperature", temperature)
+    logits = reductions.at_least_float32(logits)
     return (logits if temperature == 1.0 else logits / temperature).log_softmax(-1)
 
 
 def _among(
-    logits: Float[Tensor, "batch tokens 2"], mask: TokenMask
+    logits: Float[Tensor, "batch tokens 2"], mask: reductions.TokenMask
 ) -> Float[Tensor, "batch tokens 2"]:
     """The logits with −inf where no span may begin or end."""
-    return at_least_float32(logits).masked_fill(~mask.bool().unsqueeze(-1), -torch.inf)
+    return reductions.at_least_float32(logits).masked_fill(~mask.bool().unsqueeze(-1), -torch.inf)
 
 
 def mean_by_example(

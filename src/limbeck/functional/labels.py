@@ -8,14 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Integer
 from torch import Tensor
 
-from limbeck.functional.reductions import (
-    SMALLEST_PROBABILITY,
-    ExampleWeights,
-    at_least_float32,
-    require_positive,
-    require_same_shape,
-    weighted_mean,
-)
+from limbeck.functional import reductions
 from limbeck.support.errors import LimbeckError
 
 # How much each class weighs where classes are of very different sizes, and easy examples less than
@@ -65,20 +58,23 @@ def focal_factor(
         raise LimbeckError(f"gamma is {gamma}", "give 0 or more; the paper's is 2")
     # A root has no gradient at 0.
     unsure = -torch.expm1(log_probability)
-    return unsure.clamp(min=SMALLEST_PROBABILITY) ** gamma
+    return unsure.clamp(min=reductions.SMALLEST_PROBABILITY) ** gamma
 
 
 def _at_temperature(
     student_logits: Tensor, teacher_logits: Tensor, temperature: float | int
 ) -> tuple[Tensor, Tensor]:
-    require_positive("temperature", temperature)
-    require_same_shape(
+    reductions.require_positive("temperature", temperature)
+    reductions.require_same_shape(
         "soft label",
         student_logits.shape,
         teacher_logits.shape,
         "give both models the task's label set",
     )
-    student, teacher = at_least_float32(student_logits), at_least_float32(teacher_logits)
+    student, teacher = (
+        reductions.at_least_float32(student_logits),
+        reductions.at_least_float32(teacher_logits),
+    )
     if temperature == 1.0:
         return student, teacher
     return student / temperature, teacher / temperature
@@ -102,7 +98,7 @@ def hard_cross_entropy(
     Raises:
         LimbeckError: γ is below 0.
     """
-    logits, known = at_least_float32(logits), has_label(labels)
+    logits, known = reductions.at_least_float32(logits), has_label(labels)
     if labels.is_floating_point():
         # What is not a number would reach the gradient, also of an example that does not count.
         labels = labels.to(logits.dtype).masked_fill(~known.unsqueeze(-1), 0.0)
@@ -125,7 +121,12 @@ def class_losses(
     gamma: float | int,
 ) -> Float[Tensor, "*batch"]:
     """−w_y·(1 − p_y)^γ·log p_y of each row of logits and its class."""
-    right = at_least_float32(logits).log_softmax(-1).gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+    right = (
+        reductions.at_least_float32(logits)
+        .log_softmax(-1)
+        .gather(-1, labels.unsqueeze(-1))
+        .squeeze(-1)
+    )
     each = _weighted_surprise(right, gamma)
     return each if class_weights is None else each * class_weights[labels]
 
@@ -142,7 +143,7 @@ def hard_mse(
 ) -> Float[Tensor, ""]:
     """(z − y)², mean over the examples that have a number y (NaN is none): a regression's labels."""
     known = has_label(labels)
-    errors = (at_least_float32(outputs) - labels.float().where(known, 0.0)) ** 2
+    errors = (reductions.at_least_float32(outputs) - labels.float().where(known, 0.0)) ** 2
     return mean_of_labelled(errors, known)
 
 
@@ -152,7 +153,7 @@ def soft_cross_entropy(
     *,
     temperature: float | int = 1.0,
     scale_by_t2: bool = False,
-    weights: ExampleWeights = None,
+    weights: reductions.ExampleWeights = None,
 ) -> Float[Tensor, ""]:
     """−Σ_c softmax(z_T/τ)·log softmax(z_S/τ), mean over the batch.
 
@@ -168,7 +169,7 @@ def soft_cross_entropy(
     if weights is None:
         loss = F.cross_entropy(student, teacher.softmax(-1))
     else:
-        loss = weighted_mean(
+        loss = reductions.weighted_mean(
             F.cross_entropy(student, teacher.softmax(-1), reduction="none"), weights
         )
     return loss * temperature**2 if scale_by_t2 else loss
@@ -180,7 +181,7 @@ def soft_kl(
     *,
     temperature: float | int = 1.0,
     scale_by_t2: bool = False,
-    weights: ExampleWeights = None,
+    weights: reductions.ExampleWeights = None,
 ) -> Float[Tensor, ""]:
     """KL(softmax(z_T/τ) ‖ softmax(z_S/τ)), mean over the batch, times τ² if asked.
 
@@ -196,7 +197,7 @@ def soft_kl(
         loss = F.kl_div(*logs, log_target=True, reduction="batchmean")
     else:
         each = F.kl_div(*logs, log_target=True, reduction="none").sum(-1)
-        loss = weighted_mean(each, weights)
+        loss = reductions.weighted_mean(each, weights)
     return loss * temperature**2 if scale_by_t2 else loss
 
 
@@ -204,7 +205,7 @@ def pseudo_label(
     student_logits: Float[Tensor, "batch classes"],
     teacher_logits: Float[Tensor, "batch classes"],
     *,
-    weights: ExampleWeights = None,
+    weights: reductions.ExampleWeights = None,
 ) -> Float[Tensor, ""]:
     """−log softmax(z_S)[argmax z_T], mean over the batch: the teacher's class as a hard label.
 
@@ -218,7 +219,7 @@ def pseudo_label(
     student, teacher = _at_temperature(student_logits, teacher_logits, 1.0)
     likeliest = teacher == teacher.amax(-1, keepdim=True)
     logs = student.log_softmax(-1).masked_fill(~likeliest, 0.0)
-    return weighted_mean(-logs.sum(-1) / likeliest.sum(-1), weights)
+    return reductions.weighted_mean(-logs.sum(-1) / likeliest.sum(-1), weights)
 
 
 # Examples without a label: how labels say so, and the mean over the others. A class id is −100
@@ -252,7 +253,7 @@ def mean_of_labelled(values: Tensor, labelled: Tensor, weights: Tensor | None = 
     counted = labelled if weights is None else labelled & (weights != 0)
     values = torch.where(counted, values, values.new_zeros(()))
     if weights is not None:
-        values = values * at_least_float32(weights)
+        values = values * reductions.at_least_float32(weights)
     return values.sum() / labelled.sum().clamp(min=1)
 
 
@@ -267,7 +268,7 @@ def error_weighted_cross_entropy(
     labels: Integer[Tensor, " batch"],
     *,
     temperature: float | int = 1.0,
-    weights: ExampleWeights = None,
+    weights: reductions.ExampleWeights = None,
 ) -> Float[Tensor, ""]:
     """Σ_n CE(softmax(z_n/τ), softmax(z_S/τ)) / (1 + CE(y, softmax(z_n))), mean over the labelled examples.
 
@@ -279,9 +280,12 @@ def error_weighted_cross_entropy(
     Raises:
         LimbeckError: the class counts differ, or the temperature is not above 0.
     """
-    require_positive("temperature", temperature)
+    reductions.require_positive("temperature", temperature)
     _require_same_classes(student_logits, teacher_logits)
-    student, teachers = at_least_float32(student_logits), at_least_float32(teacher_logits)
+    student, teachers = (
+        reductions.at_least_float32(student_logits),
+        reductions.at_least_float32(teacher_logits),
+    )
     log_student = (student / temperature).log_softmax(-1)
     distances = -((teachers / temperature).softmax(-1) * log_student).sum(-1)
     flat = teachers.flatten(0, 1)
@@ -303,15 +307,18 @@ def error_weighted_mse(
         LimbeckError: the batch sizes differ.
     """
     _require_same_classes(student_outputs, teacher_outputs)
-    student, teachers = at_least_float32(student_outputs), at_least_float32(teacher_outputs)
+    student, teachers = (
+        reductions.at_least_float32(student_outputs),
+        reductions.at_least_float32(teacher_outputs),
+    )
     labelled = has_label(labels)
-    numbers = at_least_float32(labels).nan_to_num(0.0)
+    numbers = reductions.at_least_float32(labels).nan_to_num(0.0)
     weights = 1 / (1 + (teachers - numbers) ** 2)
     return mean_of_labelled((weights * (student - teachers) ** 2).sum(0), labelled)
 
 
 def _require_same_classes(student: Tensor, teachers: Tensor) -> None:
-    require_same_shape(
+    reductions.require_same_shape(
         "soft label of several teachers",
         student.shape,
         teachers.shape[1:],

@@ -10,13 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from limbeck.functional.reductions import (
-    at_least_float32,
-    float32_or_wider,
-    require_same_shape,
-    require_shape,
-    without_autocast,
-)
+from limbeck.functional import reductions
 from limbeck.support.errors import LimbeckError, unknown
 
 
@@ -64,18 +58,18 @@ def _scores(
     student: Tensor, teacher: Tensor, allowed: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
     """Dot products of every pair of layers, and which of them are closed, if any."""
-    require_same_shape(
+    reductions.require_same_shape(
         "attention_weights (batch and width)",
         (student.shape[0], student.shape[-1]),
         (teacher.shape[0], teacher.shape[-1]),
         "map both sides to one width before the dot product",
     )
-    student, teacher = at_least_float32(student), at_least_float32(teacher)
-    with without_autocast(student):
+    student, teacher = reductions.at_least_float32(student), reductions.at_least_float32(teacher)
+    with reductions.without_autocast(student):
         scores = student @ teacher.transpose(-1, -2)
     if allowed is None:
         return scores, None
-    require_shape(
+    reductions.require_shape(
         "allowed",
         allowed,
         scores.shape[1:],
@@ -162,8 +156,12 @@ def transport_flow(
             sum or of different sums.
     """
     students, teachers = costs.shape
-    require_shape("student_weights", student_weights, (students,), "give one weight a layer")
-    require_shape("teacher_weights", teacher_weights, (teachers,), "give one weight a layer")
+    reductions.require_shape(
+        "student_weights", student_weights, (students,), "give one weight a layer"
+    )
+    reductions.require_shape(
+        "teacher_weights", teacher_weights, (teachers,), "give one weight a layer"
+    )
     with torch.no_grad():
         packed = torch.cat([costs.flatten(), student_weights, teacher_weights])
         values = packed.cpu().double().numpy()
@@ -176,7 +174,9 @@ def transport_flow(
 
     # The two sums are made equal to the last bit, which the solver asks for.
     flow = ot.emd(supply, demand * (supply.sum() / demand.sum()), matrix)
-    return torch.from_numpy(flow).to(device=costs.device, dtype=float32_or_wider(costs.dtype))
+    return torch.from_numpy(flow).to(
+        device=costs.device, dtype=reductions.float32_or_wider(costs.dtype)
+    )
 
 
 def cheaper_layers_weigh_more(

@@ -5,13 +5,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from limbeck.functional import reductions
 from limbeck.functional.labels import has_label, mean_of_labelled, some_class
-from limbeck.functional.reductions import (
-    ExampleWeights,
-    at_least_float32,
-    require_positive,
-    require_same_shape,
-)
 from limbeck.support.errors import LimbeckError
 
 _SMALL = 1e-7
@@ -23,7 +18,7 @@ def standardize(logits: Float[Tensor, "*batch classes"]) -> Float[Tensor, "*batc
     σ is the population's, over K as in the paper; the released code divides by K − 1, which is a
     temperature higher by √(K/(K−1)).
     """
-    logits = at_least_float32(logits)
+    logits = reductions.at_least_float32(logits)
     spread = logits.std(-1, correction=0, keepdim=True)
     return (logits - logits.mean(-1, keepdim=True)) / (spread + _SMALL)
 
@@ -44,7 +39,7 @@ def dist(
     Raises:
         LimbeckError: the class counts differ, or the temperature is not above 0.
     """
-    require_positive("temperature", temperature)
+    reductions.require_positive("temperature", temperature)
     student, teacher = _same("dist", student_logits, teacher_logits)
     ours, theirs = (student / temperature).softmax(-1), (teacher / temperature).softmax(-1)
     inter = 1 - _pearson(ours, theirs).mean()
@@ -60,7 +55,7 @@ def dkd(
     alpha: float | int = 1.0,
     beta: float | int = 8.0,
     temperature: float | int = 4.0,
-    weights: ExampleWeights = None,
+    weights: reductions.ExampleWeights = None,
 ) -> Float[Tensor, ""]:
     """Decoupled KD (Zhao et al. 2022, Eq. 7): τ²·(α·TCKD + β·NCKD), mean over the labelled examples.
 
@@ -71,7 +66,7 @@ def dkd(
     Raises:
         LimbeckError: the class counts differ, or the temperature is not above 0.
     """
-    require_positive("temperature", temperature)
+    reductions.require_positive("temperature", temperature)
     student, teacher = _same("dkd", student_logits, teacher_logits)
     ours, theirs = (student / temperature).log_softmax(-1), (teacher / temperature).log_softmax(-1)
     # Nothing here depends on values for its shape: an accelerator is not waited for.
@@ -84,10 +79,12 @@ def dkd(
 
 
 def _same(what: str, student: Tensor, teacher: Tensor) -> tuple[Tensor, Tensor]:
-    require_same_shape(what, student.shape, teacher.shape, "give both models the task's label set")
+    reductions.require_same_shape(
+        what, student.shape, teacher.shape, "give both models the task's label set"
+    )
     if student.shape[-1] < 2:
         raise LimbeckError(f"{what}: there is one output, and classes are compared", "use mse")
-    return at_least_float32(student), at_least_float32(teacher)
+    return reductions.at_least_float32(student), reductions.at_least_float32(teacher)
 
 
 def _pearson(one: Tensor, other: Tensor) -> Tensor:

@@ -7,30 +7,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from limbeck.functional.attention import (
-    KeyMask,
-    QueryMask,
-    error_of_pairs,
-    paired_maps,
-    valid_pairs,
-)
-from limbeck.functional.reductions import (
-    SMALLEST_LOG_PROBABILITY,
-    TokenMask,
-    at_least_float32,
-    mean_over_batch,
-    require_same_shape,
-    require_shape,
-    without_autocast,
-)
+from limbeck.functional import attention, reductions
 from limbeck.support.errors import LimbeckError
 
 
 def _log_relations(features: Tensor, valid: Tensor) -> Tensor:
     """log softmax(XXᵀ/√r) over the valid keys: [B, A, N, r] → [B, A, N, N]; ≈ −3e38 outside."""
     # Masked before the product: 0·∞ in its gradient would be NaN.
-    features = at_least_float32(features).masked_fill(~valid[:, None, :, None], 0.0)
-    with without_autocast(features):
+    features = reductions.at_least_float32(features).masked_fill(~valid[:, None, :, None], 0.0)
+    with reductions.without_autocast(features):
         scores = (features * features.shape[-1] ** -0.5) @ features.transpose(-1, -2)
     # The least number, not −∞: a row without any valid key then stays finite.
     least = torch.finfo(scores.dtype).min
@@ -44,7 +29,7 @@ _HEADS_FIX = "split the features of both into the same number of relation heads"
 def relation_kl(
     student: Float[Tensor, "batch heads tokens student_width"],
     teacher: Float[Tensor, "batch heads tokens teacher_width"],
-    mask: TokenMask,
+    mask: reductions.TokenMask,
 ) -> Float[Tensor, ""]:
     """KL(R_T ‖ R_S) with R = softmax(XXᵀ/√r); sums and means as in `attention_kl`.
 
@@ -55,38 +40,38 @@ def relation_kl(
     Raises:
         LimbeckError: batch, heads or tokens differ, or the mask does not fit.
     """
-    require_same_shape(
+    reductions.require_same_shape(
         "relation_kl (batch, heads, tokens)",
         student.shape[:-1],
         teacher.shape[:-1],
         _HEADS_FIX,
     )
-    require_shape("mask", mask, (student.shape[0], student.shape[2]))
+    reductions.require_shape("mask", mask, (student.shape[0], student.shape[2]))
     valid = mask.bool()
     log_student, log_teacher = _log_relations(student, valid), _log_relations(teacher, valid)
-    log_ratio = log_teacher.clamp_min(SMALLEST_LOG_PROBABILITY) - log_student.clamp_min(
-        SMALLEST_LOG_PROBABILITY
+    log_ratio = log_teacher.clamp_min(reductions.SMALLEST_LOG_PROBABILITY) - log_student.clamp_min(
+        reductions.SMALLEST_LOG_PROBABILITY
     )
     rows = (log_teacher.exp() * log_ratio).sum(-1).masked_fill(~valid[:, None, :], 0.0)
-    return mean_over_batch(rows.sum((1, 2)), valid.sum(1) * student.shape[1])
+    return reductions.mean_over_batch(rows.sum((1, 2)), valid.sum(1) * student.shape[1])
 
 
 def relations(
-    features: Float[Tensor, "batch heads tokens width"], mask: TokenMask
+    features: Float[Tensor, "batch heads tokens width"], mask: reductions.TokenMask
 ) -> Float[Tensor, "batch heads tokens tokens"]:
     """R = softmax(XXᵀ/√r) over the valid tokens: the map that `relation_kl` compares.
 
     For mixtures of several layers' relations, which `attention_kl` can compare with one layer's.
     """
-    require_shape("mask", mask, (features.shape[0], features.shape[2]))
+    reductions.require_shape("mask", mask, (features.shape[0], features.shape[2]))
     return _log_relations(features, mask.bool()).exp()
 
 
 def relation_scores(
     queries: Float[Tensor, "batch heads queries width"],
     keys: Float[Tensor, "batch heads keys width"],
-    query_mask: QueryMask,
-    key_mask: KeyMask | None = None,
+    query_mask: attention.QueryMask,
+    key_mask: attention.KeyMask | None = None,
 ) -> Float[Tensor, "batch heads queries keys"]:
     """QKᵀ/√r in relation heads, before any softmax; 0 where either mask closes.
 
@@ -105,13 +90,13 @@ def relation_scores(
             f"relation_scores: the queries have shape {shapes[0]}, the keys {shapes[1]}", _HEADS_FIX
         )
     masks = query_mask, query_mask if key_mask is None else key_mask
-    valid_pairs((*shapes[0][:3], shapes[1][2]), query_mask, key_mask)
+    attention.valid_pairs((*shapes[0][:3], shapes[1][2]), query_mask, key_mask)
     # Masked before the product: 0·∞ in its gradient would be NaN.
     rows, columns = (
-        at_least_float32(side).masked_fill(~mask.bool()[:, None, :, None], 0.0)
+        reductions.at_least_float32(side).masked_fill(~mask.bool()[:, None, :, None], 0.0)
         for side, mask in zip((queries, keys), masks, strict=True)
     )
-    with without_autocast(rows):
+    with reductions.without_autocast(rows):
         found: Float[Tensor, "batch heads queries keys"] = (
             rows * rows.shape[-1] ** -0.5
         ) @ columns.transpose(-1, -2)
@@ -121,8 +106,8 @@ def relation_scores(
 def relation_mse(
     student_scores: Float[Tensor, "batch heads queries keys"],
     teacher_scores: Float[Tensor, "batch heads queries keys"],
-    query_mask: QueryMask,
-    key_mask: KeyMask | None = None,
+    query_mask: attention.QueryMask,
+    key_mask: attention.KeyMask | None = None,
     *,
     causal: bool = False,
 ) -> Float[Tensor, ""]:
@@ -137,7 +122,7 @@ def relation_mse(
             lengths differ.
     """
     scores = student_scores, teacher_scores
-    student, teacher, _, outside = paired_maps(
+    student, teacher, _, outside = attention.paired_maps(
         "relation_mse", scores, query_mask, key_mask, causal=causal, fix=_HEADS_FIX
     )
-    return error_of_pairs(student, teacher, outside)
+    return attention.error_of_pairs(student, teacher, outside)

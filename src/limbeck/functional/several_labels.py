@@ -9,14 +9,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from limbeck.functional import reductions
 from limbeck.functional.labels import ClassWeights, focal_factor, has_label, mean_of_labelled
-from limbeck.functional.reductions import (
-    ExampleWeights,
-    at_least_float32,
-    require_positive,
-    require_same_shape,
-    weighted_mean,
-)
 
 
 def binary_cross_entropy(
@@ -35,8 +29,10 @@ def binary_cross_entropy(
     Raises:
         LimbeckError: the shapes differ, or γ is below 0.
     """
-    require_same_shape("labels", logits.shape, labels.shape, "give each row 0 or 1 for every class")
-    logits, known = at_least_float32(logits), has_label(labels)
+    reductions.require_same_shape(
+        "labels", logits.shape, labels.shape, "give each row 0 or 1 for every class"
+    )
+    logits, known = reductions.at_least_float32(logits), has_label(labels)
     labels = labels.to(logits.dtype).masked_fill(~known.unsqueeze(-1), 0.0)
     if not gamma:
         each = F.binary_cross_entropy_with_logits(
@@ -57,7 +53,7 @@ def binary_soft_cross_entropy(
     *,
     temperature: float | int = 1.0,
     scale_by_t2: bool = False,
-    weights: ExampleWeights = None,
+    weights: reductions.ExampleWeights = None,
 ) -> Float[Tensor, ""]:
     """−p_T·log p_S − (1 − p_T)·log(1 − p_S) of p = σ(z/τ), mean over classes and batch, times τ² if asked.
 
@@ -68,7 +64,7 @@ def binary_soft_cross_entropy(
     """
     student, teacher = _at_temperature(student_logits, teacher_logits, temperature)
     each = F.binary_cross_entropy_with_logits(student, teacher.sigmoid(), reduction="none")
-    loss = weighted_mean(each.mean(-1), weights)
+    loss = reductions.weighted_mean(each.mean(-1), weights)
     return loss * temperature**2 if scale_by_t2 else loss
 
 
@@ -78,7 +74,7 @@ def binary_kl(
     *,
     temperature: float | int = 1.0,
     scale_by_t2: bool = False,
-    weights: ExampleWeights = None,
+    weights: reductions.ExampleWeights = None,
 ) -> Float[Tensor, ""]:
     """KL((p_T, 1 − p_T) ‖ (p_S, 1 − p_S)) of p = σ(z/τ), mean over classes and batch, times τ² if asked.
 
@@ -94,15 +90,17 @@ def binary_kl(
     others = F.logsigmoid(-teacher) - F.logsigmoid(-student)
     share = teacher.sigmoid()
     each = share * of_class + (1 - share) * others
-    loss = weighted_mean(each.mean(-1), weights)
+    loss = reductions.weighted_mean(each.mean(-1), weights)
     return loss * temperature**2 if scale_by_t2 else loss
 
 
 def _at_temperature(
     student: Tensor, teacher: Tensor, temperature: float | int
 ) -> tuple[Tensor, Tensor]:
-    require_positive("temperature", temperature)
-    require_same_shape(
+    reductions.require_positive("temperature", temperature)
+    reductions.require_same_shape(
         "soft label", student.shape, teacher.shape, "give both models the task's label set"
     )
-    return at_least_float32(student) / temperature, at_least_float32(teacher) / temperature
+    return reductions.at_least_float32(student) / temperature, reductions.at_least_float32(
+        teacher
+    ) / temperature

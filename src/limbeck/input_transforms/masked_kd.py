@@ -10,28 +10,15 @@ from pydantic import Field
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from limbeck.activations import (
-    ActivationKey,
-    Request,
-    Trace,
-    capture,
-    kinds_available,
-    number_of_layers,
-)
-from limbeck.input_transforms.input_transform import (
-    INPUT_TRANSFORMS,
-    Batch,
-    InputTransform,
-    ModelPass,
-    TransformSettings,
-)
+from limbeck import activations
+from limbeck.input_transforms import input_transform
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.settings import Number
 
-_EMBEDDED = ActivationKey("hidden", 0)
+_EMBEDDED = activations.ActivationKey("hidden", 0)
 
 
-class MaskedKDSettings(TransformSettings):
+class MaskedKDSettings(input_transform.TransformSettings):
     """How much is left to the teacher."""
 
     use: Literal["masked-kd"]
@@ -40,8 +27,8 @@ class MaskedKDSettings(TransformSettings):
     )
 
 
-@INPUT_TRANSFORMS.register("masked-kd")
-class MaskedKD(InputTransform):
+@input_transform.INPUT_TRANSFORMS.register("masked-kd")
+class MaskedKD(input_transform.InputTransform):
     """A teacher is shown its class token and the patches to which the student's gives most attention.
 
     The attention is that of the student's last layer, from the class token to each patch, mean over the
@@ -58,11 +45,13 @@ class MaskedKD(InputTransform):
 
     spec: MaskedKDSettings
 
-    def sees_first(self, student: PreTrainedModel) -> Request:
+    def sees_first(self, student: PreTrainedModel) -> activations.Request:
         """The attention of the last layer."""
-        return Request.attention([number_of_layers(student)])
+        return activations.Request.attention([activations.number_of_layers(student)])
 
-    def choose(self, batch: Batch, sampled: None, student: Trace) -> Tensor:
+    def choose(
+        self, batch: input_transform.Batch, sampled: None, student: activations.Trace
+    ) -> Tensor:
         """Which tokens the teacher reads, [B, N] boolean: of an image as many in every example."""
         layers = {
             key.layer: at for key, at in student.values.items() if key.what == "probabilities"
@@ -75,7 +64,7 @@ class MaskedKD(InputTransform):
         chosen = (order.argsort(dim=1) < kept) & real
         return torch.cat([torch.ones_like(chosen[:, :1]), chosen], 1)
 
-    def capture(self, asked: ModelPass, sampled: Tensor) -> Trace:
+    def capture(self, asked: input_transform.ModelPass, sampled: Tensor) -> activations.Trace:
         """The student on everything; a teacher on what was chosen.
 
         Raises:
@@ -94,7 +83,9 @@ class MaskedKD(InputTransform):
             batch = {**asked.batch, "attention_mask": sampled.to(torch.long)}
             trace = asked.run(batch, asked.request)
         else:
-            embedded = capture(asked.model, asked.batch, Request(frozenset({_EMBEDDED})))
+            embedded = activations.capture(
+                asked.model, asked.batch, activations.Request(frozenset({_EMBEDDED}))
+            )
             own, wanted = embedded[_EMBEDDED].shape[1], sampled.shape[1]
             if own != wanted:
                 raise LimbeckError(
@@ -103,11 +94,13 @@ class MaskedKD(InputTransform):
                 )
             kept = embedded[_EMBEDDED][sampled]
             entry = kept.reshape(len(sampled), -1, kept.shape[-1])
-            trace = capture(asked.model, asked.batch, asked.request, entry=entry)
+            trace = activations.capture(asked.model, asked.batch, asked.request, entry=entry)
         asked.passes.add(asked.model, asked.batch, asked.request, gradient=False)
         return trace
 
-    def problems(self, batch: Batch, models: Mapping[str, PreTrainedModel]) -> list[Problem]:
+    def problems(
+        self, batch: input_transform.Batch, models: Mapping[str, PreTrainedModel]
+    ) -> list[Problem]:
         """Models without attention from a class token."""
         return super().problems(batch, models) + [
             Problem(
@@ -115,5 +108,5 @@ class MaskedKD(InputTransform):
                 "take a student and a teacher that are transformers over tokens or patches",
             )
             for side, model in models.items()
-            if "probabilities" not in kinds_available(model)
+            if "probabilities" not in activations.kinds_available(model)
         ]

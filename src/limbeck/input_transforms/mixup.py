@@ -15,12 +15,7 @@ from transformers import PreTrainedModel
 
 from limbeck.activations import ActivationKey, Mixed, Passes, Request, Trace, capture
 from limbeck.functional import mix
-from limbeck.input_transforms.input_transform import (
-    INPUT_TRANSFORMS,
-    Batch,
-    InputTransform,
-    ModelPass,
-)
+from limbeck.input_transforms import input_transform
 from limbeck.support.errors import LimbeckError
 from limbeck.support.settings import Number, Settings
 from limbeck.support.step_state import StepState
@@ -58,8 +53,8 @@ class Mixture:
     at: str
 
 
-@INPUT_TRANSFORMS.register("mixup")
-class Mixup(InputTransform):
+@input_transform.INPUT_TRANSFORMS.register("mixup")
+class Mixup(input_transform.InputTransform):
     """Both models read the mixture of each example with a partner (Zhang et al. 2018; CR-ILD, Eq. 2).
 
     `trace.mixed` tells how it was mixed, and holds what the student shows of the batch as it is. Valid
@@ -75,7 +70,9 @@ class Mixup(InputTransform):
 
     spec: MixupSpec
 
-    def draw(self, batch: Batch, step_state: StepState, device: torch.device) -> Mixture:
+    def draw(
+        self, batch: input_transform.Batch, step_state: StepState, device: torch.device
+    ) -> Mixture:
         """A function of the run's seed, the step and the kind of device."""
         examples = len(next(iter(batch.values())))
         share = float(step_state.step_generator(_STREAM).beta(self.spec.alpha, self.spec.alpha))
@@ -87,7 +84,7 @@ class Mixup(InputTransform):
         share = max(share, 1 - share) if self.spec.dominant else share
         return Mixture(partner, share, self.spec.at)
 
-    def capture(self, asked: ModelPass, sampled: Mixture) -> Trace:
+    def capture(self, asked: input_transform.ModelPass, sampled: Mixture) -> Trace:
         """One pass on the mixed batch, and one on the batch as it is where that is wanted.
 
         Raises:

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from limbeck.data.table import taken
 from limbeck.data.text_rows import TextRows
+from limbeck.outputs import scored_shard
 from limbeck.outputs.files import StoreFiles
 from limbeck.outputs.key import digest_of_ids
 from limbeck.outputs.manifest import (
@@ -22,16 +23,6 @@ from limbeck.outputs.manifest import (
     TeacherIdentity,
     TokensIdentity,
     has_one_label,
-)
-from limbeck.outputs.scored_shard import (
-    ShardContent,
-    ShardRows,
-    make_empty_shard,
-    make_shard,
-    rows_in,
-    score_answered,
-    score_rows,
-    texts_at,
 )
 from limbeck.outputs.shards import DECIDING, rows_of_shard, shard_name
 from limbeck.outputs.store import read_manifest
@@ -68,7 +59,7 @@ class LabelWork:
     files: StoreFiles
     rows: TextRows
     labeller: Labeller
-    content: ShardContent
+    content: scored_shard.ShardContent
     task: str | None = None
 
     @cached_property
@@ -86,10 +77,12 @@ class LabelWork:
         named = any(name in DECIDING for name in self.content.outputs)
         return named and has_one_label(self.labeller.kind)
 
-    def part(self, number: int, shard_rows: int) -> ShardRows:
+    def part(self, number: int, shard_rows: int) -> scored_shard.ShardRows:
         """The rows of one shard: neighbours, whatever was labelled before."""
         window = slice(number * shard_rows, (number + 1) * shard_rows)
-        return ShardRows(number, self.ids[window], self.rows.take(self.rows.first[window]))
+        return scored_shard.ShardRows(
+            number, self.ids[window], self.rows.take(self.rows.first[window])
+        )
 
     def manifest(self, shard_rows: int) -> StoreManifest:
         """What the store is to be."""
@@ -153,18 +146,18 @@ def fill(work: LabelWork, shard_rows: int | None, console: Console) -> StoreMani
 
 
 def _make_shards(
-    work: LabelWork, parts: Iterable[ShardRows], writer: StoreWriter, console: Console
+    work: LabelWork, parts: Iterable[scored_shard.ShardRows], writer: StoreWriter, console: Console
 ) -> None:
     """Make shards and record each, what they cost, and which rows no outputs were had for."""
     files, content, labeller = work.files, work.content, work.labeller
-    lacking: list[tuple[ShardRows, Reasons]] = []
+    lacking: list[tuple[scored_shard.ShardRows, Reasons]] = []
     spent: Counter[str] = Counter()
     try:
         done = writer.manifest.stored_rows + len(writer.manifest.missing_rows)
         with row_bar(console, lambda rows: (done + rows) / len(work)) as advance:
             for part in parts:
                 try:
-                    made = make_shard(files, labeller, part, content, advance)
+                    made = scored_shard.make_shard(files, labeller, part, content, advance)
                 except RowsMissingError as error:
                     why = {int(part.ids[at]): said for at, said in error.reasons.items()}
                     lacking.append((part, why))
@@ -175,7 +168,7 @@ def _make_shards(
             # A shard of nothing else is empty, once others tell what its columns are.
             for part, why in lacking:
                 layout = writer.manifest.layout
-                empty = make_empty_shard(files, labeller, part, content, layout, why)
+                empty = scored_shard.make_empty_shard(files, labeller, part, content, layout, why)
                 writer.record(empty.record, empty.layout)
             lacking = []
     finally:
@@ -226,15 +219,15 @@ def measure(work: LabelWork) -> LabelEstimate:
     places = work.rows.first[np.arange(count) * len(work) // count]
     texts = {name: taken(column, places).to_pylist() for name, column in work.rows.columns.items()}
     before, began = costs_of(labeller), time.perf_counter()
-    answered = score_answered(labeller, texts, outputs, size)
+    answered = scored_shard.score_answered(labeller, texts, outputs, size)
     seconds = (time.perf_counter() - began) / count
     costs = {name: (now - before.get(name, 0)) / count for name, now in costs_of(labeller).items()}
-    left = texts_at(texts, [at for at in range(count) if at not in answered.reasons])
+    left = scored_shard.texts_at(texts, [at for at in range(count) if at not in answered.reasons])
     # Whoever counts what it spends keeps its answers: asked again it would only look fast.
     if seconds * count < _WARM_SECONDS and not costs:
         began = time.perf_counter()
-        score_rows(labeller, left, outputs, size)
-        seconds = (time.perf_counter() - began) / rows_in(left)
+        scored_shard.score_rows(labeller, left, outputs, size)
+        seconds = (time.perf_counter() - began) / scored_shard.rows_in(left)
     stored = sum(
         part.nbytes
         for value in answered.values.values()
@@ -242,7 +235,7 @@ def measure(work: LabelWork) -> LabelEstimate:
     )
     if content.text_names:
         stored += sum(len(text.encode()) for column in left.values() for text in column)
-    return LabelEstimate(stored / rows_in(left) + _ID, seconds, costs)
+    return LabelEstimate(stored / scored_shard.rows_in(left) + _ID, seconds, costs)
 
 
 def _say(work: LabelWork, estimate: LabelEstimate, made: StoreManifest, console: Console) -> None:

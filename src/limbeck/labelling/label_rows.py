@@ -9,18 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from limbeck.data.text_rows import TextRows, joined, read_target_rows, read_text_rows
+from limbeck.labelling import plain_table
 from limbeck.labelling.fill import LabelWork, fill
 from limbeck.labelling.language_models.answers import JOURNALS
 from limbeck.labelling.language_models.causal import is_causal_model, load_causal_labeller
 from limbeck.labelling.language_models.endpoint_settings import EndpointSettings
 from limbeck.labelling.language_models.prompt import BoundPrompt, Prompt, bind_prompt, read_prompt
 from limbeck.labelling.model_labeller import ModelLabeller, TargetLabeller
-from limbeck.labelling.plain_table import (
-    FORMATS,
-    check_labels,
-    check_place,
-    write_plain_labels,
-)
 from limbeck.labelling.settings import LabelSettings
 from limbeck.outputs.cache import default_store
 from limbeck.outputs.columns import LOGITS, PROBABILITIES
@@ -109,7 +104,7 @@ def label(
         files = StoreFiles(asked.out or f"{asked.to}.store")
         work = LabelWork(files, rows, labeller, content, asked.task or source.written_task)
         if asked.to is not None:
-            check_labels(asked.to, work)
+            plain_table.check_labels(asked.to, work)
         made = fill(work, asked.shard_rows, console)
         if made.truncated_rows:
             console.print(
@@ -118,7 +113,7 @@ def label(
             )
     store = open_store(files.url)
     if asked.to is not None:
-        tied = write_plain_labels(Path(asked.to), store, rows)
+        tied = plain_table.write_plain_labels(Path(asked.to), store, rows)
         none = f", {tied:,} without a label: several classes are equally likely" if tied else ""
         console.print(f"{asked.to}: {len(rows):,} rows{none}")
     return store
@@ -138,7 +133,7 @@ def _check(
     if not rows:
         problems.append(Problem("no rows are named", "--data, or --unlabelled FILE"))
     if asked.to is not None:
-        problems += check_place(asked.to, FORMATS)
+        problems += plain_table.check_place(asked.to, plain_table.FORMATS)
     models = any(isinstance(one, str) for one in source.teachers)
     if endpoint is None and prompt is not None and not models:
         problems.append(

@@ -9,13 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from limbeck.mappings.maps import (
-    AttentionMapping,
-    FixedMapping,
-    Mapping,
-    RandomMapping,
-    TransportMapping,
-)
+from limbeck.mappings import maps
 from limbeck.mappings.spec import Depths, MappingSpec, buckets, mapping, round_half_up
 from limbeck.support.errors import LimbeckError
 from limbeck.support.settings import Count, LayerNumber, Settings
@@ -56,7 +50,7 @@ class ExplicitLayers(MappingSpec):
         description="student layer: teacher layer, or list of them: {1: 4, 2: [7, 8]}",
     )
 
-    def build(self, depths: Depths) -> Mapping:
+    def build(self, depths: Depths) -> maps.Mapping:
         """The layers as they are given."""
         return _explicit(self.layers, depths)
 
@@ -65,7 +59,7 @@ class ExplicitLayers(MappingSpec):
 class LastToLast(MappingSpec):
     """The student's last layer learns from the teacher's last."""
 
-    def build(self, depths: Depths) -> Mapping:
+    def build(self, depths: Depths) -> maps.Mapping:
         """One pair."""
         return _fixed(depths.student_layers("M"), [depths.teacher_layers("L")], depths)
 
@@ -90,7 +84,7 @@ class UniformLayers(StudentRange):
         None, description="depths for which layers are given outright, as a release does"
     )
 
-    def build(self, depths: Depths) -> Mapping:
+    def build(self, depths: Depths) -> maps.Mapping:
         """Every (L/M)-th layer, or what is given outright for these depths."""
         exception = self._exception(depths)
         if exception is not None:
@@ -136,7 +130,7 @@ class BothRanges(StudentRange):
 class FirstLayers(BothRanges):
     """Each student layer learns from the first of its bucket of teacher layers."""
 
-    def build(self, depths: Depths) -> Mapping:
+    def build(self, depths: Depths) -> maps.Mapping:
         """The first of each bucket."""
         layers, offered = self.ranges(depths)
         rows = [(bucket[0],) for bucket in buckets(offered, len(layers))]
@@ -147,7 +141,7 @@ class FirstLayers(BothRanges):
 class LastLayers(BothRanges):
     """The student layers learn from the last teacher layers on offer, in order."""
 
-    def build(self, depths: Depths) -> Mapping:
+    def build(self, depths: Depths) -> maps.Mapping:
         """As many of the last as there are student layers."""
         layers, offered = self.ranges(depths)
         _enough(layers, offered, depths)
@@ -160,7 +154,7 @@ class LayerBuckets(BothRanges):
 
     overlap: bool = Field(False, description="a bucket also takes the next one's first layer")
 
-    def build(self, depths: Depths) -> Mapping:
+    def build(self, depths: Depths) -> maps.Mapping:
         """Buckets of equal size, the first ones larger where they cannot be."""
         layers, offered = self.ranges(depths)
         return _fixed(layers, buckets(offered, len(layers), overlap=self.overlap), depths)
@@ -170,11 +164,11 @@ class LayerBuckets(BothRanges):
 class RandomLayers(BothRanges):
     """Teacher layers sampled again every epoch (RAIL-KD)."""
 
-    def build(self, depths: Depths) -> Mapping:
+    def build(self, depths: Depths) -> maps.Mapping:
         """A draw without replacement from the teacher layers on offer."""
         layers, offered = self.ranges(depths)
         _enough(layers, offered, depths)
-        return RandomMapping(layers, offered)
+        return maps.RandomMapping(layers, offered)
 
 
 @mapping("attention")
@@ -208,13 +202,13 @@ class AttendedLayers(BothRanges):
         """As `read` says."""
         return self.read
 
-    def build(self, depths: Depths) -> Mapping:
+    def build(self, depths: Depths) -> maps.Mapping:
         """A softmax over the teacher layers that each student layer may attend to."""
         layers, offered = self.ranges(depths)
         rows = [offered] * len(layers)
         if self.within == "buckets":
             rows = buckets(offered, len(layers), overlap=self.overlap)
-        return AttentionMapping(layers, tuple(rows), self.weigh)
+        return maps.AttentionMapping(layers, tuple(rows), self.weigh)
 
 
 @mapping("transport")
@@ -229,13 +223,13 @@ class TransportedLayers(BothRanges):
     )
     combine: Literal["costs"] = Field("costs", description="pairs are compared, and weighed")
 
-    def build(self, depths: Depths) -> Mapping:
+    def build(self, depths: Depths) -> maps.Mapping:
         """Every layer with every other, as much as the cheapest flow says."""
         layers, offered = self.ranges(depths)
-        return TransportMapping(layers, offered, learned=self.layer_weights == "learned")
+        return maps.TransportMapping(layers, offered, learned=self.layer_weights == "learned")
 
 
-def _explicit(layers: dict[int, int | list[int]], depths: Depths) -> Mapping:
+def _explicit(layers: dict[int, int | list[int]], depths: Depths) -> maps.Mapping:
     student_layers = tuple(sorted(layers))
     rows = [_as_row(layers[j]) for j in student_layers]
     depths.need(student_layers, "student", "layers")
@@ -249,9 +243,9 @@ def _as_row(value: int | list[int]) -> tuple[int, ...]:
 
 def _fixed(
     student_layers: tuple[int, ...], rows: Sequence[tuple[int, ...]], depths: Depths
-) -> Mapping:
+) -> maps.Mapping:
     depths.need([k for row in rows for k in row], "teacher")
-    return FixedMapping(student_layers, tuple(rows))
+    return maps.FixedMapping(student_layers, tuple(rows))
 
 
 def _enough(student_layers: tuple[int, ...], offered: tuple[int, ...], depths: Depths) -> None:

@@ -15,12 +15,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from limbeck.functional import (
-    attention_weights,
-    cheaper_layers_weigh_more,
-    sparse_attention_weights,
-    transport_flow,
-)
+from limbeck import functional
 from limbeck.support.errors import LimbeckError
 from limbeck.support.settings import Settings, Width
 from limbeck.support.step_state import StepState
@@ -146,8 +141,8 @@ class AttentionMapping(FixedMapping):
         layers = torch.stack([teacher[k] for k in self.candidates], dim=1)
         allowed = self.allowed(states.device)
         if self.weigh == "softmax":
-            return attention_weights(states, layers, allowed)
-        return sparse_attention_weights(states, layers, allowed, transform=self.weigh)
+            return functional.attention_weights(states, layers, allowed)
+        return functional.sparse_attention_weights(states, layers, allowed, transform=self.weigh)
 
 
 @functools.cache
@@ -241,7 +236,7 @@ class TransportMapping(nn.Module, Mapping):
     def flow(self, costs: Tensor) -> Tensor:
         """(S, T) the flow of least cost for pairwise costs (S, T); a constant without gradient."""
         costs = costs.detach()
-        flow = transport_flow(costs, self.student_mass, self.teacher_mass)
+        flow = functional.transport_flow(costs, self.student_mass, self.teacher_mass)
         if self.learned and self.training:
             moved = flow * costs
             self.moved = moved if self.moved is None else self.moved + moved
@@ -253,8 +248,8 @@ class TransportMapping(nn.Module, Mapping):
             return None
         moved, self.moved = self.moved, None
         return (
-            cheaper_layers_weigh_more(moved.sum(1), self.student_mass),
-            cheaper_layers_weigh_more(moved.sum(0), self.teacher_mass),
+            functional.cheaper_layers_weigh_more(moved.sum(1), self.student_mass),
+            functional.cheaper_layers_weigh_more(moved.sum(0), self.teacher_mass),
         )
 
     def set_masses(self, student: Tensor, teacher: Tensor) -> None:

@@ -26,15 +26,7 @@ from pydantic import (
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from limbeck.activations import (
-    Request,
-    Trace,
-    hidden_size,
-    is_causal,
-    number_of_heads,
-    number_of_layers,
-    stack_names,
-)
+from limbeck import activations
 from limbeck.embedding import embedding_width
 from limbeck.mappings.maps import Projections
 from limbeck.support.errors import LimbeckError, Problem, unknown
@@ -74,12 +66,12 @@ class ModelShape:
             return replace(stated, labels=model.config.num_labels or 0)
         stacks = {
             name: cls(
-                number_of_layers(model, name),
-                hidden_size(model, name),
-                number_of_heads(model, name),
-                is_causal(model, name),
+                activations.number_of_layers(model, name),
+                activations.hidden_size(model, name),
+                activations.number_of_heads(model, name),
+                activations.is_causal(model, name),
             )
-            for name in stack_names(model)
+            for name in activations.stack_names(model)
         }
         main = stacks.get("main", cls(0, 0, 0))
         return replace(
@@ -150,7 +142,7 @@ class Shape:
         return self.number or 1 < self.outcomes < math.inf
 
 
-NOTHING = Request()
+NOTHING = activations.Request()
 
 
 def _of_term(trait: str) -> Any:
@@ -332,22 +324,28 @@ class Objective(nn.Module, ABC):
         """Whether it looks at differences of nearly equal states, where float16 has no digits."""
         return False
 
-    def request(self, side: str, step_state: StepState) -> Request:
+    def request(self, side: str, step_state: StepState) -> activations.Request:
         """What this term needs of the `student` or the `teacher` at `step_state`: logits, unless a
         subclass says otherwise.
 
         Where inputs are mixed it is also asked about the student on `clean` input.
         """
         looked_at = ("student", "teacher") if self.needs_teacher else ("student",)
-        return Request.of_logits() if self.reads_logits and side in looked_at else NOTHING
+        return (
+            activations.Request.of_logits() if self.reads_logits and side in looked_at else NOTHING
+        )
 
-    def ever(self, side: str) -> Request:
+    def ever(self, side: str) -> activations.Request:
         """What this term may need of one side at any moment of a run."""
         return self.request(side, StepState(seed=0))
 
     @abstractmethod
     def forward(
-        self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], step_state: StepState
+        self,
+        student: activations.Trace,
+        teacher: activations.Trace,
+        batch: Batch[str, Tensor],
+        step_state: StepState,
     ) -> Tensor:
         """The term's value, a float32 scalar."""
 

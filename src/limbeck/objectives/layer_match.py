@@ -13,22 +13,13 @@ from limbeck import functional as F
 from limbeck.activations import ActivationKey
 from limbeck.mappings import Mapping, MappingSpec
 from limbeck.mappings.maps import Projections, ProjectSpec
+from limbeck.objectives import mapped
 from limbeck.objectives.base import Borrowed, ModelShape, Shape
-from limbeck.objectives.mapped import (
-    ComparedTerm,
-    MappedSpec,
-    Masks,
-    Pooling,
-    comparison,
-    comparison_of,
-    names_where,
-    takes_comparisons,
-)
 from limbeck.support.errors import LimbeckError
 from limbeck.support.step_state import StepState
 
 
-class LayerSpec(MappedSpec):
+class LayerSpec(mapped.MappedSpec):
     """Hidden states of mapped layers: seen how → projected how → compared how."""
 
     has_features: ClassVar[bool] = True
@@ -37,7 +28,7 @@ class LayerSpec(MappedSpec):
         description="a comparison of hidden states: mse, normalized_mse, cosine_distance, hidden_mse, or "
         "one that you have registered"
     )
-    pool: Pooling | None = Field(
+    pool: mapped.Pooling | None = Field(
         None,
         description="sentence vector of a layer: first token, masked mean, last token; "
         "null compares every token",
@@ -57,17 +48,17 @@ class LayerSpec(MappedSpec):
 
     @model_validator(mode="after")
     def _makes_sense(self) -> "LayerSpec":
-        comparison = comparison_of(self.compare)
+        comparison = mapped.comparison_of(self.compare)
         if self.stack == "cross":
             raise ValueError("cross-attention has no hidden states; use stack: decoder")
         if self.pool is None and comparison.sees == "vectors":
-            of_tokens = names_where(lambda one: one.sees in ("hidden", "tokens"))
+            of_tokens = mapped.names_where(lambda one: one.sees in ("hidden", "tokens"))
             raise ValueError(
                 f"{self.compare} compares sentence vectors, which need `pool`: cls, mean or last; "
                 f"to compare every token use {' or '.join(of_tokens)}"
             )
         if self.pool is not None and comparison.sees == "tokens":
-            of_vectors = names_where(lambda one: one.sees in ("hidden", "vectors"))
+            of_vectors = mapped.names_where(lambda one: one.sees in ("hidden", "vectors"))
             raise ValueError(
                 f"{self.compare} compares every token; leave `pool` out, or use {' or '.join(of_vectors)}"
             )
@@ -81,7 +72,7 @@ class LayerSpec(MappedSpec):
         self._check_joined()
         self._check_projection()
         if self.mean_over != "valid" and self.mean_over not in comparison.variants:
-            able = names_where(lambda one: self.mean_over in one.variants)
+            able = mapped.names_where(lambda one: self.mean_over in one.variants)
             raise ValueError(
                 f"mean_over: {self.mean_over} goes with {' and '.join(able)}; leave it out"
             )
@@ -125,8 +116,8 @@ class LayerSpec(MappedSpec):
         return self.through
 
 
-@takes_comparisons("hidden", "vectors", "tokens")
-class LayerMatch(ComparedTerm):
+@mapped.takes_comparisons("hidden", "vectors", "tokens")
+class LayerMatch(mapped.ComparedTerm):
     """Hidden states of mapped layers, pooled or token by token, mapped to one width and compared.
 
     Args:
@@ -204,7 +195,7 @@ class LayerMatch(ComparedTerm):
         return found
 
     def compare(
-        self, states: dict[int, Tensor], targets: dict[int, Tensor], masks: Masks
+        self, states: dict[int, Tensor], targets: dict[int, Tensor], masks: mapped.Masks
     ) -> Tensor:
         """Each layer by itself, or all of them side by side at once; through their maps."""
         if self.settings.compare_layers == "joined":
@@ -216,7 +207,7 @@ class LayerMatch(ComparedTerm):
             targets = {j: self.maps.teacher(t, self.numbers.get(j, 0)) for j, t in targets.items()}
         return super().compare(states, targets, masks)
 
-    def distance(self, state: Tensor, target: Tensor, masks: Masks) -> Tensor:
+    def distance(self, state: Tensor, target: Tensor, masks: mapped.Masks) -> Tensor:
         """As the recipe's `compare` says."""
         if self.settings.pool is not None:
             # One position an example, valid if any of its tokens is.
@@ -263,35 +254,37 @@ def build_projections(
 # ---- the comparisons that ship ----
 
 
-@comparison("mse", sees="vectors")
-def _mse(student: Tensor, teacher: Tensor, masks: Masks) -> Tensor:
+@mapped.comparison("mse", sees="vectors")
+def _mse(student: Tensor, teacher: Tensor, masks: mapped.Masks) -> Tensor:
     """Squared error of sentence vectors, mean over the width."""
     return F.mse(student, teacher)
 
 
-def _by_features_too(student: Tensor, teacher: Tensor, masks: Masks) -> Tensor:
+def _by_features_too(student: Tensor, teacher: Tensor, masks: mapped.Masks) -> Tensor:
     return F.normalized_mse(student, teacher) / student.shape[-1]
 
 
-@comparison("normalized_mse", sees="vectors", variants={"batch_and_features": _by_features_too})
-def _normalized_mse(student: Tensor, teacher: Tensor, masks: Masks) -> Tensor:
+@mapped.comparison(
+    "normalized_mse", sees="vectors", variants={"batch_and_features": _by_features_too}
+)
+def _normalized_mse(student: Tensor, teacher: Tensor, masks: mapped.Masks) -> Tensor:
     """Squared error of sentence vectors of length 1, summed over the width."""
     return F.normalized_mse(student, teacher)
 
 
-@comparison("cosine_distance")
-def _cosine_distance(student: Tensor, teacher: Tensor, masks: Masks) -> Tensor:
+@mapped.comparison("cosine_distance")
+def _cosine_distance(student: Tensor, teacher: Tensor, masks: mapped.Masks) -> Tensor:
     """1 − the cosine of both vectors; 0 for an example none of whose tokens is valid."""
     if student.dim() == 2:
         return F.cosine_distance(student[:, None], teacher[:, None], masks.tokens[:, None])
     return F.cosine_distance(student, teacher, masks.tokens)
 
 
-def _over_padding_too(student: Tensor, teacher: Tensor, masks: Masks) -> Tensor:
+def _over_padding_too(student: Tensor, teacher: Tensor, masks: mapped.Masks) -> Tensor:
     return F.mse(student, teacher)
 
 
-@comparison("hidden_mse", sees="tokens", variants={"all": _over_padding_too})
-def _hidden_mse(student: Tensor, teacher: Tensor, masks: Masks) -> Tensor:
+@mapped.comparison("hidden_mse", sees="tokens", variants={"all": _over_padding_too})
+def _hidden_mse(student: Tensor, teacher: Tensor, masks: mapped.Masks) -> Tensor:
     """Squared error of every valid token's vector, mean over the width."""
     return F.hidden_mse(student, teacher, masks.tokens)

@@ -14,24 +14,14 @@ from torch import Tensor
 from limbeck import functional as F
 from limbeck.activations import ActivationKey, Trace
 from limbeck.activations.request import What
+from limbeck.objectives import mapped
 from limbeck.objectives.base import Shape
-from limbeck.objectives.mapped import (
-    ComparedTerm,
-    LayerComparison,
-    MappedSpec,
-    MappedTerm,
-    Masks,
-    comparison,
-    comparison_of,
-    names_where,
-    takes_comparisons,
-)
 from limbeck.objectives.registration import objective
 from limbeck.support.errors import LimbeckError
 from limbeck.support.settings import Width
 
 
-class AttentionSpec(MappedSpec):
+class AttentionSpec(mapped.MappedSpec):
     """Attention maps of mapped layers, head by head: probabilities (KL) or scores (MSE)."""
 
     compare: str = Field(
@@ -56,7 +46,7 @@ class AttentionSpec(MappedSpec):
 
     @model_validator(mode="after")
     def _makes_sense(self) -> "AttentionSpec":
-        comparison = comparison_of(self.compare)
+        comparison = mapped.comparison_of(self.compare)
         if self.masked == "zero" and "zero" not in comparison.variants:
             raise ValueError(_goes_with("masked: zero", lambda one: "zero" in one.variants))
         if self.rows == "all" and "rows" not in comparison.takes:
@@ -71,12 +61,12 @@ class AttentionSpec(MappedSpec):
         return "keys: own tells partners' keys apart" if self.keys == "own" else ""
 
 
-def _goes_with(what: str, able: Callable[[LayerComparison], bool]) -> str:
-    return f"{what} goes with {' and '.join(names_where(able))}; leave it out"
+def _goes_with(what: str, able: Callable[[mapped.LayerComparison], bool]) -> str:
+    return f"{what} goes with {' and '.join(mapped.names_where(able))}; leave it out"
 
 
-@takes_comparisons("probabilities", "scores")
-class AttentionMatch(ComparedTerm):
+@mapped.takes_comparisons("probabilities", "scores")
+class AttentionMatch(mapped.ComparedTerm):
     """Attention probabilities by KL or cross-entropy, or scaled scores before the softmax by squared error.
 
     Raises:
@@ -108,7 +98,7 @@ class AttentionMatch(ComparedTerm):
         what: What = "probabilities" if self.comparison.sees == "probabilities" else "scores"
         return ActivationKey(what, layer, None, self.stack)
 
-    def masks(self, student: Trace) -> Masks:
+    def masks(self, student: Trace) -> mapped.Masks:
         """Of mixed input the example's own keys, where the recipe says so."""
         found = super().masks(student)
         if self.settings.keys == "model":
@@ -119,9 +109,11 @@ class AttentionMatch(ComparedTerm):
                 "add mixup: {alpha: 1} to the recipe, or leave `keys` out",
             )
         own = student.mixed.clean
-        return Masks(found.tokens, own.mask("cross" if self.stack == "cross" else self.stack))
+        return mapped.Masks(
+            found.tokens, own.mask("cross" if self.stack == "cross" else self.stack)
+        )
 
-    def distance(self, state: Tensor, target: Tensor, masks: Masks) -> Tensor:
+    def distance(self, state: Tensor, target: Tensor, masks: mapped.Masks) -> Tensor:
         """As the recipe's `compare` says."""
         if self.settings.rows == "all":
             masks = masks._replace(tokens=torch.ones_like(masks.tokens))
@@ -129,14 +121,14 @@ class AttentionMatch(ComparedTerm):
         return self.comparison.by(self.settings.masked)(state, target, masks)
 
 
-@comparison("attention_kl", sees="probabilities", takes=["rows"])
-def _attention_kl(student: Tensor, teacher: Tensor, masks: Masks) -> Tensor:
+@mapped.comparison("attention_kl", sees="probabilities", takes=["rows"])
+def _attention_kl(student: Tensor, teacher: Tensor, masks: mapped.Masks) -> Tensor:
     """KL of the probabilities, mean over heads and valid queries."""
     return F.attention_kl(student, teacher, masks.tokens, masks.keys)
 
 
-@comparison("attention_cross_entropy", sees="scores", takes=["rows", "keys"])
-def _attention_cross_entropy(student: Tensor, teacher: Tensor, masks: Masks) -> Tensor:
+@mapped.comparison("attention_cross_entropy", sees="scores", takes=["rows", "keys"])
+def _attention_cross_entropy(student: Tensor, teacher: Tensor, masks: mapped.Masks) -> Tensor:
     """Cross-entropy of the probabilities, mean over heads and valid queries."""
     return F.attention_cross_entropy(
         student, teacher, masks.tokens, masks.keys, causal=masks.causal
@@ -151,18 +143,18 @@ def _zeroed(scores: Tensor, outside: Tensor) -> Tensor:
     return scores.masked_fill(outside | (scores <= _CLOSED_IN_RELEASES), 0.0)
 
 
-def _zero_where_masked(student: Tensor, teacher: Tensor, masks: Masks) -> Tensor:
+def _zero_where_masked(student: Tensor, teacher: Tensor, masks: mapped.Masks) -> Tensor:
     outside = ~masks.keys.bool()[:, None, None, :]
     return F.mse(_zeroed(student, outside), _zeroed(teacher, outside))
 
 
-@comparison("attention_mse", sees="scores", variants={"zero": _zero_where_masked})
-def _attention_mse(student: Tensor, teacher: Tensor, masks: Masks) -> Tensor:
+@mapped.comparison("attention_mse", sees="scores", variants={"zero": _zero_where_masked})
+def _attention_mse(student: Tensor, teacher: Tensor, masks: mapped.Masks) -> Tensor:
     """Squared error of the scores before the softmax, mean over heads and valid pairs."""
     return F.attention_mse(student, teacher, masks.tokens, masks.keys, causal=masks.causal)
 
 
-class RelationSpec(MappedSpec):
+class RelationSpec(mapped.MappedSpec):
     """Relations between tokens (MiniLM, MiniLMv2, CR-ILD's T5): head counts and widths may differ."""
 
     of: Literal["query", "key", "value", "query_key"] = Field(
@@ -186,7 +178,7 @@ class RelationSpec(MappedSpec):
 
 
 @objective("relation_kl", "relation_mse", settings=RelationSpec)
-class RelationMatch(MappedTerm):
+class RelationMatch(mapped.MappedTerm):
     """Query, key or value relations R = softmax(XXᵀ/√r) by KL, or scores by squared error.
 
     All heads' features are joined and split again into relation heads, so that any head counts and
@@ -245,7 +237,7 @@ class RelationMatch(MappedTerm):
         joined = features.transpose(1, 2).reshape(batch, tokens, self.heads, -1)
         return joined.transpose(1, 2)
 
-    def distance(self, state: Tensor, target: Tensor, masks: Masks) -> Tensor:
+    def distance(self, state: Tensor, target: Tensor, masks: mapped.Masks) -> Tensor:
         """KL(R_T ‖ R_S), or squared error, over valid tokens, of maps that may be mixtures."""
         # Across, only queries are the decoder's; elsewhere both masks are one.
         rows, columns = (masks.tokens if w == "query" else masks.keys for w in self.related)
@@ -266,7 +258,7 @@ _RELATIONS_MEAN: Any = Field(
 )
 
 
-class WordRelationSpec(MappedSpec):
+class WordRelationSpec(mapped.MappedSpec):
     """Relations among an example's tokens, or among a token's layers (contextual KD)."""
 
     mean_over: Literal["valid", "all"] = _RELATIONS_MEAN
@@ -287,7 +279,7 @@ class WordRelationSpec(MappedSpec):
 
 
 @objective("word_relation_kl", "word_relation_mse", settings=WordRelationSpec)
-class WordRelation(MappedTerm):
+class WordRelation(mapped.MappedTerm):
     """How an example's tokens stand to each other in a layer."""
 
     settings: WordRelationSpec
@@ -306,7 +298,7 @@ class WordRelation(MappedTerm):
         """All tokens' hidden states."""
         return ActivationKey("hidden", layer, None, self.stack)
 
-    def distance(self, state: Tensor, target: Tensor, masks: Masks) -> Tensor:
+    def distance(self, state: Tensor, target: Tensor, masks: mapped.Masks) -> Tensor:
         """Pairs by KL, or angles in a window by squared error."""
         mask, over = masks.tokens, self.settings.mean_over
         if self.settings.compare == "word_relation_kl":
@@ -314,7 +306,7 @@ class WordRelation(MappedTerm):
         return F.word_relation_mse(state, target, mask, window=self.settings.window, mean_over=over)
 
 
-class LayerRelationSpec(MappedSpec):
+class LayerRelationSpec(mapped.MappedSpec):
     """Relations among the mapped layers of each token (contextual KD)."""
 
     mean_over: Literal["valid", "all"] = _RELATIONS_MEAN
@@ -332,7 +324,7 @@ class LayerRelationSpec(MappedSpec):
 
 
 @objective("layer_relation_kl", "layer_relation_mse", settings=LayerRelationSpec)
-class LayerRelation(MappedTerm):
+class LayerRelation(mapped.MappedTerm):
     """How the mapped layers of a token stand to each other.
 
     Raises:
@@ -367,13 +359,13 @@ class LayerRelation(MappedTerm):
         return ActivationKey("hidden", layer, None, self.stack)
 
     def compare(
-        self, states: dict[int, Tensor], targets: dict[int, Tensor], masks: Masks
+        self, states: dict[int, Tensor], targets: dict[int, Tensor], masks: mapped.Masks
     ) -> Tensor:
         """All layers at once: (1)."""
         state = torch.stack(list(states.values()), dim=2)
         return self.distance(state, torch.stack(list(targets.values()), dim=2), masks)[None]
 
-    def distance(self, state: Tensor, target: Tensor, masks: Masks) -> Tensor:
+    def distance(self, state: Tensor, target: Tensor, masks: mapped.Masks) -> Tensor:
         """States (B, N, S, d): pairs by KL, or angles by squared error."""
         compared = F.layer_relation_kl
         if self.settings.compare == "layer_relation_mse":

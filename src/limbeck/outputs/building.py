@@ -15,18 +15,8 @@ from torch import Tensor
 
 from limbeck.activations import Passes, Request, Trace
 from limbeck.objectives import ModelShape
+from limbeck.outputs import columns
 from limbeck.outputs.cache import Store, UnstorableError, describe
-from limbeck.outputs.columns import (
-    INDEX,
-    LARGEST_FLOAT16,
-    LOGITS,
-    Ask,
-    Lengths,
-    OutputLayout,
-    places,
-    storage_type,
-    token_masks,
-)
 from limbeck.outputs.key import LIBRARIES, digest_of_model, library_versions
 from limbeck.outputs.manifest import (
     EntryAbout,
@@ -56,7 +46,7 @@ def build(
     folder: Path,
     teacher: Teacher,
     batches: Batches,
-    wanted: Ask,
+    wanted: columns.Ask,
     *,
     precision: str,
     about: EntryAbout | None = None,
@@ -82,11 +72,11 @@ def build(
         for batch in batches:
             trace = ask(teacher, batch, wanted.request, precision)
             if writer is None:
-                layout, partial = OutputLayout.of(trace, wanted), trace.partial
+                layout, partial = columns.OutputLayout.of(trace, wanted), trace.partial
                 writer = MappedWriter(folder, layout, row_ids=rows is not None)
                 open_files.enter_context(writer)
             writer.add([*_arrays(layout, batch, trace, ids)])
-            advance(len(batch[INDEX]))
+            advance(len(batch[columns.INDEX]))
     if writer is None:
         raise LimbeckError("there are no rows to ask the teacher about", "check the data")
     manifest = _manifest(teacher, about, rows, precision, writer.rows)
@@ -104,16 +94,16 @@ def build(
 
 
 def _arrays(
-    layout: OutputLayout, batch: Mapping[str, Tensor], trace: Trace, ids: np.ndarray | None
+    layout: columns.OutputLayout, batch: Mapping[str, Tensor], trace: Trace, ids: np.ndarray | None
 ) -> Iterator[pa.Array]:
     """A batch without its padding, as it is stored."""
-    index = batch[INDEX].cpu().numpy()
+    index = batch[columns.INDEX].cpu().numpy()
     yield pa.array(index)
     if ids is not None:
         yield pa.array(ids[index])
-    own = places(trace.masks)
+    own = columns.places(trace.masks)
     for column in layout.columns:
-        value, stored = column.of(trace).detach(), storage_type(column)
+        value, stored = column.of(trace).detach(), columns.storage_type(column)
         if value.dtype == torch.bfloat16 and value.device.type == "cpu":
             # Two conversions that exist as vector instructions beat one that does not.
             value = value.float()
@@ -126,8 +116,8 @@ def _arrays(
         )
         if not np.isfinite(array.flatten().to_numpy(zero_copy_only=True)).all():
             raise UnstorableError(
-                f"cache: the teacher's {column.seen or LOGITS} is not finite, or beyond "
-                f"float16, which ends at {LARGEST_FLOAT16:.0f}",
+                f"cache: the teacher's {column.seen or columns.LOGITS} is not finite, or beyond "
+                f"float16, which ends at {columns.LARGEST_FLOAT16:.0f}",
                 "run with cache=never",
             )
         yield array
@@ -159,7 +149,7 @@ def _manifest(
         classes=classes,
         teacher=whose,
         rows=which,
-        keyed=INDEX,
+        keyed=columns.INDEX,
         row_ids=rows is not None,
         made_with=dict(zip(LIBRARIES, library_versions(), strict=True)),
     )
@@ -171,10 +161,10 @@ def ask(teacher: Teacher, batch: Mapping[str, Tensor], request: Request, precisi
     with torch.autocast(device, torch.bfloat16, enabled=precision == "bf16"):
         trace = teacher(batch, request)
     if request.tokens is not None and trace.logits is not None:
-        numbers = on_host(batch)[INDEX].tolist()
+        numbers = on_host(batch)[columns.INDEX].tolist()
         trace.partial, trace.logits = request.tokens.of(trace.logits, numbers), None
     if "main" not in trace.masks:  # of images whose layers nobody looks at
-        trace.masks |= token_masks(teacher.model, batch)
+        trace.masks |= columns.token_masks(teacher.model, batch)
     return trace
 
 
@@ -198,8 +188,8 @@ class Estimate:
 def measure(
     teacher: Teacher,
     batch: Mapping[str, Tensor],
-    wanted: Ask,
-    lengths: Lengths,
+    wanted: columns.Ask,
+    lengths: columns.Lengths,
     *,
     precision: str,
 ) -> Estimate:
@@ -209,7 +199,7 @@ def measure(
     ask(teacher, batch, wanted.request, precision)
     seconds = time.perf_counter() - began
     per_token = seconds / int(trace.mask().sum())
-    size = OutputLayout.of(trace, wanted).bytes(lengths)
+    size = columns.OutputLayout.of(trace, wanted).bytes(lengths)
     return Estimate(size, per_token * float(lengths["main"].sum()), size / _READ_RATE)
 
 
@@ -245,10 +235,10 @@ class StoringQuestion:
     """
 
     teacher: Teacher
-    wanted: Ask
+    wanted: columns.Ask
     precision: str
     key: str
-    lengths: Lengths
+    lengths: columns.Lengths
     batches: Callable[[Sequence[int]], Iterator[dict[str, Tensor]]]
     passes: float
     limit: float

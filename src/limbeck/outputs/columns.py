@@ -19,14 +19,7 @@ from datasets import Features, LargeList, List, Value
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from limbeck.activations import (
-    ActivationKey,
-    Request,
-    Trace,
-    number_of_layers,
-    stack_names,
-    token_mask,
-)
+from limbeck import activations
 from limbeck.activations.request import Pool, StackName, What
 from limbeck.functional.partial_logits import PartialLogits
 from limbeck.support.errors import LimbeckError, Problem
@@ -70,10 +63,10 @@ NOWHERE = Own(Span(), Span())
 
 def token_masks(model: PreTrainedModel, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The masks of all stacks, as the trace of a whole pass has them."""
-    names = stack_names(model) or (
+    names = activations.stack_names(model) or (
         "main",
     )  # a network without layers over tokens has one of an image
-    return {name: token_mask(model, batch, name) for name in names}
+    return {name: activations.token_mask(model, batch, name) for name in names}
 
 
 def places(masks: Masks) -> list[Own]:
@@ -119,8 +112,8 @@ LARGEST_FLOAT16 = 65504.0
 class Ask(NamedTuple):
     """What a run may ask of the teacher, and which part of it float16 is too coarse for."""
 
-    request: Request
-    exact: frozenset[ActivationKey] = frozenset()
+    request: activations.Request
+    exact: frozenset[activations.ActivationKey] = frozenset()
 
     def __or__(self, other: "Ask") -> "Ask":
         return Ask(self.request | other.request, self.exact | other.exact)
@@ -146,7 +139,7 @@ class OutputColumn:
     name: str
     shape: tuple[Size, ...]
     dtype: Stored
-    seen: ActivationKey | None
+    seen: activations.ActivationKey | None
 
     @property
     def fixed(self) -> bool:
@@ -174,7 +167,7 @@ class OutputColumn:
             slice(None) if isinstance(size, int) else own.of(size).slice for size in self.shape
         )
 
-    def of(self, trace: Trace) -> Tensor:
+    def of(self, trace: activations.Trace) -> Tensor:
         """The tensor of a batch, (B, …)."""
         if self.seen is not None:
             return trace[self.seen]
@@ -199,7 +192,7 @@ class OutputLayout:
     columns: tuple[OutputColumn, ...]
 
     @classmethod
-    def of(cls, trace: Trace, ask: Ask) -> "OutputLayout":
+    def of(cls, trace: activations.Trace, ask: Ask) -> "OutputLayout":
         """The columns that hold what was asked, by the trace of a batch."""
         columns = [_column(seen, trace[seen], seen in ask.exact) for seen in ask.request.items]
         columns.sort(key=lambda column: column.name)
@@ -240,7 +233,7 @@ def _columns_of(partial: PartialLogits, sequence: TokensOf) -> list[OutputColumn
     ]
 
 
-def _column(seen: ActivationKey, value: Tensor, exact: bool) -> OutputColumn:
+def _column(seen: activations.ActivationKey, value: Tensor, exact: bool) -> OutputColumn:
     queries: TokensOf = "decoder" if seen.stack in ("decoder", "cross") else "main"
     keys: TokensOf = "decoder" if seen.stack == "decoder" else "main"
     width = value.shape[-1]
@@ -281,18 +274,18 @@ def column_of_values(name: str, values: Any) -> OutputColumn:
     return replace(column, name=name)
 
 
-def name_of_key(seen: ActivationKey) -> str:
+def name_of_key(seen: activations.ActivationKey) -> str:
     """What its column is called."""
     return "-".join([seen.what, seen.stack, str(seen.layer), *([seen.pool] if seen.pool else [])])
 
 
-def key_of_name(name: str) -> ActivationKey | None:
+def key_of_name(name: str) -> activations.ActivationKey | None:
     """The inverse of `name_of_key`, whichever member's it is; None for logits and other outputs."""
     found = _KEY_NAME.fullmatch(name.rpartition(MEMBER)[2])
     if found is None:
         return None
     what, stack, layer, pool = found.groups()
-    return ActivationKey(what, int(layer), pool, stack)  # type: ignore[arg-type]  # matched above
+    return activations.ActivationKey(what, int(layer), pool, stack)  # type: ignore[arg-type]  # matched above
 
 
 def storage_type(column: OutputColumn) -> torch.dtype:
@@ -333,10 +326,10 @@ class ModelOutputs:
         exact: layers that are kept in float32; others are in float16.
     """
 
-    request: Request
+    request: activations.Request
     logits: bool
     probabilities: bool
-    exact: frozenset[ActivationKey] = frozenset()
+    exact: frozenset[activations.ActivationKey] = frozenset()
 
     @classmethod
     def parse(cls, words: Sequence[str], model: PreTrainedModel) -> "ModelOutputs":
@@ -345,24 +338,24 @@ class ModelOutputs:
         Raises:
             LimbeckError: an output nobody knows, or a layer the model has not.
         """
-        request, exact, problems = Request(), Request(), list[Problem]()
+        request, exact, problems = activations.Request(), activations.Request(), list[Problem]()
         for word in words:
             if word in (LOGITS, PROBABILITIES):
-                request |= Request.of_logits()
+                request |= activations.Request.of_logits()
                 continue
             found = _LAYERED.fullmatch(word)
             if found is None or (found[1] != _HIDDEN and found[3]):
                 problems.append(Problem(f"outputs: unknown {word!r}", f"choices: {CHOICES}"))
                 continue
-            layer, depth = int(found[2]), number_of_layers(model)
+            layer, depth = int(found[2]), activations.number_of_layers(model)
             layer += (depth + 1) * (layer < 0)
             if not (found[1] != _HIDDEN) <= layer <= depth:
                 problems.append(_no_such_layer(word, depth, embeddings=found[1] == _HIDDEN))
                 continue
-            key = ActivationKey(_WHATS[found[1]], layer, found[3])  # type: ignore[arg-type]  # the words are those of the type
-            one = Request(frozenset([key]))
+            key = activations.ActivationKey(_WHATS[found[1]], layer, found[3])  # type: ignore[arg-type]  # the words are those of the type
+            one = activations.Request(frozenset([key]))
             request |= one
-            exact |= one if found[4] else Request()
+            exact |= one if found[4] else activations.Request()
         if problems:
             raise LimbeckError(problems)
         return cls(request, LOGITS in words, PROBABILITIES in words, exact.items)
@@ -376,7 +369,7 @@ def _no_such_layer(word: str, depth: int, *, embeddings: bool) -> Problem:
     )
 
 
-def word_of(seen: ActivationKey, *, exact: bool = False) -> str | None:
+def word_of(seen: activations.ActivationKey, *, exact: bool = False) -> str | None:
     """The word that asks for it; None for what `limbeck label` does not store."""
     if seen.stack != "main":
         return None

@@ -12,14 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from limbeck.activations import (
-    ActivationKey,
-    Request,
-    Trace,
-    number_of_layers,
-    stack_names,
-    token_mask,
-)
+from limbeck import activations
 from limbeck.functional.labels import NO_LABEL
 from limbeck.input_transforms.input_transform import StepInputs, as_inputs
 from limbeck.support.machine import on_host
@@ -44,20 +37,26 @@ class RememberingTeacher(Teacher):
     def __init__(self, teacher: Teacher, pools: tuple[str, ...] = ("cls", "mean")) -> None:
         super().__init__(teacher.model)
         self.own_tokens, self.inputs = teacher.own_tokens, teacher.inputs
-        depth = number_of_layers(teacher.model) if stack_names(teacher.model) else 0
+        depth = (
+            activations.number_of_layers(teacher.model)
+            if activations.stack_names(teacher.model)
+            else 0
+        )
         layers = range(1, depth + 1)
-        self.whole = Request.of_logits()
+        self.whole = activations.Request.of_logits()
         for pool in pools:
-            self.whole = self.whole | Request.hidden(layers, pool=pool)  # type: ignore[arg-type]  # pools come from keys, which are of the type
+            self.whole = self.whole | activations.Request.hidden(layers, pool=pool)  # type: ignore[arg-type]  # pools come from keys, which are of the type
         # A decoder reads what the labels say; others answer alike whatever is right.
         decodes = bool(getattr(teacher.model.config, "is_encoder_decoder", False))
         reads = {*inspect.signature(teacher.model.forward).parameters}
         self._told_by = reads if decodes else reads - {"labels"}
         self._slots: dict[bytes, int] = {}
-        self._values: dict[ActivationKey, list[Tensor]] = {}
+        self._values: dict[activations.ActivationKey, list[Tensor]] = {}
         self._logits: list[Tensor] = []
 
-    def __call__(self, inputs: StepInputs | Mapping[str, Tensor], request: Request) -> Trace:
+    def __call__(
+        self, inputs: StepInputs | Mapping[str, Tensor], request: activations.Request
+    ) -> activations.Trace:
         """As the live teacher; runs it only for batches with an example not seen before."""
         asked = request.items <= self.whole.items and task_type_of(self.model).constant
         inputs = as_inputs(inputs)
@@ -69,16 +68,16 @@ class RememberingTeacher(Teacher):
         if any(row not in self._slots for row in rows):
             self._learn(rows, super().__call__(batch, self.whole))
         slots = [self._slots[row] for row in rows]
-        return Trace(
+        return activations.Trace(
             values={
                 seen: torch.stack([self._values[seen][slot] for slot in slots])
                 for seen in request.items
             },
             logits=torch.stack([self._logits[slot] for slot in slots]) if request.logits else None,
-            masks={"main": token_mask(self.model, batch)},
+            masks={"main": activations.token_mask(self.model, batch)},
         )
 
-    def _learn(self, rows: list[bytes], trace: Trace) -> None:
+    def _learn(self, rows: list[bytes], trace: activations.Trace) -> None:
         assert trace.logits is not None
         for position, row in enumerate(rows):
             if row in self._slots:

@@ -9,16 +9,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from limbeck.outputs import shards
 from limbeck.outputs.columns import PROBABILITIES, OutputColumn, OutputLayout, column_of_values
 from limbeck.outputs.files import StoreFiles
 from limbeck.outputs.manifest import ShardRecord
-from limbeck.outputs.shards import (
-    DECIDING,
-    labels_of,
-    shard_name,
-    shard_table,
-    write_shard,
-)
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TASK_TYPES
 from limbeck.teachers.labeller import Labeller, RowsMissingError, costs_of, truncated_by
@@ -150,11 +144,11 @@ def _written(
     missing: tuple[tuple[int, str], ...],
 ) -> ShardRecord:
     """Write what a labeller puts out about some rows, and say which rows of the shard are missing."""
-    label = labels_of(scored.values, labeller.classes, labeller.kind)
+    label = shards.labels_of(scored.values, labeller.classes, labeller.kind)
     named = content.text_names
     texts = dict(zip(named, rows.texts.values(), strict=True)) if named else {}
-    table = shard_table(rows.ids, texts, label, scored.layout, scored.values)
-    return write_shard(files, shard_name(rows.number), table).model_copy(
+    table = shards.shard_table(rows.ids, texts, label, scored.layout, scored.values)
+    return shards.write_shard(files, shards.shard_name(rows.number), table).model_copy(
         update={"missing": missing, "truncated": scored.truncated}
     )
 
@@ -287,7 +281,7 @@ def checked(
             "check the model, and whether it was asked in bf16 where it needs --precision fp32",
         )
     known = TASK_TYPES.get(labeller.kind) if labeller.kind in TASK_TYPES else None
-    if name in DECIDING and known and known.problem_of(False) is not None:
+    if name in shards.DECIDING and known and known.problem_of(False) is not None:
         _check_deciding(labeller, name, value)
     return value
 

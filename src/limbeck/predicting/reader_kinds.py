@@ -15,23 +15,9 @@ from torch import Tensor
 
 from limbeck import tasks
 from limbeck.embedding import modules_of
+from limbeck.predicting import readers
 from limbeck.predicting.about_model import AboutModel
 from limbeck.predicting.model import PassOutputs, RowModel, TorchRowModel
-from limbeck.predicting.readers import (
-    EMBEDDINGS,
-    LABELS,
-    LOGITS,
-    PREDICTION,
-    PROBABILITIES,
-    SCORE,
-    SCORES,
-    ClassReader,
-    EmbeddingReader,
-    ImageReader,
-    NumberReader,
-    ReadRows,
-    RowReader,
-)
 from limbeck.predicting.settings import PredictSettings
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks.modality import encode_cut
@@ -44,7 +30,7 @@ _WORDS, _PLACES = "words", "places"
 START, END = "start", "end"
 
 
-class TagReader(RowReader):
+class TagReader(readers.RowReader):
     """Token classification; a word's first piece has its tag, as in training.
 
     Rows are lists of words, each of which gets a tag (none beyond the length limit), or texts, whose entities are found
@@ -52,7 +38,7 @@ class TagReader(RowReader):
     score is the mean of theirs.
     """
 
-    outputs = (LABELS, SCORES, PROBABILITIES, LOGITS)
+    outputs = (readers.LABELS, readers.SCORES, readers.PROBABILITIES, readers.LOGITS)
     unread = (_WORDS, _PLACES)
     expects = "a list of words in every row, or text in every row"
 
@@ -71,7 +57,7 @@ class TagReader(RowReader):
 
     def check(self, asked: frozenset[str]) -> None:
         """Raise LimbeckError for what entities do not have."""
-        by_word = asked & {PROBABILITIES, LOGITS}
+        by_word = asked & {readers.PROBABILITIES, readers.LOGITS}
         if by_word and not self.of_words:
             raise LimbeckError(
                 f"output {', '.join(sorted(by_word))}: they are given for each word, and rows of text are answered "
@@ -108,7 +94,7 @@ class TagReader(RowReader):
         cut = sum(bool(one.overflowing) for one in encoded.encodings)
         return columns, cut
 
-    def values(self, read: ReadRows) -> dict[str, list[Any]]:
+    def values(self, read: readers.ReadRows) -> dict[str, list[Any]]:
         """Tags by word, or entities by text."""
         left = read.processor.padding_side == "left"
         rows = []
@@ -127,13 +113,14 @@ class TagReader(RowReader):
         self, logits: np.ndarray, likely: np.ndarray, spans: list[Any], words: Any
     ) -> dict[str, list[Any]]:
         every: dict[str, list[Any]] = {
-            name: [None] * len(words) for name in (PREDICTION, SCORE, PROBABILITIES, LOGITS)
+            name: [None] * len(words)
+            for name in (readers.PREDICTION, readers.SCORE, readers.PROBABILITIES, readers.LOGITS)
         }
         for (word, _), raw, probabilities in zip(spans, logits, likely, strict=True):
-            every[PREDICTION][word] = self.facts.classes[int(raw.argmax())]
-            every[SCORE][word] = float(probabilities.max())
-            every[PROBABILITIES][word] = self.by_class(probabilities)
-            every[LOGITS][word] = self.by_class(raw)
+            every[readers.PREDICTION][word] = self.facts.classes[int(raw.argmax())]
+            every[readers.SCORE][word] = float(probabilities.max())
+            every[readers.PROBABILITIES][word] = self.by_class(probabilities)
+            every[readers.LOGITS][word] = self.by_class(raw)
         return every
 
     def _of_text(
@@ -141,12 +128,12 @@ class TagReader(RowReader):
     ) -> dict[str, list[Any]]:
         spelled = entity_tags(self.facts.classes)
         tags = [(spelled or self.facts.classes)[int(one.argmax())] for one in logits]
-        found: dict[str, list[Any]] = {PREDICTION: [], SCORE: []}
+        found: dict[str, list[Any]] = {readers.PREDICTION: [], readers.SCORE: []}
         for label, words in _entities(tags, grouped=spelled is not None):
             start, end = spans[words[0]][0], spans[words[-1]][1]
             entity = {"label": label, "text": text[start:end], "start": start, "end": end}
-            found[PREDICTION].append(entity)
-            found[SCORE].append(float(np.mean([likely[word].max() for word in words])))
+            found[readers.PREDICTION].append(entity)
+            found[readers.SCORE].append(float(np.mean([likely[word].max() for word in words])))
         return found
 
     def types(self, asked: frozenset[str]) -> dict[str, pa.DataType]:
@@ -177,10 +164,10 @@ def _entities(tags: Sequence[str], *, grouped: bool) -> list[tuple[str, list[int
 # Questions and contexts: the span that answers.
 
 
-class SpanReader(RowReader):
+class SpanReader(readers.RowReader):
     """Extractive question answering; a long context is read in windows."""
 
-    outputs = (LABELS, SCORES)
+    outputs = (readers.LABELS, readers.SCORES)
     one_pass = False
 
     def encode(self, model: RowModel, texts: Sequence[list[Any]]) -> tuple[Rows, int]:
@@ -195,10 +182,15 @@ class SpanReader(RowReader):
         masks = batch["attention_mask"].cpu().numpy().astype(bool)
         return [row[mask] for row, mask in zip(rows, masks, strict=True)]
 
-    def values(self, read: ReadRows) -> dict[str, list[Any]]:
+    def values(self, read: readers.ReadRows) -> dict[str, list[Any]]:
         """The answer's text, its first and last character, its probability within its window."""
         best = best_spans(read.encoded[ROW], read.encoded[OFFSETS], read.kept)
-        found: dict[str, list[Any]] = {PREDICTION: [], START: [], END: [], SCORE: []}
+        found: dict[str, list[Any]] = {
+            readers.PREDICTION: [],
+            START: [],
+            END: [],
+            readers.SCORE: [],
+        }
         for row, text in enumerate(read.texts[1]):
             answer: tuple[Any, ...] = (None, None, None, None)
             if (span := best.get(row)) is not None:
@@ -210,18 +202,18 @@ class SpanReader(RowReader):
 
     def types(self, asked: frozenset[str]) -> dict[str, pa.DataType]:
         """Text, characters, a number."""
-        labels = {PREDICTION: pa.string(), START: pa.int64(), END: pa.int64()}
+        labels = {readers.PREDICTION: pa.string(), START: pa.int64(), END: pa.int64()}
         found = self.named((pa.string(), pa.float32()), asked)
-        return labels | found if LABELS in asked else found
+        return labels | found if readers.LABELS in asked else found
 
 
 # Texts that are answered with text.
 
 
-class TextReader(RowReader):
+class TextReader(readers.RowReader):
     """An encoder-decoder's texts, generated greedily: of a known task's student a class's name, of others any text."""
 
-    outputs = (LABELS, SCORES)
+    outputs = (readers.LABELS, readers.SCORES)
 
     def __init__(
         self, facts: AboutModel, kind: tasks.TaskType, columns: int, most: int | None
@@ -244,7 +236,7 @@ class TextReader(RowReader):
     ) -> PassOutputs:
         """Generation; embeddings take a pass of the encoder of their own."""
         embeddings = None
-        if EMBEDDINGS in asked:
+        if readers.EMBEDDINGS in asked:
             embeddings = model.run(batch, logits=False, pool=pool).embeddings
         assert isinstance(model, TorchRowModel)  # no exported file writes text
         made = model.generate(batch, self._most or self._enough(model))
@@ -261,12 +253,12 @@ class TextReader(RowReader):
         assert outputs.tokens is not None and outputs.scores is not None
         return list(zip(outputs.tokens, outputs.scores.tolist(), strict=True))
 
-    def values(self, read: ReadRows) -> dict[str, list[Any]]:
+    def values(self, read: readers.ReadRows) -> dict[str, list[Any]]:
         """The text, and its probability."""
         tokenizer: Any = read.processor
         ids = [tokens.tolist() for tokens, _ in read.kept]
         texts = [tokenizer.decode(one, skip_special_tokens=True).strip() for one in ids]
-        return {PREDICTION: texts, SCORE: [score for _, score in read.kept]}
+        return {readers.PREDICTION: texts, readers.SCORE: [score for _, score in read.kept]}
 
     def types(self, asked: frozenset[str]) -> dict[str, pa.DataType]:
         """Text, and a number."""
@@ -276,14 +268,14 @@ class TextReader(RowReader):
 # Who reads the rows for a model.
 
 
-_READERS: dict[str, type[RowReader]] = {
+_READERS: dict[str, type[readers.RowReader]] = {
     "tokens": TagReader,
     "spans": SpanReader,
-    "image": ImageReader,
+    "image": readers.ImageReader,
 }
 
 
-def reader_of(facts: AboutModel, settings: PredictSettings, columns: int) -> RowReader:
+def reader_of(facts: AboutModel, settings: PredictSettings, columns: int) -> readers.RowReader:
     """The reader of a model's task type.
 
     Args:
@@ -294,24 +286,26 @@ def reader_of(facts: AboutModel, settings: PredictSettings, columns: int) -> Row
     Raises:
         LimbeckError: outputs that its task type does not have.
     """
-    kind, alone = facts.kind, settings.asked == {EMBEDDINGS}
+    kind, alone = facts.kind, settings.asked == {readers.EMBEDDINGS}
     if alone and kind.reads is tasks.TEXT_READING:
         own = modules_of(facts.model.config)
         before = "" if own is None else getattr(own.text_prompts, settings.prompt)
-        return EmbeddingReader(facts, tasks.SENTENCE, columns, before)
-    reader: RowReader
+        return readers.EmbeddingReader(facts, tasks.SENTENCE, columns, before)
+    reader: readers.RowReader
     if kind.classes_as_text:
         reader = TextReader(facts, kind, columns, settings.max_new_tokens)
     elif kind.name in _READERS:
         reader = _READERS[kind.name](facts, kind, columns)
     elif kind.problem_of(facts.regression) is not None:
-        reader = (NumberReader if facts.regression else ClassReader)(facts, kind, columns)
+        reader = (readers.NumberReader if facts.regression else readers.ClassReader)(
+            facts, kind, columns
+        )
     else:
         raise LimbeckError(
             f"{facts.name} is of task type {kind.name}, which has no predictions of rows",
             "ask for embeddings alone: --output embeddings",
         )
-    given = (*reader.outputs, *((EMBEDDINGS,) if reader.one_pass else ()))
+    given = (*reader.outputs, *((readers.EMBEDDINGS,) if reader.one_pass else ()))
     what = "a number" if facts.regression else f"task type {kind.name}"
     if absent := [name for name in settings.output if name not in given]:
         raise LimbeckError(

@@ -16,22 +16,9 @@ from transformers import PreTrainedModel
 
 from limbeck.activations import Request
 from limbeck.data import rows_fingerprint
-from limbeck.preflight.data_checks import (
-    check_overlap,
-    check_scored_length,
-    check_truncation,
-    check_values,
-    unsaid_problem,
-)
+from limbeck.preflight import data_checks, score_checks
 from limbeck.preflight.influence import Terms, check_influence, check_weights
 from limbeck.preflight.model_checks import INPUT_CHECKS, check_labels, check_request
-from limbeck.preflight.score_checks import (
-    TeacherOutputs,
-    ask_teacher,
-    check_class_order,
-    check_teacher_score,
-    recorded_scores,
-)
 from limbeck.students import generic_labels, labels_of
 from limbeck.support.cores import cores
 from limbeck.support.errors import LimbeckError, Problem, problem_list
@@ -81,7 +68,7 @@ class Findings:
     """
 
     problems: list[Problem]
-    asked: dict[str, TeacherOutputs] = field(default_factory=dict)
+    asked: dict[str, score_checks.TeacherOutputs] = field(default_factory=dict)
     in_train: dict[str, int] = field(default_factory=dict)
 
 
@@ -105,20 +92,23 @@ def check(
     method = method or Method()
     splits = dict.fromkeys(("train", task.dev_splits[0], *task.scored_splits))
     in_data = [
-        one for split in splits if split in rows for one in check_values(task, split, rows[split])
+        one
+        for split in splits
+        if split in rows
+        for one in data_checks.check_values(task, split, rows[split])
     ]
     in_models = _check_models(task, student, tokenizer, max_length, teachers, method)
     problems = in_data + in_models + check_weights(method.weights)
     found = Findings(problems)
     if errors_of(in_data):
         return found
-    problems += check_scored_length(task, max_length)
-    problems += check_truncation(task, rows, truncated or {}, tokenizer, max_length)
+    problems += data_checks.check_scored_length(task, max_length)
+    problems += data_checks.check_truncation(task, rows, truncated or {}, tokenizer, max_length)
     checks = INPUT_CHECKS[task.kind.reads.name]
     models = {"student": student} | {side: one.model for side, one in teachers.items()}
     problems += checks.lengths(task, rows, tokenizer, models, max_length)
     found.in_train = checks.in_train(task, rows)
-    problems += check_overlap(rows, found.in_train)
+    problems += data_checks.check_overlap(rows, found.in_train)
     problems += checks.reader(task, rows["train"], tokenizer, side="student")
     for side, teacher in teachers.items():
         in_tokenizers = []
@@ -156,7 +146,7 @@ def _check_models(
         # those that a student has of it.
         theirs = [labels_of(teacher.model.config) for teacher in teachers.values()]
         problems += errors_of(in_labels) if labels_of(model.config) in theirs else in_labels
-        problems += unsaid_problem(side, model.config, task) if side in teachers else []
+        problems += data_checks.unsaid_problem(side, model.config, task) if side in teachers else []
         checks = INPUT_CHECKS[task.kind.reads.name]
         problems += checks.model(side, model, own_tokenizer, max_length)
         problems += check_request(side, model, method.requests.get(side, Request()))
@@ -169,7 +159,7 @@ def _check_score(
     side: str,
     teacher: TeacherSide,
     max_length: int,
-    asked: dict[str, TeacherOutputs],
+    asked: dict[str, score_checks.TeacherOutputs],
 ) -> list[Problem]:
     """The teacher's score, and the order of its classes where their names prove nothing."""
     if task.kind.of_teacher(teacher.model.config) is not task.kind:
@@ -177,21 +167,25 @@ def _check_score(
     names = check_labels(side, teacher.model.config, task)
     chosen, labels = dev, dev[task.label_column][:]
     split, score, origin = task.dev_splits[0], None, ""
-    recorded = recorded_scores(teacher.path, task, {split: rows_fingerprint(task, dev)})
+    recorded = score_checks.recorded_scores(
+        teacher.path, task, {split: rows_fingerprint(task, dev)}
+    )
     if recorded is not None:
         score, origin = recorded[0].get(split, {}).get("primary"), f"recorded in {recorded[1]}"
     if score is not None and not names:
-        return check_teacher_score(task, score, origin, labels, side=side, rows=dev)
+        return score_checks.check_teacher_score(task, score, origin, labels, side=side, rows=dev)
     try:
-        outputs = ask_teacher(task, teacher.model, teacher.tokenizer, dev, max_length)
+        outputs = score_checks.ask_teacher(task, teacher.model, teacher.tokenizer, dev, max_length)
         asked[side] = outputs
-        order = check_class_order(task, outputs, side=side)
+        order = score_checks.check_class_order(task, outputs, side=side)
         if order:
             return order
         if score is None:
             score, origin = outputs.scores["primary"], outputs.origin
             labels, chosen = outputs.labels, outputs.rows or dev
-        found = check_teacher_score(task, score, origin, labels, side=side, rows=chosen)
+        found = score_checks.check_teacher_score(
+            task, score, origin, labels, side=side, rows=chosen
+        )
     except LimbeckError as error:
         return error.problems
     # Right predictions in the data's order say more than names.

@@ -15,12 +15,7 @@ from torch import nn
 from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.activations import Request, kinds_available, number_of_layers
-from limbeck.preflight.data_checks import (
-    check_unknown_tokens,
-    longest_of,
-    other_problem,
-    rows_in_train,
-)
+from limbeck.preflight import data_checks
 from limbeck.students import class_places, generic_labels, labels_of, spelling
 from limbeck.support.errors import LimbeckError, Problem, problem_list
 from limbeck.tasks import Task
@@ -239,7 +234,7 @@ def check_labels(side: str, config: PretrainedConfig, task: Task) -> Iterator[Pr
     if wanted is None:
         return
     own = labels_of(config)
-    if problems := other_problem(side, config, task):
+    if problems := data_checks.other_problem(side, config, task):
         yield from problems
         return
     if len(own) != len(wanted):
@@ -340,7 +335,7 @@ def _stretched(
     if not trained:
         return
     read = [rows[split] for split in ("train", *task.dev_splits) if split in rows]
-    longest = max(longest_of(task, split, tokenizer) for split in read)
+    longest = max(data_checks.longest_of(task, split, tokenizer) for split in read)
     for side, positions in trained.items():
         if longest > positions:
             yield Problem(
@@ -405,7 +400,13 @@ def _plain(value: object) -> object:
 
 
 INPUT_CHECKS = {
-    "text": InputChecks(_text_model, _same_tokens, _stretched, rows_in_train, check_unknown_tokens),
+    "text": InputChecks(
+        _text_model,
+        _same_tokens,
+        _stretched,
+        data_checks.rows_in_train,
+        data_checks.check_unknown_tokens,
+    ),
     "images": InputChecks(
         _image_model, _same_pixels, lambda *_: [], lambda *_: {}, lambda *_, side: []
     ),

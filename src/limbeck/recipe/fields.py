@@ -11,13 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from limbeck.recipe.groups import (
-    EmbeddingModelSpec,
-    FirstStage,
-    ImageSpec,
-    LrSchedule,
-    StudentSpec,
-)
+from limbeck.recipe import groups
 from limbeck.support.settings import (
     Batch,
     ClassNames,
@@ -188,8 +182,8 @@ class RecipeFields(Settings):
         description="width of every batch in tokens, or max_length; by default that of its longest "
         "example. Counts in terms that see padding, as some releases do",
     )
-    images: ImageSpec | None = Field(None, description="image size, cropping and mirroring")
-    embedding: EmbeddingModelSpec | None = Field(
+    images: groups.ImageSpec | None = Field(None, description="image size, cropping and mirroring")
+    embedding: groups.EmbeddingModelSpec | None = Field(
         None, description="kind embedding: pooling, normalisation, width and prompts"
     )
     train_rows: Count | None = Field(None, description="sample N training rows (train_rows_seed)")
@@ -204,7 +198,9 @@ class RecipeFields(Settings):
         "any: it may be",
     )
 
-    student: StudentSpec = Field(default_factory=lambda: StudentSpec.model_validate({}))
+    student: groups.StudentSpec = Field(
+        default_factory=lambda: groups.StudentSpec.model_validate({})
+    )
     plugins: Names = Field(
         default_factory=list,
         description="files of Python that register losses of your own, executed before the recipe is "
@@ -234,7 +230,7 @@ class RecipeFields(Settings):
     teacher_dropout: bool = Field(
         False, description="keep the teacher's dropout on (some releases)"
     )
-    first_stage: FirstStage | None = Field(
+    first_stage: groups.FirstStage | None = Field(
         None, description="a stage that trains before, with terms and settings of its own"
     )
     joint: bool = Field(False, description="train both stages' terms together in one stage")
@@ -282,7 +278,7 @@ class RecipeFields(Settings):
     momentum: float | None = Field(None, ge=0, lt=1, description="sgd's momentum; .9 if left out")
     nesterov: bool = Field(False, description="sgd: Nesterov's momentum")
     warmup: float = Field(0.1, ge=0, lt=1, description="share of steps with a rising rate")
-    lr_schedule: LrSchedule = Field(
+    lr_schedule: groups.LrSchedule = Field(
         "linear",
         description="course of the learning rate after warm-up; step: times 0.1 after 5/8, 3/4 and 7/8 of the steps",
     )
@@ -349,7 +345,7 @@ class RecipeFields(Settings):
 
 
 # Where the keys of a group stand in a recipe.
-_PREFIXES: dict[type[Settings], str] = {RecipeFields: "", StudentSpec: "student."}
+_PREFIXES: dict[type[Settings], str] = {RecipeFields: "", groups.StudentSpec: "student."}
 
 
 def descriptions() -> dict[str, str]:

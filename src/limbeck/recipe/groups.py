@@ -9,17 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
-from limbeck.support.settings import (
-    Batch,
-    Count,
-    Depth,
-    Names,
-    Passes,
-    Rate,
-    Settings,
-    Tokens,
-    Width,
-)
+from limbeck.support import settings
 
 if TYPE_CHECKING:
     from limbeck.data import CorpusSpec
@@ -27,7 +17,7 @@ if TYPE_CHECKING:
     from limbeck.objectives import CurriculumSpec, TermSpec
 
 
-class StudentSpec(Settings):
+class StudentSpec(settings.Settings):
     """Where the student comes from."""
 
     init: str = Field(
@@ -43,7 +33,12 @@ class StudentSpec(Settings):
         description="a folder or Hub name; by default the one of `init`'s weights, and for a shape "
         "with random weights the data's own (pocket) or BERT's",
     )
-    layers: Depth | list[Depth] | dict[str, Depth | list[Depth]] | None = Field(
+    layers: (
+        settings.Depth
+        | list[settings.Depth]
+        | dict[str, settings.Depth | list[settings.Depth]]
+        | None
+    ) = Field(
         None,
         description="how many layers to keep, or which ones, counted from 1; of an encoder-decoder "
         "the same of both, or {encoder: 3, decoder: 1}",
@@ -61,7 +56,7 @@ class StudentSpec(Settings):
         description="a table of token vectors without layers, many times faster: started from what `init` makes of "
         "each token, or (init: fresh) from random numbers; kinds sentence, multi-label and embedding",
     )
-    width: Width | None = Field(
+    width: settings.Width | None = Field(
         None,
         description="static: numbers of a token vector, at most the teacher's; 256 if left out",
     )
@@ -98,7 +93,7 @@ class StudentSpec(Settings):
         return self.init in ("teacher", "fresh")
 
 
-class ImageSpec(Settings):
+class ImageSpec(settings.Settings):
     """How images are read, in training and everywhere else."""
 
     size: int | None = Field(
@@ -127,7 +122,7 @@ class ImageSpec(Settings):
         return self
 
 
-class EmbeddingModelSpec(Settings):
+class EmbeddingModelSpec(settings.Settings):
     """What stands behind an encoder of kind embedding, where its folder does not say."""
 
     pooling: Literal["mean", "cls", "last"] | None = Field(
@@ -138,12 +133,12 @@ class EmbeddingModelSpec(Settings):
     normalize: bool | None = Field(
         None, description="divide embeddings by their length, of the same encoders; yes if left out"
     )
-    width: Width | None = Field(
+    width: settings.Width | None = Field(
         None,
         description="numbers of the student's embeddings, by a learned map that is shipped with it (a Dense module); "
         "the encoder's own width if left out",
     )
-    max_tokens: Tokens | None = Field(
+    max_tokens: settings.Tokens | None = Field(
         None,
         description="tokens of a text that the shipped student reads (max_seq_length of its folder), and is scored "
         "with; as the teacher's folder says, if left out, else max_length",
@@ -173,31 +168,35 @@ class EmbeddingModelSpec(Settings):
 LrSchedule = Literal["linear", "cosine", "constant_with_warmup", "step"]
 
 
-class FirstStage(Settings):
+class FirstStage(settings.Settings):
     """A stage that trains before the recipe's own; what it leaves out is as at the top level."""
 
     objectives: dict[str, TermSpec] = Field(default_factory=dict, description="terms of its loss")
     curriculum: CurriculumSpec | None = Field(None, description="when each layer learns")
     mixup: MixupSpec | None = Field(None, description="mix the inputs of both models")
     input_transform: TransformSpec | None = Field(None, description="other input transform")
-    epochs: Passes | None = Field(None, description="passes over this stage's rows")
-    max_steps: Count | None = Field(None, description="most optimisation steps; overrides epochs")
-    lr: Rate | None = Field(None, description="peak learning rate")
-    batch_size: Batch | None = Field(None, description="examples in a forward pass")
-    accumulation: Batch | None = Field(None, description="forward passes of one step")
+    epochs: settings.Passes | None = Field(None, description="passes over this stage's rows")
+    max_steps: settings.Count | None = Field(
+        None, description="most optimisation steps; overrides epochs"
+    )
+    lr: settings.Rate | None = Field(None, description="peak learning rate")
+    batch_size: settings.Batch | None = Field(None, description="examples in a forward pass")
+    accumulation: settings.Batch | None = Field(None, description="forward passes of one step")
     lr_schedule: LrSchedule | None = Field(None, description="course of the learning rate")
     warmup: float | None = Field(None, ge=0, lt=1, description="share of steps with a rising rate")
     weight_decay: float | None = Field(None, ge=0, le=10, description="decay of the weights")
-    pad_to: Tokens | Literal["max_length"] | None = Field(None, description="width of every batch")
+    pad_to: settings.Tokens | Literal["max_length"] | None = Field(
+        None, description="width of every batch"
+    )
 
     task: str | None = Field(
         None,
         description="supplementary task: this stage reads its text and ignores its labels; kind text reads them too",
     )
     data: str | None = Field(None, description="source of the supplementary task's rows")
-    text_columns: Names | None = Field(None, description="text columns of `data`")
+    text_columns: settings.Names | None = Field(None, description="text columns of `data`")
     label_column: str | None = Field(None, description="label column of `data`")
-    train_rows: Count | None = Field(
+    train_rows: settings.Count | None = Field(
         None,
         description="rows of this stage; a supplementary task's are all, if left out",
     )

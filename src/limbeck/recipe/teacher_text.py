@@ -7,6 +7,7 @@ from typing import Any
 
 from transformers import PretrainedConfig
 
+from limbeck import tasks
 from limbeck.data.candidates import holds_candidates
 from limbeck.data.files import form_of
 from limbeck.data.own import FirstRows
@@ -16,28 +17,16 @@ from limbeck.students import labels_of, read_config
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home
 from limbeck.support.given import is_reference
-from limbeck.tasks import (
-    EMBEDDING,
-    MASKED,
-    PAIR_SCORE,
-    SENTENCE,
-    SPANS,
-    TASK_TYPES,
-    TASKS,
-    TOKENS,
-    TaskType,
-    kind_of_config,
-)
 from limbeck.tasks.metrics import TEACHER_LABEL
 
-_LABEL_OF = {TOKENS.name: "tags", SPANS.name: "answers", PAIR_SCORE.name: "label"}
+_LABEL_OF = {tasks.TOKENS.name: "tags", tasks.SPANS.name: "answers", tasks.PAIR_SCORE.name: "label"}
 _PAIR = {"query", "passage"}
 # A column of fewer words may well be called so.
 _WORDS_OF_A_TEXT = 4
 _HEADS = ("Classification", "QuestionAnswering")
 
 
-def usual_method(kind: TaskType, *, labelled: bool) -> str:
+def usual_method(kind: tasks.TaskType, *, labelled: bool) -> str:
     """Choose the method of a recipe that names none: the teacher's outputs, and labels where there are some."""
     return "kd-soft" if kind.distilled_by == "kd" and not labelled else kind.distilled_by
 
@@ -66,7 +55,7 @@ def what_teacher_says(raw: dict[str, Any]) -> dict[str, Any]:
         unread = error
     data, first = raw.get("data"), None
     one_file = isinstance(data, str) and (is_reference(data) or form_of(at_home(data)))
-    if one_file and task not in TASKS:
+    if one_file and task not in tasks.TASKS:
         first = FirstRows.of(str(data))
     kind = _kind(raw, config, first)
     alone = first is not None and not _is_labelled(raw, kind, config, first)
@@ -87,7 +76,7 @@ def what_teacher_says(raw: dict[str, Any]) -> dict[str, Any]:
         if raw.get("dev") is None and not raw.get("label_column"):
             found["label_column"] = TEACHER_LABEL
             _need_head(raw, teacher, kind, config)
-        if kind is not SENTENCE and kind.name != _kind_of_method(raw):
+        if kind is not tasks.SENTENCE and kind.name != _kind_of_method(raw):
             found["kind"] = kind.name
     if not named:
         found["method"] = usual_method(kind, labelled=not alone)
@@ -96,19 +85,19 @@ def what_teacher_says(raw: dict[str, Any]) -> dict[str, Any]:
 
 def _kind(
     raw: dict[str, Any], config: PretrainedConfig | None, first: FirstRows | None
-) -> TaskType:
+) -> tasks.TaskType:
     """As the recipe or its method has it, else the known task's, else what the teacher's head is for."""
     named = raw.get("kind") or _kind_of_method(raw)
-    if isinstance(named, str) and named in TASK_TYPES:
-        return TASK_TYPES.get(named)
-    if raw.get("task") in TASKS:
-        return TASKS[raw["task"]].kind
+    if isinstance(named, str) and named in tasks.TASK_TYPES:
+        return tasks.TASK_TYPES.get(named)
+    if raw.get("task") in tasks.TASKS:
+        return tasks.TASKS[raw["task"]].kind
     if config is None:
-        return SENTENCE
-    kind = kind_of_config(config)
-    one = kind is SENTENCE and len(labels_of(config)) == 1
+        return tasks.SENTENCE
+    kind = tasks.kind_of_config(config)
+    one = kind is tasks.SENTENCE and len(labels_of(config)) == 1
     pairs = first is not None and ({*first.columns} >= _PAIR or holds_candidates([*first.columns]))
-    return PAIR_SCORE if one and pairs else kind
+    return tasks.PAIR_SCORE if one and pairs else kind
 
 
 def _kind_of_method(raw: dict[str, Any]) -> str | None:
@@ -117,14 +106,14 @@ def _kind_of_method(raw: dict[str, Any]) -> str | None:
 
 
 def _is_labelled(
-    raw: dict[str, Any], kind: TaskType, config: PretrainedConfig | None, first: FirstRows
+    raw: dict[str, Any], kind: tasks.TaskType, config: PretrainedConfig | None, first: FirstRows
 ) -> bool:
     """Whether the file has labels: in the column that is named, in one of a usual name, or a column for each class."""
     if raw.get("label_column") is not None:
         return raw["label_column"] in first.columns
     named = raw.get("kind") or _kind_of_method(raw)
-    if kind is MASKED or (
-        kind is TOKENS and first.plain
+    if kind is tasks.MASKED or (
+        kind is tasks.TOKENS and first.plain
     ):  # masked text is its own label, CoNLL's lines have tags
         return named is not None
     if kind.rows_without_labels:
@@ -133,12 +122,14 @@ def _is_labelled(
         return True
     names = {*first.columns}
     usual = usual_label([*names], first.class_columns) is not None
-    graded = {"labels", "positive", "score"} if kind is PAIR_SCORE else set()
+    graded = {"labels", "positive", "score"} if kind is tasks.PAIR_SCORE else set()
     classes = set() if config is None else {*labels_of(config)}
     return usual or _LABEL_OF.get(kind.name) in names or bool(names & (graded | classes))
 
 
-def _need_head(raw: dict[str, Any], teacher: str, kind: TaskType, config: PretrainedConfig) -> None:
+def _need_head(
+    raw: dict[str, Any], teacher: str, kind: tasks.TaskType, config: PretrainedConfig
+) -> None:
     """Raise LimbeckError for a teacher that predicts nothing about a text, and for kinds that need more than text."""
     head = (config.architectures or ["a model without a head"])[0]
     if kind.classes_as_text or not kind.reads.in_columns:
@@ -146,7 +137,7 @@ def _need_head(raw: dict[str, Any], teacher: str, kind: TaskType, config: Pretra
             f"data: {raw['data']} has no labels, and a student of {teacher} ({head}) is trained on rows that have some",
             f"name them: --label-column NAME; or predict them first: limbeck predict {teacher} {raw['data']}",
         )
-    if kind is not EMBEDDING and not head.endswith(_HEADS):
+    if kind is not tasks.EMBEDDING and not head.endswith(_HEADS):
         raise LimbeckError(
             f"teacher: {teacher} is a {head}, neither a classifier nor an embedding model, and {raw['data']} has no "
             "labels",

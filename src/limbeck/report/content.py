@@ -27,16 +27,8 @@ from limbeck.report.sections import (
 )
 from limbeck.support.plain import write_yaml
 from limbeck.support.words import count_of
+from limbeck.tables import model
 from limbeck.tables.facts import FACTS, facts_of
-from limbeck.tables.model import (
-    ResultsTable,
-    Row,
-    place_of,
-    place_title,
-    several_sources,
-    teacher_values,
-    values_of,
-)
 
 GroupKey = tuple[str, int | None]
 """Method and student layers: one line or bar of the report."""
@@ -92,11 +84,11 @@ class Content:
     """All sections of one report; a method keeps its colour and marker throughout."""
 
     def __init__(
-        self, records: Sequence[Record], students: Sequence[Record], table: ResultsTable
+        self, records: Sequence[Record], students: Sequence[Record], table: model.ResultsTable
     ) -> None:
         self.records, self.table = records, table
         self.finished = [run for run in students if run.status == "finished"]
-        self.many_sources = several_sources(records)
+        self.many_sources = model.several_sources(records)
         # In the order of the table's rows, so that legend, dots and table agree.
         found = grouped(students, _group)
         order = [(row.label, row.layers) for row in table.rows if row.role == "student"]
@@ -159,7 +151,7 @@ class Content:
                 )
         return found
 
-    def _score(self, rows: Sequence[Row]) -> str | None:
+    def _score(self, rows: Sequence[model.Row]) -> str | None:
         """The one score of a card: the average, or the only column; None of several rows."""
         columns = [column for column in self.table.columns if column.in_average]
         if len(rows) != 1 or not columns:
@@ -176,11 +168,13 @@ class Content:
             rows = []
             for key, runs in self.groups.items():
                 ended = (run for run in runs if run.status == "finished")
-                values = [values_of(run, profile).get(column.key) for run in ended]
+                values = [model.values_of(run, profile).get(column.key) for run in ended]
                 if known := [value for value in values if value is not None]:
                     rows.append((self.name(key), self.styles[key[0]], known))
             if rows:
-                theirs = {teacher_values(run, profile).get(column.key) for run in self.records}
+                theirs = {
+                    model.teacher_values(run, profile).get(column.key) for run in self.records
+                }
                 drawings.append(
                     plots.dots(
                         column.title,
@@ -264,7 +258,7 @@ class Content:
             if recipe and text not in shown:
                 layers = run.student.layers
                 depth = f", {count_of(layers, 'layer')}" if layers else ""
-                name = f"{run.method}, {place_title(run, self.many_sources)}{depth}"
+                name = f"{run.method}, {model.place_title(run, self.many_sources)}{depth}"
                 shown[text] = {"name": name, "text": text}
         return list(shown.values())
 
@@ -284,7 +278,7 @@ class Content:
 
     def _panels(self) -> Iterator[tuple[str, list[Record]]]:
         """Finished runs by task, data and depth, in the order of the table's columns, titled."""
-        found = grouped(self.finished, place_of)
+        found = grouped(self.finished, model.place_of)
         order = dict.fromkeys(column.place for column in self.table.columns)
         depths = sorted({layers for _, layers in self.groups}, key=lambda layers: -(layers or 0))
         for place in (*order, *(found.keys() - order)):
@@ -292,7 +286,7 @@ class Content:
                 own = [run for run in found.get(place, []) if run.student.layers == depth]
                 if own:
                     shown = f", {count_of(depth, 'layer')}" if self.many_depths and depth else ""
-                    yield place_title(own[0], self.many_sources) + shown, own
+                    yield model.place_title(own[0], self.many_sources) + shown, own
 
     def _series(
         self, runs: Sequence[Record], value: Callable[[Epoch], float | None]
@@ -333,7 +327,7 @@ def _titled(run: Record) -> str:
 
 
 def _card(
-    title: str, row: Row, teacher: Row | None, score: str | None, lines: list[str]
+    title: str, row: model.Row, teacher: model.Row | None, score: str | None, lines: list[str]
 ) -> dict[str, str]:
     """Title, the score in large type (the depth where there is no single score), and a line for each fact."""
     depth = count_of(row.layers, "layer") if row.layers else None

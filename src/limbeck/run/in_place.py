@@ -11,17 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from limbeck.data import outputs_file
 from limbeck.data.candidates import PASSAGE, QUERY
 from limbeck.data.files import form_of
-from limbeck.data.outputs_file import (
-    MARGIN,
-    QUANTITIES,
-    FileOutputs,
-    check_votes,
-    quantities,
-    read_embeddings_file,
-    read_outputs_file,
-)
 from limbeck.outputs.columns import LOGITS
 from limbeck.outputs.store import OutputStore, open_store, place_and_member
 from limbeck.outputs.stored_teacher import GivenOutputs, StoredParts, StoredTeacher
@@ -107,7 +99,7 @@ def _of_file(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
     # As the user's own file calls them; of candidates the columns of triplets are more.
     named = recipe.text_columns or ()
     fits = len(named) == len(task.text_columns) or (task.kind.candidates and len(named) > 2)
-    found = read_outputs_file(
+    found = outputs_file.read_outputs_file(
         at_home(place),
         named if fits else task.text_columns,
         classes=task.labels,
@@ -129,7 +121,7 @@ def embeddings_of(place: str, recipe: Recipe) -> GivenOutputs | None:
     path = at_home(place)
     if form_of(path) in (None, "text") or not path.is_file():
         return None
-    found = read_embeddings_file(path, recipe.text_columns or ())
+    found = outputs_file.read_embeddings_file(path, recipe.text_columns or ())
     if found is None:
         return None
     width = found.values.shape[1]
@@ -139,7 +131,7 @@ def embeddings_of(place: str, recipe: Recipe) -> GivenOutputs | None:
 
 def _in_memory(
     place: str,
-    found: FileOutputs,
+    found: outputs_file.FileOutputs,
     columns: np.ndarray | slice,
     about: Mapping[str, Any],
     task: Task | None = None,
@@ -184,14 +176,14 @@ def outputs_of_store(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
     if task.kind.key_columns:
         return of_targets(place, store, task, limit)
     names, several = store.outputs_of(member), _several(task)
-    what = next((name for name in quantities(several=several) if name in names), None)
+    what = next((name for name in outputs_file.quantities(several=several) if name in names), None)
     if what is None:
         members = f"; or name its members: {where}#{store.members[0]}" if store.members else ""
         raise LimbeckError(
-            f"outputs: {place} holds {', '.join(names) or 'nothing'}, and none of {', '.join(QUANTITIES)}",
+            f"outputs: {place} holds {', '.join(names) or 'nothing'}, and none of {', '.join(outputs_file.QUANTITIES)}",
             f"label again with --outputs {LOGITS}{members}",
         )
-    check_votes(place, what, several=several)
+    outputs_file.check_votes(place, what, several=several)
     name = names[what]
     column = store.manifest.column(name)
     assert column is not None  # one of the store's own
@@ -248,7 +240,7 @@ def columns_of(
     Raises:
         LimbeckError: numbers for classes or the other way round; classes that are not the data's, with both lists.
     """
-    if (what in ("score", MARGIN)) != task.regression:
+    if (what in ("score", outputs_file.MARGIN)) != task.regression:
         of = "numbers" if task.regression else f"the classes {', '.join(task.labels)}"
         raise LimbeckError(
             f"outputs: {place} holds {what}, and the labels of {task.name} are {of}",

@@ -10,22 +10,9 @@ from pathlib import Path
 
 from transformers import PretrainedConfig, PreTrainedModel
 
+from limbeck import students
 from limbeck.data import Labelling
 from limbeck.recipe import Recipe
-from limbeck.students import (
-    BERT_VOCABULARY,
-    NAMED_CNNS,
-    RANDOM,
-    TOY_MODELS,
-    generic_labels,
-    labels_of,
-    load_model,
-    named_model,
-    names_cnn,
-    read_config,
-    read_processor,
-    read_tokenizer,
-)
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home
 from limbeck.support.given import is_reference
@@ -59,11 +46,13 @@ def start_of(recipe: Recipe, task: Task) -> Start:
         return _picture_start(recipe, task)
     if init == "pocket":
         return _toy_start(task, given)
-    named = named_model(init)
+    named = students.named_model(init)
     if named is None:
         source = str(recipe.lead if recipe.student.from_teacher else init)
-        read_config(source)  # What is wrong with a model says more than its missing tokenizer.
-        return Start(init, read_tokenizer(given or source))
+        students.read_config(
+            source
+        )  # What is wrong with a model says more than its missing tokenizer.
+        return Start(init, students.read_tokenizer(given or source))
     if named.family == "pocket":
         shape = {"layers": named.layers, "width": named.width, "heads": named.heads}
         return _toy_start(task, given, **shape)
@@ -72,33 +61,35 @@ def start_of(recipe: Recipe, task: Task) -> Start:
         said = f"{named.name} is {repository} on the Hub"
         fix = (
             "check the network and HF_HUB_OFFLINE, give a folder with a copy of it in place of "
-            f"the name, or take random weights: {named.name}{RANDOM}"
+            f"the name, or take random weights: {named.name}{students.RANDOM}"
         )
         with _read_for(said, fix):
-            read_config(repository)
-            return Start(repository, read_tokenizer(given or repository))
+            students.read_config(repository)
+            return Start(repository, students.read_tokenizer(given or repository))
     if recipe.data == "pocket" and given is None:
-        tokenizer = TOY_MODELS.get("pocket", "student.init:").tokenizer_of(task)
+        tokenizer = students.TOY_MODELS.get("pocket", "student.init:").tokenizer_of(task)
     else:
         fix = "name one: student.tokenizer=FOLDER, a folder that holds a tokenizer or any checkpoint's or run's"
-        with _read_for(f"{named.name}{RANDOM} has random weights and needs a tokenizer", fix):
-            tokenizer = read_tokenizer(given or BERT_VOCABULARY)
+        with _read_for(
+            f"{named.name}{students.RANDOM} has random weights and needs a tokenizer", fix
+        ):
+            tokenizer = students.read_tokenizer(given or students.BERT_VOCABULARY)
     return Start(named.config(tokenizer), tokenizer)
 
 
 def _toy_start(task: Task, given: str | None, **shape: int) -> Start:
-    toys = TOY_MODELS.get("pocket", "student.init:")
-    tokenizer = read_tokenizer(given) if given is not None else toys.tokenizer_of(task)
+    toys = students.TOY_MODELS.get("pocket", "student.init:")
+    tokenizer = students.read_tokenizer(given) if given is not None else toys.tokenizer_of(task)
     return Start(toys.config_of(task, **shape), tokenizer)
 
 
 def _check_form(recipe: Recipe, task: Task) -> None:
     """Raise for a student of its own name that reads something else than the task's rows."""
     init, wanted = recipe.student.init, task.kind.reads.name
-    if names_cnn(init):
+    if students.names_cnn(init):
         form, others = IMAGE.reads.name, "pocket, or a shape such as bert-8-128-2"
-    elif init == "pocket" or named_model(init) is not None:
-        form, others = TEXT_READING.name, "one of " + ", ".join(NAMED_CNNS)
+    elif init == "pocket" or students.named_model(init) is not None:
+        form, others = TEXT_READING.name, "one of " + ", ".join(students.NAMED_CNNS)
     else:
         return
     if form != wanted:
@@ -111,7 +102,7 @@ def _check_form(recipe: Recipe, task: Task) -> None:
 def _picture_start(recipe: Recipe, task: Task) -> Start:
     """A named CNN reads as its teacher does."""
     init = recipe.student.init
-    if not names_cnn(init):
+    if not students.names_cnn(init):
         source = recipe.lead if recipe.student.from_teacher else init
         return Start(init, processor_of(recipe, task, str(source)))
     if recipe.lead is not None:
@@ -119,7 +110,7 @@ def _picture_start(recipe: Recipe, task: Task) -> Start:
     else:
         own = image_processor(task.image_traits.side, task.image_traits.normalisation)
         processor = _at_size(recipe, own)
-    return Start(NAMED_CNNS.get(init).config(image_size=side_of(processor)[0]), processor)
+    return Start(students.NAMED_CNNS.get(init).config(image_size=side_of(processor)[0]), processor)
 
 
 def processor_of(recipe: Recipe, task: Task, source: str) -> Processor:
@@ -128,7 +119,7 @@ def processor_of(recipe: Recipe, task: Task, source: str) -> Processor:
     Raises:
         LimbeckError: there is none to read.
     """
-    return _at_size(recipe, read_processor(source, task.kind.reads))
+    return _at_size(recipe, students.read_processor(source, task.kind.reads))
 
 
 def _at_size(recipe: Recipe, processor: Processor) -> Processor:
@@ -214,11 +205,11 @@ def load_teacher(path: str, task: Task) -> PreTrainedModel:
     Raises:
         LimbeckError: it cannot be read, or has no trained head.
     """
-    return load_model(
+    return students.load_model(
         path,
         regression=task.one_number,
         head="required",
-        auto=task.kind.of_teacher(read_config(path)).auto,
+        auto=task.kind.of_teacher(students.read_config(path)).auto,
     )
 
 
@@ -227,7 +218,7 @@ def lead_model(recipe: Recipe, task: Task, named: list[Named]) -> PreTrainedMode
     if not recipe.student.from_teacher:
         return None
     known = next((one for one in named if one.path == recipe.lead), None)
-    if task.kind.of_teacher(read_config(str(recipe.lead))) is not task.kind:
+    if task.kind.of_teacher(students.read_config(str(recipe.lead))) is not task.kind:
         raise LimbeckError(
             f"student.init: it would start from {recipe.lead}, a cross-encoder, which gives no embedding of a text",
             "name an encoder or an embedding model: --student PATH",
@@ -269,7 +260,7 @@ def labelling_of(recipe: Recipe) -> Labelling:
 def names_at(path: str | Path) -> tuple[str, ...]:
     """What a checkpoint calls its outputs, in id order; () where it cannot be read or has no such head."""
     try:
-        return names_of(read_config(path))
+        return names_of(students.read_config(path))
     except LimbeckError:  # said when the model itself is loaded
         return ()
 
@@ -277,7 +268,7 @@ def names_at(path: str | Path) -> tuple[str, ...]:
 def names_of(config: PretrainedConfig) -> tuple[str, ...]:
     """What a classifier calls its outputs, in id order; () for another head."""
     heads = config.architectures or []
-    return labels_of(config) if any(name.endswith(_HEAD) for name in heads) else ()
+    return students.labels_of(config) if any(name.endswith(_HEAD) for name in heads) else ()
 
 
 def names_for_students(teacher: PreTrainedModel | None, task: Task) -> Task:
@@ -287,7 +278,7 @@ def names_for_students(teacher: PreTrainedModel | None, task: Task) -> Task:
     """
     if teacher is None:
         return task
-    names = task.kind.class_names(labels_of(teacher.config))
-    if not names or len(names) != len(task.labels) or generic_labels(names):
+    names = task.kind.class_names(students.labels_of(teacher.config))
+    if not names or len(names) != len(task.labels) or students.generic_labels(names):
         return task
     return replace(task, labels=names)

@@ -8,21 +8,9 @@ from transformers import PreTrainedModel
 from limbeck.data import encoding
 from limbeck.recipe import Recipe, Stage
 from limbeck.recipe.augment_spec import augmentation
+from limbeck.run import models
 from limbeck.run.bound_rows import StudentTokens, bound, with_outputs
 from limbeck.run.in_place import stored_teachers
-from limbeck.run.models import (
-    ALONE,
-    Named,
-    Start,
-    form_team,
-    lead_model,
-    learns_from_its_teacher,
-    named_teachers,
-    names_at,
-    names_for_students,
-    processor_of,
-    start_of,
-)
 from limbeck.run.prepared import FinalRows, Prepared, StageInputs
 from limbeck.run.required_settings import missing
 from limbeck.run.rows import EncodedRows, add_unlabelled, check_left, load_rows, stage_rows
@@ -111,7 +99,7 @@ def refuse_wrong(
 
 
 def _in_turn(
-    recipe: Recipe, task: Task, rows: int, tokenizer: Processor, named: list[Named]
+    recipe: Recipe, task: Task, rows: int, tokenizer: Processor, named: list[models.Named]
 ) -> bool:
     """Whether the training rows are so many that each batch is encoded in its turn.
 
@@ -128,10 +116,15 @@ def _in_turn(
 
 
 def _stages(
-    recipe: Recipe, named: list[Named], train: EncodedRows, tokenizer: Processor, *, progress: bool
+    recipe: Recipe,
+    named: list[models.Named],
+    train: EncodedRows,
+    tokenizer: Processor,
+    *,
+    progress: bool,
 ) -> tuple[StageInputs, ...]:
     """What each stage has; the run's own rows are not yet made for the teachers to read."""
-    team = form_team(recipe, named)
+    team = models.form_team(recipe, named)
     tokens = StudentTokens(tokenizer, train.task, train.raw)
     found = []
     for stage in recipe.stages():
@@ -157,7 +150,9 @@ def _on_own_rows(inputs: StageInputs, tokens: StudentTokens, *, progress: bool) 
     return inputs.on(encoded, {id(one.teacher.model): one for one in read})
 
 
-def _own_teacher(recipe: Recipe, stage: Stage, task: Task, named: list[Named]) -> Named | None:
+def _own_teacher(
+    recipe: Recipe, stage: Stage, task: Task, named: list[models.Named]
+) -> models.Named | None:
     """The one teacher that a stage before the last has, whoever teaches the run."""
     path = stage.recipe.teacher
     alone = recipe.team is not None and stage.recipe.team is None
@@ -173,7 +168,7 @@ def _own_teacher(recipe: Recipe, stage: Stage, task: Task, named: list[Named]) -
 
 def build_models(
     recipe: Recipe, task: Task, live_teacher: Teacher | None = None, rows: Dataset | None = None
-) -> tuple[list[Named], PreTrainedModel, Processor]:
+) -> tuple[list[models.Named], PreTrainedModel, Processor]:
     """The teachers that the recipe names, the student and what makes its input.
 
     Args:
@@ -188,14 +183,14 @@ def build_models(
     choices = ("primary", *task.metrics)
     if recipe.select_by not in choices:
         raise LimbeckError(unknown("select_by", recipe.select_by, choices))
-    stored = bool(recipe.outputs) and learns_from_its_teacher(recipe)
-    named = [] if stored else named_teachers(recipe, task, live_teacher)
-    start = start_of(recipe, task)
+    stored = bool(recipe.outputs) and models.learns_from_its_teacher(recipe)
+    named = [] if stored else models.named_teachers(recipe, task, live_teacher)
+    start = models.start_of(recipe, task)
     if stored:
         named = stored_teachers(recipe, task, start.tokenizer)
-    lead = lead_model(recipe, task, named)
-    teacher = named[0].teacher.model if learns_from_its_teacher(recipe) and named else None
-    names = names_for_students(teacher, task)
+    lead = models.lead_model(recipe, task, named)
+    teacher = named[0].teacher.model if models.learns_from_its_teacher(recipe) and named else None
+    names = models.names_for_students(teacher, task)
     if recipe.student.static:
         student: PreTrainedModel = _static(recipe, task, names, start, lead, rows)
     else:
@@ -203,7 +198,7 @@ def build_models(
     return named, student, start.tokenizer
 
 
-def teacher_of_stage(recipe: Recipe, stage: Stage, task: Task) -> Named:
+def teacher_of_stage(recipe: Recipe, stage: Stage, task: Task) -> models.Named:
     """The teacher that one stage of the run names and no other, loaded."""
     path = str(stage.recipe.teacher)
     # Pretrained encoders teach too, as long as no term needs their logits.
@@ -211,16 +206,16 @@ def teacher_of_stage(recipe: Recipe, stage: Stage, task: Task) -> Named:
     compared = any(term.reads_logits and term.needs_teacher for term in terms)
     model = load_model(path, head="required" if compared else "optional", auto=task.kind.auto)
     teacher = Teacher(model, dropout=recipe.teacher_dropout)
-    return Named(ALONE, path, teacher, processor_of(recipe, task, path))
+    return models.Named(models.ALONE, path, teacher, models.processor_of(recipe, task, path))
 
 
 def _student(
-    recipe: Recipe, task: Task, names: Task, start: Start, teacher: PreTrainedModel | None
+    recipe: Recipe, task: Task, names: Task, start: models.Start, teacher: PreTrainedModel | None
 ) -> PreTrainedModel:
     """The student, its classes called as in `names`: a head that knows them by either name is kept."""
     spec = recipe.student
     renamed = names is not task and not spec.from_teacher
-    own = names_at(start.init) if renamed and isinstance(start.init, str) else ()
+    own = models.names_at(start.init) if renamed and isinstance(start.init, str) else ()
     student = build_student(
         start.init,
         task=task if own == task.labels else names,
@@ -245,7 +240,7 @@ def _static(
     recipe: Recipe,
     task: Task,
     names: Task,
-    start: Start,
+    start: models.Start,
     teacher: PreTrainedModel | None,
     rows: Dataset | None,
 ) -> StaticStudent:

@@ -18,15 +18,8 @@ from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME
 from limbeck.report.sections import page_parts
 from limbeck.runtimes.manifest import EXPORTS, exports_of, remove_export
+from limbeck.support import files
 from limbeck.support.errors import LimbeckError
-from limbeck.support.files import (
-    checksum,
-    checksum_of_text,
-    file_name,
-    is_temporary,
-    put_in_place,
-    write_whole,
-)
 from limbeck.support.given import PREFIX, note
 from limbeck.support.lock import held
 from limbeck.support.manifest import NAME, Manifest
@@ -130,7 +123,7 @@ class RunFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         own = tuple(f".{name}." for name in (*_names(), NAME))
         for path in self.path.iterdir():  # of a start that was killed while it wrote one
-            if is_temporary(path) and path.name.startswith(own):
+            if files.is_temporary(path) and path.name.startswith(own):
                 path.unlink(missing_ok=True)
         if Manifest.read(self.path) is None:
             Manifest(_names()).write(self.path)
@@ -140,7 +133,7 @@ class RunFolder:
             told += (
                 f"# chosen for these rows and this student where the recipe says null: {chosen}\n"
             )
-        write_whole(self.recipe, told + recipe.to_yaml())
+        files.write_whole(self.recipe, told + recipe.to_yaml())
 
     def ship(self, target: Path, *beside: Path) -> None:
         """Give the student that was written its place, whole or not at all, and say what it is.
@@ -156,8 +149,8 @@ class RunFolder:
             for name, known in manifest.checksums.items()
             if "/" in name and not name.startswith(own)
         }
-        shipped |= {f"{own}{name.as_posix()}": checksum(part / name) for name in written}
-        shipped |= {path.name: checksum(path) for path in beside if path.is_file()}
+        shipped |= {f"{own}{name.as_posix()}": files.checksum(part / name) for name in written}
+        shipped |= {path.name: files.checksum(path) for path in beside if path.is_file()}
         manifest.holding(shipped).write(self.path)
         for path in target.rglob("*"):  # what someone else put there stays
             name = path.relative_to(target)
@@ -165,7 +158,7 @@ class RunFolder:
             if path.is_file() and not known and name not in written:
                 (part / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(path, part / name)
-        put_in_place(part, target)
+        files.put_in_place(part, target)
 
     def remove_checkpoints(self) -> None:
         """Remove them all: the run has finished."""
@@ -222,7 +215,7 @@ def default_folder(recipe: Recipe) -> Path:
     kept += ["static"] * recipe.student.static
     kind = [] if recipe.kind is None or recipe.task not in TASKS else [recipe.kind]
     parts = [str(recipe.task), *kind, recipe.method, *_models(recipe), *kept, f"s{recipe.seed}"]
-    return Path("runs") / file_name("-".join([*parts, _digest(recipe)]))
+    return Path("runs") / files.file_name("-".join([*parts, _digest(recipe)]))
 
 
 def _models(recipe: Recipe) -> list[str]:
@@ -239,12 +232,12 @@ def _short(model: str, recipe: Recipe) -> str:
     if model.startswith(PREFIX):
         return "given"
     name = Path(model).name.removeprefix(f"{recipe.task}-")
-    return file_name(name)[:_LONGEST].rstrip("-.")
+    return files.file_name(name)[:_LONGEST].rstrip("-.")
 
 
 def _digest(recipe: Recipe) -> str:
     changed = recipe.model_dump(mode="json", exclude_defaults=True)
-    return checksum_of_text(json.dumps(changed, sort_keys=True))[:6]
+    return files.checksum_of_text(json.dumps(changed, sort_keys=True))[:6]
 
 
 def _layers(kept: int | list[int]) -> str:

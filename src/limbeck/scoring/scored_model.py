@@ -16,7 +16,7 @@ from datasets import Dataset, DatasetDict
 from torch import Tensor
 from transformers import AutoConfig, PretrainedConfig, PreTrainedModel
 
-from limbeck import preflight
+from limbeck import preflight, tasks
 from limbeck.data import (
     NOTHING_NAMED,
     Collator,
@@ -41,21 +41,6 @@ from limbeck.students.pretrained import Head
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.files import at_home
 from limbeck.support.given import is_reference, refuse_absent_rows
-from limbeck.tasks import (
-    SENTENCE,
-    TASKS,
-    Processor,
-    Results,
-    ScoredSplit,
-    Task,
-    TaskType,
-    as_kind,
-    get_task,
-    join,
-    kind_of_config,
-    project,
-    task_type_of,
-)
 from limbeck.tasks.metrics import TEACHER_LABEL
 
 logger = logging.getLogger(__name__)
@@ -89,7 +74,7 @@ class LoadedSplit:
         translated_from: its own task, where the rows are of another one.
     """
 
-    task: Task
+    task: tasks.Task
     data: str
     name: str
     rows: Dataset
@@ -99,7 +84,7 @@ class LoadedSplit:
     label_column: str | None = None
     recipe: Mapping[str, Any] = field(default_factory=dict)
     own_classes: bool = False
-    translated_from: Task | None = None
+    translated_from: tasks.Task | None = None
 
     @cached_property
     def fingerprint(self) -> str:
@@ -125,9 +110,9 @@ class EncodedSplit:
     """
 
     loaded: LoadedSplit
-    task: Task
+    task: tasks.Task
     encoded: Dataset
-    processor: Processor
+    processor: tasks.Processor
     max_length: int
 
     @property
@@ -139,12 +124,12 @@ class EncodedSplit:
         """The encoded rows in order, on CPU."""
         return batches_of(self.encoded, self.collator, size, "cpu")
 
-    def results(self, outputs: np.ndarray, places: np.ndarray | None = None) -> Results:
+    def results(self, outputs: np.ndarray, places: np.ndarray | None = None) -> tasks.Results:
         """Scores and predictions by what was kept of every row; with `places` of some rows alone."""
         encoded, rows = self.encoded, self.loaded.rows
         if places is not None:
             outputs, encoded, rows = outputs[places], encoded.select(places), rows.select(places)
-        of = ScoredSplit(encoded, rows, self.processor)
+        of = tasks.ScoredSplit(encoded, rows, self.processor)
         return self.task.kind.results(self.task, outputs, of)
 
     def halves(self) -> tuple[np.ndarray, np.ndarray] | None:
@@ -171,10 +156,10 @@ class Scored:
 
     split: EncodedSplit
     outputs: np.ndarray
-    results: Results
+    results: tasks.Results
 
     @property
-    def task(self) -> Task:
+    def task(self) -> tasks.Task:
         """The split's, as the model has it."""
         return self.split.task
 
@@ -254,9 +239,9 @@ class ScoredModel:
         return cls(name, str(manifest.folder), runtime, config, None, recipe, manifest)
 
     @property
-    def kind(self) -> TaskType:
+    def kind(self) -> tasks.TaskType:
         """The task type that its configuration tells of."""
-        return kind_of_config(self.config)
+        return tasks.kind_of_config(self.config)
 
     @cached_property
     def session(self) -> GraphSession:
@@ -265,7 +250,11 @@ class ScoredModel:
         return open_export(self.manifest, runtime=self.backend)
 
     def load(
-        self, kind: TaskType, processor: Processor | None = None, *, head: Head = "required"
+        self,
+        kind: tasks.TaskType,
+        processor: tasks.Processor | None = None,
+        *,
+        head: Head = "required",
     ) -> PreTrainedModel:
         """A checkpoint's weights under the head of a task type, on the CPU.
 
@@ -278,7 +267,7 @@ class ScoredModel:
             LimbeckError: no such head, or a tokenizer that does not fit.
         """
         model = load_model(self.place, head=head, auto=kind.auto)
-        task_type_of(model)  # refuses what is of none
+        tasks.task_type_of(model)  # refuses what is of none
         given = processor or read_processor(self.place, kind.reads)
         preflight.refuse_unfit(self.name, model, given)
         return model
@@ -431,7 +420,7 @@ class ScoredModel:
         split = self.read(loaded, model)
         outputs = compact_outputs_of(model, split.encoded, split.collator)
         if source is not None:
-            outputs = project(outputs, source, split.task)
+            outputs = tasks.project(outputs, source, split.task)
         if loaded.labeled:
             labels = loaded.rows[split.task.label_column][:]
             resolve_class_order(split.task, unproven, outputs, labels, loaded.name, side=side)
@@ -451,7 +440,7 @@ class ScoredModel:
         split = self.read(loaded)
         batches = split.batches(manifest.gate.batch_size)
         found = outputs_by_batch(self.session, batches, split.task.kind)
-        return split, join([one.kept for one in found])
+        return split, tasks.join([one.kept for one in found])
 
     def _outputs_of_cascade(
         self, loaded: LoadedSplit, cascade: CascadeManifest
@@ -513,7 +502,9 @@ def find_export(path: str) -> Path:
 # Which rows are scored: how a model's own ones are read, and which split of them.
 
 
-def _split_of(task: Task, splits: DatasetDict, asked: RowsAsked, *, labeled: bool) -> LoadedSplit:
+def _split_of(
+    task: tasks.Task, splits: DatasetDict, asked: RowsAsked, *, labeled: bool
+) -> LoadedSplit:
     chosen = split_to_score(task, splits, asked.split, labeled=labeled)
     return LoadedSplit(
         task=task,
@@ -527,7 +518,7 @@ def _split_of(task: Task, splits: DatasetDict, asked: RowsAsked, *, labeled: boo
 
 
 def split_to_score(
-    task: Task, rows: Mapping[str, Dataset], split: str | None, *, labeled: bool = True
+    task: tasks.Task, rows: Mapping[str, Dataset], split: str | None, *, labeled: bool = True
 ) -> str:
     """The split that is named, or the one that the task is scored on.
 
@@ -545,15 +536,15 @@ def split_to_score(
     return chosen
 
 
-def wanted_kind(kind: TaskType, task: str | None) -> str | None:
+def wanted_kind(kind: tasks.TaskType, task: str | None) -> str | None:
     """The kind to read rows as: a known task has its own, which a text-to-text model may answer in words."""
-    if task in TASKS:
-        own = TASKS[task].kind
+    if task in tasks.TASKS:
+        own = tasks.TASKS[task].kind
         return kind.name if kind is not own and kind.answers(own) else None
-    return None if kind is SENTENCE else kind.name
+    return None if kind is tasks.SENTENCE else kind.name
 
 
-def longest_of(model: PreTrainedModel, processor: Processor) -> int:
+def longest_of(model: PreTrainedModel, processor: tasks.Processor) -> int:
     """Tokens of a text that a checkpoint is measured on: of an embedding model as its folder says, of others as its
     tokenizer does, at most 512."""
     modules = modules_of(model.config)
@@ -570,7 +561,7 @@ def student_labelling(recipe: Recipe, student: str | Path) -> Labelling:
 
 def rows_of_run(
     recipe: Recipe, student: str | Path, asked: RowsAsked
-) -> tuple[Task, DatasetDict, RowsAsked]:
+) -> tuple[tasks.Task, DatasetDict, RowsAsked]:
     """The rows that are named, else those that a run by the recipe was scored on.
 
     Args:
@@ -607,28 +598,28 @@ def rows_of_run(
     return task, splits, wanted
 
 
-def own_task(recipe: Recipe, student: str | Path) -> Task:
+def own_task(recipe: Recipe, student: str | Path) -> tasks.Task:
     """The task that the run was trained on, of a user's own file as the file has it."""
-    if recipe.task in TASKS and not (recipe.text_columns or recipe.label_column):
-        return as_kind(get_task(str(recipe.task)), recipe.kind)
+    if recipe.task in tasks.TASKS and not (recipe.text_columns or recipe.label_column):
+        return tasks.as_kind(tasks.get_task(str(recipe.task)), recipe.kind)
     return rows_of_run(recipe, student, NOTHING_NAMED)[0]
 
 
 # What a model was shipped with that decides how rows are read or scored; whether it has their classes, in their order.
 
 
-def decided_by(task: Task, config: PretrainedConfig) -> Task:
+def decided_by(task: tasks.Task, config: PretrainedConfig) -> tasks.Task:
     """The task as a model has it: with its prompts, and of several labels a row its thresholds, ½ where it has none.
 
     Raises:
         LimbeckError: thresholds that are none.
     """
     task = replace(task, kind=task.kind.of_model(config))
-    found: Task = task.kind.decided_by(task, config)
+    found: tasks.Task = task.kind.decided_by(task, config)
     return found
 
 
-def class_names(task: Task, config: PretrainedConfig, *, side: str) -> list[Problem]:
+def class_names(task: tasks.Task, config: PretrainedConfig, *, side: str) -> list[Problem]:
     """Names that prove nothing about the order of the classes, as warnings.
 
     Raises:
@@ -641,7 +632,7 @@ def class_names(task: Task, config: PretrainedConfig, *, side: str) -> list[Prob
 
 
 def resolve_class_order(
-    task: Task,
+    task: tasks.Task,
     unproven: Sequence[Problem],
     outputs: np.ndarray,
     labels: Sequence[Any],

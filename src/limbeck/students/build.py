@@ -13,34 +13,11 @@ from typing import Any
 
 from transformers import PretrainedConfig, PreTrainedModel
 
+from limbeck import tasks
 from limbeck.activations.compat import builder_of
 from limbeck.embedding import SentenceEmbedder
-from limbeck.students.configuration import (
-    labels_agree,
-    layer_count,
-    stacks_of,
-    with_labels,
-    with_layers,
-    with_settings,
-)
-from limbeck.students.pretrained import (
-    Head,
-    fresh_model,
-    heads_alike,
-    load_checkpoint,
-    read_config,
-    shares_one_layer,
-    transplant,
-)
+from limbeck.students import configuration, pretrained
 from limbeck.support.errors import LimbeckError, unknown
-from limbeck.tasks import (
-    SENTENCE,
-    TASK_TYPES,
-    TaskType,
-    get_task_type,
-    kind_of_config,
-    task_type_of,
-)
 from limbeck.tasks.rules import Labelled
 
 log = logging.getLogger(__name__)
@@ -58,7 +35,7 @@ def build_student(
     config: Mapping[str, Any] | None = None,
     teacher: PreTrainedModel | None = None,
     seed: int = 0,
-    kind: TaskType | str | None = None,
+    kind: tasks.TaskType | str | None = None,
 ) -> PreTrainedModel:
     """Build a student, `build_student(teacher, layers=3)`: float32, eval mode, on the CPU.
 
@@ -79,48 +56,50 @@ def build_student(
     weights that do not fit, checkpoints that cannot be read, and, without a `task`, those without a trained head.
     """
     if isinstance(kind, str):
-        kind = get_task_type(kind)
+        kind = tasks.get_task_type(kind)
     auto = _class_of_head(init, teacher, task, kind)
-    head: Head = "optional" if task is not None else "required"
+    head: pretrained.Head = "optional" if task is not None else "required"
     source, base, has_head = _start(init, teacher, seed, auto, head)
     named = kind is not None or task is not None
-    own = kind or SENTENCE
+    own = kind or tasks.SENTENCE
     if not named:
-        own = kind_of_config(base) if source is None else task_type_of(source)
+        own = tasks.kind_of_config(base) if source is None else tasks.task_type_of(source)
     picked = _picked(base, layers, pick or ("skip" if own.whole_text else "first"))
-    kind = kind or SENTENCE
+    kind = kind or tasks.SENTENCE
     # With a vocabulary for labels there is nothing to name.
     names = None if task is None else kind.head_labels(task)
     labelled = None
     if task is not None and names is not None:
         labelled = names, kind.regresses(task)
-    shape = with_layers(base, picked) if picked else deepcopy(base)
+    shape = configuration.with_layers(base, picked) if picked else deepcopy(base)
     if config:
-        shape = with_settings(shape, config, fresh=source is None)
+        shape = configuration.with_settings(shape, config, fresh=source is None)
     if labelled is not None:
-        shape = with_labels(shape, *labelled, problem_type=kind.problem_of(labelled[1]))
-    shape = _marked(shape, kind if named else kind_of_config(base))
-    target = fresh_model(shape, seed=seed, auto=auto)
+        shape = configuration.with_labels(
+            shape, *labelled, problem_type=kind.problem_of(labelled[1])
+        )
+    shape = _marked(shape, kind if named else tasks.kind_of_config(base))
+    target = pretrained.fresh_model(shape, seed=seed, auto=auto)
     if source is None:
         return target
-    if picked and shares_one_layer(source):
+    if picked and pretrained.shares_one_layer(source):
         log.warning(
             "student: %s runs one shared layer %d times; the student runs it %d times, whichever "
             "layers are picked",
             type(source).__name__,
-            layer_count(base),
+            configuration.layer_count(base),
             len(picked["main"]),
         )
         picked = {}
-    copy_head = has_head and (labelled is None or labels_agree(base, *labelled))
+    copy_head = has_head and (labelled is None or configuration.labels_agree(base, *labelled))
     if isinstance(target, SentenceEmbedder):  # a linear map of another width is a new one
-        copy_head = copy_head and heads_alike(source, target)
-    return transplant(source, target, picked, copy_head=copy_head)
+        copy_head = copy_head and pretrained.heads_alike(source, target)
+    return pretrained.transplant(source, target, picked, copy_head=copy_head)
 
 
-def _marked(config: PretrainedConfig, kind: TaskType) -> PretrainedConfig:
+def _marked(config: PretrainedConfig, kind: tasks.TaskType) -> PretrainedConfig:
     """The configuration as one of this kind has it, whatever kind it was of."""
-    for other in map(TASK_TYPES.get, TASK_TYPES):
+    for other in map(tasks.TASK_TYPES.get, tasks.TASK_TYPES):
         config = other.disown(config) if other is not kind else config
     return kind.student_config(config)
 
@@ -136,17 +115,21 @@ def _class_of_head(
     init: str | Path | PretrainedConfig | PreTrainedModel,
     teacher: PreTrainedModel | None,
     task: Labelled | None,
-    kind: TaskType | None,
+    kind: tasks.TaskType | None,
 ) -> Any:
     """What makes the student's class: the kind's, or without a task what it starts from."""
     if kind is not None or task is not None:
-        return (kind or SENTENCE).auto
+        return (kind or tasks.SENTENCE).auto
     model = teacher if isinstance(init, str) and init in _OF_TEACHER else init
     if isinstance(model, PreTrainedModel):
         return _SameClass(model)
     if isinstance(model, PretrainedConfig):
-        return kind_of_config(model).auto
-    return SENTENCE.auto if model is None else kind_of_config(read_config(model)).auto
+        return tasks.kind_of_config(model).auto
+    return (
+        tasks.SENTENCE.auto
+        if model is None
+        else tasks.kind_of_config(pretrained.read_config(model)).auto
+    )
 
 
 def _start(
@@ -154,7 +137,7 @@ def _start(
     teacher: PreTrainedModel | None,
     seed: int,
     auto: Any,
-    head: Head,
+    head: pretrained.Head,
 ) -> tuple[PreTrainedModel | None, PretrainedConfig, bool]:
     """The model to copy from (None: random weights), its configuration, whether it has a head."""
     if isinstance(init, PretrainedConfig):
@@ -168,13 +151,13 @@ def _start(
                 "give a teacher, or set student.init to a folder or a Hub name",
             )
         return (teacher if init == "teacher" else None), teacher.config, init == "teacher"
-    model, has_head = load_checkpoint(init, head=head, seed=seed, auto=auto)
+    model, has_head = pretrained.load_checkpoint(init, head=head, seed=seed, auto=auto)
     return model, model.config, has_head
 
 
 def _picked(base: PretrainedConfig, layers: Layers, pick: str) -> dict[str, list[int]]:
     """Picked layers per stack; {} keeps every stack whole."""
-    stacks = stacks_of(base)
+    stacks = configuration.stacks_of(base)
     if isinstance(layers, Mapping):
         strange = layers.keys() - set(stacks)
         if strange:
@@ -188,7 +171,7 @@ def _picked(base: PretrainedConfig, layers: Layers, pick: str) -> dict[str, list
         wanted = dict.fromkeys(stacks, layers) if layers is not None else {}
     picked = {}
     for stack, kept in wanted.items():
-        total = layer_count(base, stack)
+        total = configuration.layer_count(base, stack)
         rule, keep = (pick, kept) if isinstance(kept, int) else (kept, None)
         picked[stack] = pick_layers(rule, keep, total)
     return picked

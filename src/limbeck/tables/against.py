@@ -9,18 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from limbeck.evaluation.compare import (
-    Comparison,
-    Spread,
-    by_t,
-    holm,
-    paired,
-    paired_permutation_test,
-    paired_t_test,
-    pooled_spread,
-    pooled_t_test,
-    smallest_p,
-)
+from limbeck.evaluation import compare
 from limbeck.records.words import grouped
 from limbeck.support.cells import signed
 from limbeck.support.errors import LimbeckError, unknown
@@ -100,7 +89,7 @@ def _corrected(
     families = grouped(tested, lambda cell: cell[1] if correction == "column" else "")
     corrected = dict(found)
     for cells in families.values():
-        p_values = holm({cell: tested[cell] for cell in cells})
+        p_values = compare.holm({cell: tested[cell] for cell in cells})
         for cell in cells:
             bound = found[cell].smallest
             if bound is not None:
@@ -134,10 +123,10 @@ def _tests(
     results: dict[str, Tested] = {}
     for column in columns:
         mine, theirs = method.get(column.key, {}), baseline.get(column.key, {})
-        compared = paired_t_test(*paired(mine, theirs))
+        compared = compare.paired_t_test(*compare.paired(mine, theirs))
         if pool is not None and compared is not None:
             known = {at: one[column.key] for at, one in pool.items() if one.get(column.key)}
-            compared = pooled_t_test(known, row, other) or compared
+            compared = compare.pooled_t_test(known, row, other) or compared
         if compared is not None:
             shown = _mean(mine) - _mean(theirs)
             results[column.key] = _tested(compared, shown, max(len(mine), len(theirs)))
@@ -149,12 +138,12 @@ def _tests(
         bound = None
         if compared is None:
             compared = _average_test(method, baseline, averaged)
-            bound = smallest_p(compared.pairs)
+            bound = compare.smallest_p(compared.pairs)
         results[AVERAGE] = _tested(compared, shown, compared.pairs)._replace(smallest=bound)
     return results
 
 
-def _tested(compared: Comparison, shown: float, runs: int) -> Tested:
+def _tested(compared: compare.Comparison, shown: float, runs: int) -> Tested:
     return Tested(
         compared.difference, compared.p, compared.pairs, shown, runs,
         compared.low, compared.high, compared.margin,
@@ -163,7 +152,7 @@ def _tested(compared: Comparison, shown: float, runs: int) -> Tested:
 
 def _pooled_average(
     pool: Mapping[int, Scores], row: int, other: int, columns: Sequence[TableColumn]
-) -> Comparison | None:
+) -> compare.Comparison | None:
     """The average by the pooled variance of each task, whose columns are taken together; None where one has none."""
     total = sum(column.weight for column in columns)
     places: dict[str, list[TableColumn]] = {}
@@ -179,16 +168,18 @@ def _pooled_average(
             for at, one in pool.items()
         }
         known = {at: seeds for at, seeds in summed.items() if seeds}
-        part = pooled_spread(known, row, other) if {row, other} <= known.keys() else None
+        part = compare.pooled_spread(known, row, other) if {row, other} <= known.keys() else None
         if part is None:
             return None
         parts.append(part)
     difference = sum(difference for difference, _ in parts)
     pairs = sum(len(pool[row][own[0].key]) for own in places.values())
-    return by_t(difference, [spread for _, spread in parts], pairs)
+    return compare.by_t(difference, [spread for _, spread in parts], pairs)
 
 
-def _average_test(method: Scores, baseline: Scores, columns: Sequence[TableColumn]) -> Comparison:
+def _average_test(
+    method: Scores, baseline: Scores, columns: Sequence[TableColumn]
+) -> compare.Comparison:
     """Sign flips of every (task, seed) pair's part in the difference of the two averages.
 
     The columns of one task rise and fall together, so that their parts flip sign as one.
@@ -204,7 +195,7 @@ def _average_test(method: Scores, baseline: Scores, columns: Sequence[TableColum
             parts[unit] = parts.get(unit, 0.0) + part
     values = [parts[unit] for unit in sorted(parts)]
     # The test's statistic is the mean of the parts; the difference of the averages is their sum.
-    flips = paired_permutation_test(values, [0.0] * len(values))
+    flips = compare.paired_permutation_test(values, [0.0] * len(values))
     assert flips is not None  # there is a pair in every column
     # The interval is that of the tasks' own spreads over seeds; tasks differ in size, which is no chance.
     places = sorted({place for place, _ in parts})
@@ -212,9 +203,9 @@ def _average_test(method: Scores, baseline: Scores, columns: Sequence[TableColum
     for place in places:
         own = [part for (at, _), part in sorted(parts.items()) if at == place]
         if len(own) < 2:
-            return Comparison(sum(values), flips.p, flips.pairs)
-        spreads.append(Spread(len(own) * float(np.var(own, ddof=1)), len(own) - 1))
-    return by_t(sum(values), spreads, flips.pairs)._replace(p=flips.p)
+            return compare.Comparison(sum(values), flips.p, flips.pairs)
+        spreads.append(compare.Spread(len(own) * float(np.var(own, ddof=1)), len(own) - 1))
+    return compare.by_t(sum(values), spreads, flips.pairs)._replace(p=flips.p)
 
 
 def _mean(by_seed: Mapping[int, float]) -> float:

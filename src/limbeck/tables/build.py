@@ -14,27 +14,8 @@ from limbeck.records import RECORD_NAME, Record, is_collection, read_collection
 from limbeck.records.words import agreement_said, grouped
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.words import count_of
-from limbeck.tables.against import (
-    Baseline,
-    Scores,
-    baseline_of,
-    compare_rows,
-)
+from limbeck.tables import against, model
 from limbeck.tables.facts import DEFAULT_FACTS, check_facts, facts_of, with_bench
-from limbeck.tables.model import (
-    AVERAGE,
-    OutOfDomain,
-    ResultsTable,
-    Row,
-    TableCell,
-    TableColumn,
-    columns_of,
-    on_split,
-    place_of,
-    split_note,
-    task_title,
-    values_of,
-)
 from limbeck.tables.notes import (
     comparability_notes,
     dotted,
@@ -62,7 +43,7 @@ class _RowGroup:
     layers: int | None
     variant: tuple[str, ...]
     runs: list[Record]
-    scores: Scores
+    scores: against.Scores
 
     @property
     def finished(self) -> list[Record]:
@@ -74,13 +55,13 @@ def build_table(
     records: Sequence[Record],
     *,
     profile: str = "glue",
-    baseline: Baseline | str | None = None,
+    baseline: against.Baseline | str | None = None,
     facts: Sequence[str] = DEFAULT_FACTS,
     by: Sequence[str] = (),
-    out_of_domain: OutOfDomain = "beside",
+    out_of_domain: model.OutOfDomain = "beside",
     split: str | None = None,
     teachers_own: bool = False,
-) -> ResultsTable:
+) -> model.ResultsTable:
     """Methods by tasks: mean and sample standard deviation over seeds, averages, facts, notes.
 
     A row is a method at one student depth and, with `by` (dotted recipe keys such as "lr"), at one
@@ -92,12 +73,12 @@ def build_table(
     """
     about = f"Profile {profile}: {get_profile(profile).summary}."
     check_facts(facts)
-    tests = baseline if isinstance(baseline, Baseline) else Baseline(baseline)
+    tests = baseline if isinstance(baseline, against.Baseline) else against.Baseline(baseline)
     method = tests.method
     if not records:
         raise LimbeckError("there are no records to make a table of", "name one or more runs")
-    said = split_note(records, split)
-    records, bench = with_bench(records if split is None else on_split(records, split))
+    said = model.split_note(records, split)
+    records, bench = with_bench(records if split is None else model.on_split(records, split))
     timed = {}
     if teachers_own:
         whole = records
@@ -110,7 +91,7 @@ def build_table(
         raise LimbeckError(unknown("baseline", method, methods))
     columns, left_out = _shown_columns(students, groups, teachers, profile, out_of_domain)
     named = {index: (g.method, g.layers, g.variant) for index, g in enumerate(groups)}
-    comparisons, test_notes = compare_rows(
+    comparisons, test_notes = against.compare_rows(
         named,
         {index: group.scores for index, group in enumerate(groups)},
         tests,
@@ -120,7 +101,7 @@ def build_table(
     averaged = [column.key for column in columns if column.in_average]
     for index, group in enumerate(groups):
         compared = {key: c for (row, key), c in comparisons.items() if row == index}
-        other = None if method is None else baseline_of(named[index], named, method)
+        other = None if method is None else against.baseline_of(named[index], named, method)
         found = facts_of(
             [run.student for run in group.runs],
             [timed.get(id(run), run) for run in group.finished],
@@ -129,16 +110,16 @@ def build_table(
         )
         cells = _cells(group.scores, columns)
         for column in columns:
-            here = [run.status for run in group.runs if place_of(run) == column.place]
+            here = [run.status for run in group.runs if model.place_of(run) == column.place]
             cells[column.key] = replace(
                 cells[column.key],
                 failed=here.count("failed"),
                 unfinished=here.count("running"),
                 comparison=compared.get(column.key),
             )
-        average = _average(group.scores, columns, compared.get(AVERAGE))
+        average = _average(group.scores, columns, compared.get(model.AVERAGE))
         is_baseline = group.method == method
-        row = Row(group.label, "student", group.layers, cells, average, found, is_baseline)
+        row = model.Row(group.label, "student", group.layers, cells, average, found, is_baseline)
         rows.append(row)
     follows = any(knows(run.task) for run in records)
     notes = [about if follows else "", said, _seed_note(rows), *test_notes]
@@ -149,7 +130,7 @@ def build_table(
     notes += _floor_notes(students) if any(row.role == "floor" for row in rows) else []
     notes += latency_notes(students, bench) if "latency" in facts else []
     notes += failure_notes(students)
-    return ResultsTable(
+    return model.ResultsTable(
         title="",
         profile=profile,
         columns=tuple(columns),
@@ -166,7 +147,9 @@ def _agreement_notes(students: Sequence[Record]) -> list[str]:
     found = {
         run.task: said for run in students if (said := agreement_said(run.examples)) is not None
     }
-    return [f"{task_title(task)}: {said}; no labels were read." for task, said in found.items()]
+    return [
+        f"{model.task_title(task)}: {said}; no labels were read." for task, said in found.items()
+    ]
 
 
 def _groups(students: Sequence[Record], by: Sequence[str], profile: str) -> list[_RowGroup]:
@@ -187,10 +170,10 @@ def _row_order(group: _RowGroup) -> tuple[Any, ...]:
     return (-(group.layers or 0), place, group.method, group.variant)
 
 
-def _scores_by_seed(runs: Sequence[Record], profile: str) -> Scores:
-    found: Scores = {}
+def _scores_by_seed(runs: Sequence[Record], profile: str) -> against.Scores:
+    found: against.Scores = {}
     for seed, repeated in grouped(runs, lambda run: run.seed).items():
-        values = [values_of(run, profile) for run in repeated if run.status == "finished"]
+        values = [model.values_of(run, profile) for run in repeated if run.status == "finished"]
         for key in dict.fromkeys(key for one in values for key in one):
             mean = fmean(one[key] for one in values if key in one)
             found.setdefault(key, {})[seed] = mean
@@ -233,18 +216,18 @@ def _shown_columns(
     groups: Sequence[_RowGroup],
     teachers: Sequence[TeacherRow],
     profile: str,
-    out_of_domain: OutOfDomain,
-) -> tuple[list[TableColumn], list[str]]:
+    out_of_domain: model.OutOfDomain,
+) -> tuple[list[model.TableColumn], list[str]]:
     """Columns with something to say, and notes on finished runs that the profile leaves out."""
-    all_columns = columns_of(students, profile, out_of_domain)
+    all_columns = model.columns_of(students, profile, out_of_domain)
     scored = {key for group in groups for key in group.scores}
     scored |= {key for teacher in teachers for key in teacher.scores}
     # Without any score a column stays only for the failed and unfinished runs it has to show.
-    finished = {place_of(run) for run in students if run.status == "finished"}
+    finished = {model.place_of(run) for run in students if run.status == "finished"}
     shown = [c for c in all_columns if c.key in scored or c.place not in finished]
     places = {column.place for column in shown}
-    left_out = {run.task: None for run in students if place_of(run) not in places}
-    notes = [f"{task_title(task)} has no score under this profile." for task in left_out]
+    left_out = {run.task: None for run in students if model.place_of(run) not in places}
+    notes = [f"{model.task_title(task)} has no score under this profile." for task in left_out]
     if not shown:
         raise LimbeckError(
             "no run has a score under this profile", "choose another profile, or other runs"
@@ -252,11 +235,13 @@ def _shown_columns(
     return shown, notes
 
 
-def _teacher_rows(teachers: Sequence[TeacherRow], columns: Sequence[TableColumn]) -> list[Row]:
+def _teacher_rows(
+    teachers: Sequence[TeacherRow], columns: Sequence[model.TableColumn]
+) -> list[model.Row]:
     rows = []
     for depth in sorted({teacher.facts.layers or 0 for teacher in teachers}, reverse=True):
         own = [teacher for teacher in teachers if (teacher.facts.layers or 0) == depth]
-        scores: Scores = {
+        scores: against.Scores = {
             column.key: {
                 n: t.scores[column.key] for n, t in enumerate(own) if column.key in t.scores
             }
@@ -264,29 +249,31 @@ def _teacher_rows(teachers: Sequence[TeacherRow], columns: Sequence[TableColumn]
         }
         known = any(scores[column.key] for column in columns if column.in_average)
         facts = facts_of([teacher.facts for teacher in own], [], 100.0 if known else None)
-        average = TableCell(_average(scores, columns, None).mean)
+        average = model.TableCell(_average(scores, columns, None).mean)
         cells = _cells(scores, columns)
-        rows.append(Row("teacher", "teacher", depth or None, cells, average, facts))
+        rows.append(model.Row("teacher", "teacher", depth or None, cells, average, facts))
     return rows
 
 
-def _cells(scores: Scores, columns: Sequence[TableColumn]) -> dict[str, TableCell]:
+def _cells(
+    scores: against.Scores, columns: Sequence[model.TableColumn]
+) -> dict[str, model.TableCell]:
     """Mean and deviation over the seeds of each column."""
     found = {column.key: [*scores.get(column.key, {}).values()] for column in columns}
-    return {key: TableCell(*summary(values), n=len(values)) for key, values in found.items()}
+    return {key: model.TableCell(*summary(values), n=len(values)) for key, values in found.items()}
 
 
 def _floor_rows(
-    students: Sequence[Record], columns: Sequence[TableColumn], profile: str
-) -> list[Row]:
+    students: Sequence[Record], columns: Sequence[model.TableColumn], profile: str
+) -> list[model.Row]:
     """What words alone reach on the runs' own rows: a row for each number of them and each teacher."""
-    found: dict[tuple[int, str], Scores] = {}
+    found: dict[tuple[int, str], against.Scores] = {}
     for run in students:
         if run.floor is None:
             continue
         by = "" if run.examples.labels is None else f", labels of {teacher_of(run)}"
         own = found.setdefault((run.floor.given, by), {})
-        for key, value in values_of(run, profile, run.floor.scores).items():
+        for key, value in model.values_of(run, profile, run.floor.scores).items():
             own.setdefault(key, {})[run.seed] = value
     # Of tasks side by side each has its own number of rows.
     apart = any(sum(column.key in scores for scores in found.values()) > 1 for column in columns)
@@ -296,7 +283,7 @@ def _floor_rows(
     }
     shown = named if apart else {FLOOR: merged} if merged else {}
     return [
-        Row(label, "floor", None, _cells(scores, columns), _average(scores, columns, None))
+        model.Row(label, "floor", None, _cells(scores, columns), _average(scores, columns, None))
         for label, scores in shown.items()
     ]
 
@@ -314,20 +301,22 @@ def _floor_notes(students: Sequence[Record]) -> list[str]:
     ]
 
 
-def _average(scores: Scores, columns: Sequence[TableColumn], comparison: Any) -> TableCell:
+def _average(
+    scores: against.Scores, columns: Sequence[model.TableColumn], comparison: Any
+) -> model.TableCell:
     """Mean over tasks, where the row has them all; spread over the seeds that ran them all."""
     parts = [(one.weight, scores.get(one.key, {})) for one in columns if one.in_average]
     if not parts or not all(part for _, part in parts):
-        return TableCell()
+        return model.TableCell()
     mean = weighted_mean([(weight, fmean(part.values())) for weight, part in parts])
     shared = set.intersection(*(set(part) for _, part in parts))
     whole = sorted(shared) if all(set(part) == shared for _, part in parts) else []
     per_seed = [weighted_mean([(weight, part[seed]) for weight, part in parts]) for seed in whole]
     deviation = summary([value for value in per_seed if value is not None])[1]
-    return TableCell(mean, deviation, len(shared), comparison=comparison)
+    return model.TableCell(mean, deviation, len(shared), comparison=comparison)
 
 
-def _seed_note(rows: Sequence[Row]) -> str:
+def _seed_note(rows: Sequence[model.Row]) -> str:
     counts = {c.n for row in rows if row.role == "student" for c in row.cells.values() if c.n}
     if not counts:
         return ""

@@ -16,23 +16,10 @@ from limbeck.functional.labels import NO_LABEL
 from limbeck.functional.partial_logits import PartialLogits
 from limbeck.support.errors import LimbeckError
 from limbeck.support.registry import Registry
+from limbeck.tasks import rules
 from limbeck.tasks.candidates import AskedTexts, CandidateReading
 from limbeck.tasks.metrics import SampledScore, SampledUnits
 from limbeck.tasks.modality import TEXT_READING, Processor, Reading
-from limbeck.tasks.rules import (
-    NO_PROMPTS,
-    PLAIN,
-    Batch,
-    HardRule,
-    Kept,
-    Labelled,
-    Labels,
-    Results,
-    Rows,
-    ScoredSplit,
-    SoftRule,
-    TaskLike,
-)
 
 # What a task type makes of a model's outputs: predictions, scores, and what chance alone would
 # score.
@@ -44,7 +31,7 @@ class ScoredOutputs(ABC):
     name: ClassVar[str]
     """As it is registered."""
 
-    def named(self, task: TaskLike, prediction: Any) -> str:
+    def named(self, task: rules.TaskLike, prediction: Any) -> str:
         """What a prediction of a row says, in words."""
         return str(prediction)
 
@@ -53,18 +40,22 @@ class ScoredOutputs(ABC):
         found: np.ndarray = softmax(logits.astype(np.float64), axis=1)
         return found
 
-    def compact_outputs(self, model: PreTrainedModel, batch: Batch, logits: Tensor) -> Tensor:
+    def compact_outputs(self, model: PreTrainedModel, batch: rules.Batch, logits: Tensor) -> Tensor:
         """What evaluation keeps of a batch, (B, …): as little as the scores need, the logits of whole examples."""
         return logits
 
-    def results(self, task: TaskLike, outputs: np.ndarray, of: ScoredSplit) -> Results:
+    def results(
+        self, task: rules.TaskLike, outputs: np.ndarray, of: rules.ScoredSplit
+    ) -> rules.Results:
         """Scores of all predictions on a split.
 
         Of whole examples with a label each, unless a type says otherwise.
         """
         return self.results_of_rows(task, outputs, of.rows)
 
-    def results_of_rows(self, task: TaskLike, outputs: np.ndarray, rows: Dataset) -> Results:
+    def results_of_rows(
+        self, task: rules.TaskLike, outputs: np.ndarray, rows: Dataset
+    ) -> rules.Results:
         """Scores and predictions of logits (n, C), or numbers (n, 1), of loaded rows that are whole examples.
 
         Raises:
@@ -74,27 +65,29 @@ class ScoredOutputs(ABC):
             f"task type {self.name} has no outputs of whole examples", "give a model"
         )
 
-    def sampled_units(self, task: TaskLike, kept: Kept) -> SampledUnits | None:
+    def sampled_units(self, task: rules.TaskLike, kept: rules.Kept) -> SampledUnits | None:
         """What intervals of the scores sample with replacement, of predictions that `results` kept: the rows, unless
         they do not stand for themselves. None where what was kept does not say which they are."""
         return SampledUnits("rows", kept)
 
-    def sampled_score(self, task: TaskLike, metric: str, kept: Kept) -> SampledScore | None:
+    def sampled_score(
+        self, task: rules.TaskLike, metric: str, kept: rules.Kept
+    ) -> SampledScore | None:
         """The metric of samples of the units, `kept` by unit; None of one that has no interval over them."""
         return None
 
-    def predicts_numbers(self, task: TaskLike) -> bool:
+    def predicts_numbers(self, task: rules.TaskLike) -> bool:
         """Whether a row's prediction is a number, so that two models hardly ever predict the same."""
         return False
 
     @abstractmethod
-    def baseline(self, task: TaskLike, labels: Labels) -> tuple[float, str]:
+    def baseline(self, task: rules.TaskLike, labels: rules.Labels) -> tuple[float, str]:
         """The best primary score of always making one prediction, 0 to 100, and that prediction.
 
         `labels` is the label column of some rows. Raises LimbeckError when there are none.
         """
 
-    def baseline_of_rows(self, task: TaskLike, rows: Dataset) -> tuple[float, str]:
+    def baseline_of_rows(self, task: rules.TaskLike, rows: Dataset) -> tuple[float, str]:
         """As `baseline`, of loaded rows."""
         return self.baseline(task, rows[task.label_column][:])
 
@@ -193,11 +186,11 @@ class TaskType(ScoredOutputs):
         """A soft label of so many classes as a mean over them."""
         return loss / classes
 
-    def regresses(self, task: Labelled) -> bool:
+    def regresses(self, task: rules.Labelled) -> bool:
         """Whether the head gives a number for each example."""
         return self.constant and task.regression
 
-    def class_ids(self, task: Labelled, values: Sequence[Any]) -> np.ndarray:
+    def class_ids(self, task: rules.Labelled, values: Sequence[Any]) -> np.ndarray:
         """Labels or predictions as class ids (n,), one for each row or word; a name that is no class is the last id."""
         flat = [
             item for value in values for item in (value if isinstance(value, list) else [value])
@@ -209,7 +202,7 @@ class TaskType(ScoredOutputs):
             dtype=np.int64,
         )
 
-    def row_classes(self, task: Labelled) -> tuple[str, ...]:
+    def row_classes(self, task: rules.Labelled) -> tuple[str, ...]:
         """The classes that the label of a whole row names, one or several; () for numbers, tags and answers."""
         return task.labels if self.labels_examples else ()
 
@@ -222,25 +215,25 @@ class TaskType(ScoredOutputs):
         """Whether models of this type can answer rows of another as well as of their own."""
         return self.name == other.name
 
-    def shown_texts(self, task: TaskLike, rows: Dataset) -> dict[str, Sequence[Any]] | None:
+    def shown_texts(self, task: rules.TaskLike, rows: Dataset) -> dict[str, Sequence[Any]] | None:
         """The text columns of loaded rows, to stand beside predictions; None where no label is of a whole text."""
         if not self.labels_texts:
             return None
         return {name: rows[name][:] for name in task.text_columns}
 
     def compared_texts(
-        self, task: TaskLike, rows: Mapping[str, Sequence[Any]]
+        self, task: rules.TaskLike, rows: Mapping[str, Sequence[Any]]
     ) -> list[list[tuple[str, ...]]]:
         """By row what is looked for among other rows: all its texts together, or each by itself."""
         return [[texts] for texts in zip(*self.texts(task, rows), strict=True)]
 
-    def written_label(self, task: Labelled, label: Any) -> Any:
+    def written_label(self, task: rules.Labelled, label: Any) -> Any:
         """A loaded label as a file of one's own has it: a class's name, several of them, a number; None for none."""
         known = type(label) is int and 0 <= label < len(task.labels)
         return task.labels[label] if known else label
 
     def file_labels(
-        self, task: TaskLike, outputs: np.ndarray, of: ScoredSplit
+        self, task: rules.TaskLike, outputs: np.ndarray, of: rules.ScoredSplit
     ) -> tuple[list[Any], Any]:
         """A model's predictions as the labels of a user's file, and their `datasets` type.
 
@@ -253,7 +246,7 @@ class TaskType(ScoredOutputs):
         return self.labels_of_outputs(task, outputs), feature
 
     def labels_of_outputs(
-        self, task: Labelled, outputs: np.ndarray, thresholds: Sequence[float] | None = None
+        self, task: rules.Labelled, outputs: np.ndarray, thresholds: Sequence[float] | None = None
     ) -> list[Any]:
         """Labels, as a label column has them, of a head's numbers (n, 1) or its classes' probabilities (n, C).
 
@@ -272,7 +265,7 @@ class TaskType(ScoredOutputs):
         found: np.ndarray = np.log(probabilities)
         return found
 
-    def counted_logits(self, batch: Batch, logits: np.ndarray) -> Any:
+    def counted_logits(self, batch: rules.Batch, logits: np.ndarray) -> Any:
         """Index of the logits of a batch that count: padding's are nobody's."""
         mask = batch.get("attention_mask")
         if logits.ndim < 3 or mask is None or mask.shape != logits.shape[:2]:
@@ -283,7 +276,7 @@ class TaskType(ScoredOutputs):
         """The task with thresholds to be tuned or given; None where no outputs are decided by any."""
         return None
 
-    def keeps_labels(self, task: TaskLike) -> bool:
+    def keeps_labels(self, task: rules.TaskLike) -> bool:
         """Whether rows that teach without labels are read with them all the same."""
         return self.classes_as_text or task.label_column in task.text_columns
 
@@ -300,7 +293,7 @@ class TaskType(ScoredOutputs):
         """The task with what a model's configuration says of how its outputs become classes."""
         return task
 
-    def ship_with(self, config: PretrainedConfig, task: TaskLike) -> None:
+    def ship_with(self, config: PretrainedConfig, task: rules.TaskLike) -> None:
         """Write into a student's configuration what a reader of it has to know of its training."""
 
     @property
@@ -318,7 +311,7 @@ class TaskType(ScoredOutputs):
         """Whether rows may be encoded batch by batch: each is one text, and the same in every epoch."""
         return self.repeats and self.reads is TEXT_READING and self.one_example_a_row
 
-    def results_of_classifier(self, task: Any, outputs: np.ndarray, rows: Dataset) -> Results:
+    def results_of_classifier(self, task: Any, outputs: np.ndarray, rows: Dataset) -> rules.Results:
         """As `results_of_rows`, of a plain classifier's logits (n, C), or numbers (n, 1), in the models' place."""
         return self.results_of_rows(task, outputs, rows)
 
@@ -351,7 +344,7 @@ class TaskType(ScoredOutputs):
         pooling: str | None = None,
         normalize: bool | None = None,
         width: int | None = None,
-        prompts: Mapping[str, str] = NO_PROMPTS,
+        prompts: Mapping[str, str] = rules.NO_PROMPTS,
         max_tokens: int | None = None,
         similarity: str | None = None,
     ) -> "TaskType":
@@ -386,7 +379,7 @@ class TaskType(ScoredOutputs):
         return self
 
     def asked_texts(
-        self, task: TaskLike, rows: Mapping[str, Sequence[Any]], *, alone: bool = False
+        self, task: rules.TaskLike, rows: Mapping[str, Sequence[Any]], *, alone: bool = False
     ) -> AskedTexts | None:
         """Whose stored outputs teach the examples of some rows; None for the rows' own.
 
@@ -395,7 +388,7 @@ class TaskType(ScoredOutputs):
         """
         return None
 
-    def task_fields(self, task: TaskLike) -> dict[str, Any]:
+    def task_fields(self, task: rules.TaskLike) -> dict[str, Any]:
         """What changes of a known task that is read as one of this type.
 
         Raises:
@@ -403,7 +396,7 @@ class TaskType(ScoredOutputs):
         """
         return {}
 
-    def agreement_metrics(self, task: TaskLike) -> tuple[str, ...]:
+    def agreement_metrics(self, task: rules.TaskLike) -> tuple[str, ...]:
         """The metrics that compare predictions with a teacher's, the primary one first."""
         return ("agreement",)
 
@@ -424,34 +417,38 @@ class TaskType(ScoredOutputs):
     # ---- rows ----
 
     @abstractmethod
-    def features(self, task: TaskLike) -> dict[str, Any]:
+    def features(self, task: rules.TaskLike) -> dict[str, Any]:
         """The `datasets` types of the text columns and the label column of a loaded split."""
 
-    def label_feature(self, task: TaskLike) -> Any:
+    def label_feature(self, task: rules.TaskLike) -> Any:
         """The `datasets` type of an encoded row's labels; None where it is left to what `encode` gives."""
         return None
 
     @abstractmethod
-    def encode(self, task: TaskLike, tokenizer: Processor, max_length: int, rows: Rows) -> Rows:
+    def encode(
+        self, task: rules.TaskLike, tokenizer: Processor, max_length: int, rows: rules.Rows
+    ) -> rules.Rows:
         """What a batch is made of, labels, and the column `CUT`, of some rows (which hold `index`).
 
         Rows without the label column come out without labels.
         """
 
-    def texts(self, task: TaskLike, rows: Mapping[str, Sequence[Any]]) -> list[list[str]]:
+    def texts(self, task: rules.TaskLike, rows: Mapping[str, Sequence[Any]]) -> list[list[str]]:
         """The text columns as plain text: one list a column."""
         return [list(rows[column]) for column in task.text_columns]
 
-    def groups_of(self, task: TaskLike, rows: Mapping[str, Sequence[Any]]) -> np.ndarray | None:
+    def groups_of(
+        self, task: rules.TaskLike, rows: Mapping[str, Sequence[Any]]
+    ) -> np.ndarray | None:
         """Numbers of which equal ones say that loaded rows belong together, (n,); None where none do."""
         return None
 
-    def spread_rows(self, task: TaskLike, rows: Dataset, wanted: int) -> Dataset:
+    def spread_rows(self, task: rules.TaskLike, rows: Dataset, wanted: int) -> Dataset:
         """About so many rows, evenly spaced, that can be scored by themselves."""
         count = min(wanted, len(rows))
         return rows.select(np.linspace(0, len(rows) - 1, count).round().astype(int).tolist())
 
-    def check_rows(self, task: TaskLike, rows: Dataset) -> list[str]:
+    def check_rows(self, task: rules.TaskLike, rows: Dataset) -> list[str]:
         """What is wrong with loaded labels, in words; empty if nothing is."""
         return []
 
@@ -474,31 +471,35 @@ class TaskType(ScoredOutputs):
 
     # ---- losses ----
 
-    def head_labels(self, task: Labelled) -> tuple[str, ...] | None:
+    def head_labels(self, task: rules.Labelled) -> tuple[str, ...] | None:
         """Names of the head's outputs in id order; None where the vocabulary decides them."""
         return None
 
     @abstractmethod
-    def hard_label(self, logits: Tensor, batch: Batch, rule: HardRule = PLAIN) -> Tensor:
+    def hard_label(
+        self, logits: Tensor, batch: rules.Batch, rule: rules.HardRule = rules.PLAIN
+    ) -> Tensor:
         """The labels' loss, a float32 scalar: per example first, then over the labelled ones of the batch.
 
         0 where none of them has a label, with a gradient of 0. Only a type that `weighs_classes` is given
         another rule than the plain one.
         """
 
-    def balanced_weights(self, labels: Labels, classes: int) -> Tensor | None:
+    def balanced_weights(self, labels: rules.Labels, classes: int) -> Tensor | None:
         """Weights (C,) by which all classes count alike, by the encoded label column of the training rows; None where
         classes have no weights."""
         return None
 
     @abstractmethod
-    def soft_label(self, student: Tensor, teacher: Tensor, batch: Batch, rule: SoftRule) -> Tensor:
+    def soft_label(
+        self, student: Tensor, teacher: Tensor, batch: rules.Batch, rule: rules.SoftRule
+    ) -> Tensor:
         """The student's distribution against the teacher's, where the labels' loss looks too."""
 
     over_vocabulary: ClassVar[bool] = False
 
     def soft_label_of_tokens(
-        self, student: Tensor, teacher: PartialLogits, batch: Batch, rule: SoftRule
+        self, student: Tensor, teacher: PartialLogits, batch: rules.Batch, rule: rules.SoftRule
     ) -> Tensor:
         """As `soft_label`, by what was kept of the teacher's distribution over a vocabulary.
 
@@ -604,7 +605,7 @@ def _ending(task_type: TaskType) -> str:
 # loaded rows, in encoded ones and in batches alike.
 
 
-class TaskOfKind(TaskLike, Protocol):
+class TaskOfKind(rules.TaskLike, Protocol):
     """A task with its type."""
 
     @property

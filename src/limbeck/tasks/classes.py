@@ -14,44 +14,9 @@ from transformers import AutoModelForSequenceClassification, PretrainedConfig
 
 from limbeck import functional as F
 from limbeck.support.errors import LimbeckError
+from limbeck.tasks import metrics, rules
 from limbeck.tasks.abstract_type import TASK_TYPES, TaskType, task_type
-from limbeck.tasks.metrics import (
-    CORRELATIONS,
-    SampledScore,
-    as_agreement,
-    correlation,
-    is_agreement,
-    matthews_of_classes,
-    mean_average_precision,
-    mean_f1,
-    mean_of,
-    ratio_of_sums,
-)
 from limbeck.tasks.modality import Processor, encode_cut
-from limbeck.tasks.rules import (
-    CUT,
-    EXAMPLE_WEIGHTS,
-    MOST_PROBABILITIES,
-    PLAIN,
-    USUAL,
-    Batch,
-    HardRule,
-    Kept,
-    Labelled,
-    Labels,
-    Results,
-    Rows,
-    ScoredSplit,
-    SoftRule,
-    TaskLike,
-    check_outputs,
-    cross_decided,
-    decided,
-    need_labels,
-    need_rows,
-    thresholds_of,
-    truncated,
-)
 
 
 class Classes(TaskType):
@@ -77,28 +42,30 @@ class Classes(TaskType):
         """One class, or a number."""
         return "regression" if regression else "single_label_classification"
 
-    def head_labels(self, task: Labelled) -> tuple[str, ...]:
+    def head_labels(self, task: rules.Labelled) -> tuple[str, ...]:
         """The classes, or one unnamed output."""
         return task.labels or ("LABEL_0",)
 
-    def agreement_metrics(self, task: TaskLike) -> tuple[str, ...]:
+    def agreement_metrics(self, task: rules.TaskLike) -> tuple[str, ...]:
         """The share of equal classes, or of numbers rank correlation and error."""
         return ("rank_agreement", "relative_error") if task.regression else ("agreement",)
 
-    def label_feature(self, task: TaskLike) -> Any:
+    def label_feature(self, task: rules.TaskLike) -> Any:
         """A class id, or a number."""
         return Value("float32" if task.regression else "int64")
 
-    def named(self, task: TaskLike, prediction: Any) -> str:
+    def named(self, task: rules.TaskLike, prediction: Any) -> str:
         """The class's name, or the number."""
         return task.labels[int(prediction)] if task.labels else str(prediction)
 
-    def hard_label(self, logits: Tensor, batch: Batch, rule: HardRule = PLAIN) -> Tensor:
+    def hard_label(
+        self, logits: Tensor, batch: rules.Batch, rule: rules.HardRule = rules.PLAIN
+    ) -> Tensor:
         """Cross-entropy of logits (B, C), or squared error of outputs (B, 1), with labels (B).
 
         The mean over the examples that have one: −100 is no class, NaN no number.
         """
-        need_labels(batch, self.label_names)
+        rules.need_labels(batch, self.label_names)
         labels = batch["labels"]
         if logits.shape[-1] == 1:
             return F.hard_mse(logits.squeeze(-1), labels)
@@ -113,20 +80,24 @@ class Classes(TaskType):
         labels = labels if labels.is_floating_point() else labels.long()
         return F.hard_cross_entropy(logits, labels, **rule._asdict())
 
-    def balanced_weights(self, labels: Labels, classes: int) -> Tensor:
+    def balanced_weights(self, labels: rules.Labels, classes: int) -> Tensor:
         """By the number of rows of each class."""
         return balanced_over(np.asarray(labels), classes)
 
-    def soft_label(self, student: Tensor, teacher: Tensor, batch: Batch, rule: SoftRule) -> Tensor:
+    def soft_label(
+        self, student: Tensor, teacher: Tensor, batch: rules.Batch, rule: rules.SoftRule
+    ) -> Tensor:
         """Soft cross-entropy or KL of logits (B, C); squared error of outputs (B, 1)."""
-        weights = batch.get(EXAMPLE_WEIGHTS)
+        weights = batch.get(rules.EXAMPLE_WEIGHTS)
         if student.shape[-1] == 1:
             scale = rule.temperature if rule.tempered else 1.0
             return F.mse(student / scale, teacher / scale, weights=weights)
         distance = F.soft_kl if rule.compare == "soft_kl" else F.soft_cross_entropy
         return distance(student, teacher, **rule.at, weights=weights)
 
-    def results_of_rows(self, task: TaskLike, outputs: np.ndarray, rows: Dataset) -> Results:
+    def results_of_rows(
+        self, task: rules.TaskLike, outputs: np.ndarray, rows: Dataset
+    ) -> rules.Results:
         """Scores and predictions of logits (n, C), or numbers (n, 1), of rows with labels.
 
         Probabilities stand beside class ids with six decimals, as long as they are few enough for a file of JSON.
@@ -139,31 +110,35 @@ class Classes(TaskType):
             "label": right.tolist(),
         }
         scores = dict(task.scores(outputs, right))
-        if not task.regression and outputs.size <= MOST_PROBABILITIES:
+        if not task.regression and outputs.size <= rules.MOST_PROBABILITIES:
             kept["probabilities"] = self.probabilities(outputs).round(6).tolist()
-        return Results(scores, kept)
+        return rules.Results(scores, kept)
 
-    def sampled_score(self, task: TaskLike, metric: str, kept: Kept) -> SampledScore | None:
+    def sampled_score(
+        self, task: rules.TaskLike, metric: str, kept: rules.Kept
+    ) -> metrics.SampledScore | None:
         """Accuracy, F1 of the second of two classes, and Matthews' of classes; the correlations of numbers."""
         given, right = np.asarray(kept["prediction"]), np.asarray(kept["label"])
         if not task.labels:
-            known = metric in CORRELATIONS
-            return correlation(given, right, ranks=metric == "spearman") if known else None
+            known = metric in metrics.CORRELATIONS
+            return metrics.correlation(given, right, ranks=metric == "spearman") if known else None
         hits = given == right
         if metric == "matthews":
-            return matthews_of_classes(given, right)
+            return metrics.matthews_of_classes(given, right)
         if metric == "accuracy":
-            return ratio_of_sums(hits, np.ones(len(hits)))
+            return metrics.ratio_of_sums(hits, np.ones(len(hits)))
         if metric != "f1" or len(task.labels) != 2:
             return None
         meant = task.labels[1] if right.dtype.kind == "U" else 1
-        return ratio_of_sums(2 * (hits & (right == meant)), (given == meant) * 1 + (right == meant))
+        return metrics.ratio_of_sums(
+            2 * (hits & (right == meant)), (given == meant) * 1 + (right == meant)
+        )
 
-    def predicts_numbers(self, task: TaskLike) -> bool:
+    def predicts_numbers(self, task: rules.TaskLike) -> bool:
         """Without classes."""
         return not task.labels
 
-    def baseline(self, task: TaskLike, labels: Labels) -> tuple[float, str]:
+    def baseline(self, task: rules.TaskLike, labels: rules.Labels) -> tuple[float, str]:
         """The majority class; a constant has no correlation with anything."""
         return constant_class(task, np.asarray(labels))
 
@@ -174,7 +149,7 @@ def balanced_over(labels: np.ndarray, classes: int) -> Tensor:
     return F.balanced_weights(torch.from_numpy(np.bincount(known, minlength=classes)))
 
 
-def constant_class(task: TaskLike, labels: np.ndarray) -> tuple[float, str]:
+def constant_class(task: rules.TaskLike, labels: np.ndarray) -> tuple[float, str]:
     """The best primary score, 0 to 100, of always giving one class, and that class's name.
 
     For accuracy this is the majority class. For F1 it may be another one, which a useful teacher
@@ -182,7 +157,7 @@ def constant_class(task: TaskLike, labels: np.ndarray) -> tuple[float, str]:
 
     Raises LimbeckError when there are no labels.
     """
-    need_rows(task, labels)
+    rules.need_rows(task, labels)
     if task.regression:
         return 0.0, "the mean"
     scores = []
@@ -204,26 +179,32 @@ class Sentence(Classes):
     auto = AutoModelForSequenceClassification
     whole_text = True
 
-    def features(self, task: TaskLike) -> dict[str, Any]:
+    def features(self, task: rules.TaskLike) -> dict[str, Any]:
         """Text, and a class id or a number."""
         label = Value("float32") if task.regression else ClassLabel(names=list(task.labels))
         return {column: Value("string") for column in task.text_columns} | {
             task.label_column: label
         }
 
-    def encode(self, task: TaskLike, tokenizer: Processor, max_length: int, rows: Rows) -> Rows:
+    def encode(
+        self, task: rules.TaskLike, tokenizer: Processor, max_length: int, rows: rules.Rows
+    ) -> rules.Rows:
         """Pairs are cut token by token from the longer of the two texts."""
         return encode_texts(task, self.texts(task, rows), tokenizer, max_length, rows)
 
 
 def encode_texts(
-    task: TaskLike, texts: list[list[str]], tokenizer: Processor, max_length: int, rows: Rows
-) -> Rows:
+    task: rules.TaskLike,
+    texts: list[list[str]],
+    tokenizer: Processor,
+    max_length: int,
+    rows: rules.Rows,
+) -> rules.Rows:
     """One text or two of each row, cut token by token from the longer; labels as they are."""
     encoded = encode_cut(tokenizer, *texts, max_length=max_length)
-    columns: Rows = dict(encoded)
+    columns: rules.Rows = dict(encoded)
     columns["index"] = rows["index"]
-    columns[CUT] = truncated(encoded)
+    columns[rules.CUT] = rules.truncated(encoded)
     if task.label_column in rows:
         columns["labels"] = rows[task.label_column]
     return columns
@@ -271,26 +252,28 @@ class MultiLabel(TaskType):
         """It is one already."""
         return loss
 
-    def written_label(self, task: Labelled, label: Any) -> Any:
+    def written_label(self, task: rules.Labelled, label: Any) -> Any:
         """The names of a row's classes in id order; None for a row without a label."""
         if any(one != one for one in label):
             return None
         return [name for name, one in zip(task.labels, label, strict=True) if one == 1]
 
     def labels_of_outputs(
-        self, task: Labelled, outputs: np.ndarray, thresholds: Sequence[float] | None = None
+        self, task: rules.Labelled, outputs: np.ndarray, thresholds: Sequence[float] | None = None
     ) -> list[Any]:
         """0 or 1 for each class, by its own threshold."""
         return [
-            *(outputs >= np.array(USUAL if thresholds is None else thresholds)).astype(np.float32)
+            *(outputs >= np.array(rules.USUAL if thresholds is None else thresholds)).astype(
+                np.float32
+            )
         ]
 
-    def class_ids(self, task: Labelled, values: Sequence[Any]) -> np.ndarray:
+    def class_ids(self, task: rules.Labelled, values: Sequence[Any]) -> np.ndarray:
         """0 or 1 for each class of each row (n, C)."""
         return np.asarray(values, dtype=np.int64)
 
     def file_labels(
-        self, task: TaskLike, outputs: np.ndarray, of: ScoredSplit
+        self, task: rules.TaskLike, outputs: np.ndarray, of: rules.ScoredSplit
     ) -> tuple[list[Any], Any]:
         """The ids of a row's classes, by the task's thresholds."""
         chosen = self.probabilities(outputs) >= np.array(task.thresholds)
@@ -308,54 +291,58 @@ class MultiLabel(TaskType):
 
     def decided_by(self, task: Any, config: PretrainedConfig) -> Any:
         """With the model's thresholds, ½ where it has none."""
-        return replace(task, thresholds=thresholds_of(config) or USUAL)
+        return replace(task, thresholds=rules.thresholds_of(config) or rules.USUAL)
 
     # ---- rows ----
 
-    def features(self, task: TaskLike) -> dict[str, Any]:
+    def features(self, task: rules.TaskLike) -> dict[str, Any]:
         """Text, and 0 or 1 for each class."""
         label = self.label_feature(task)
         return {column: Value("string") for column in task.text_columns} | {
             task.label_column: label
         }
 
-    def label_feature(self, task: TaskLike) -> Any:
+    def label_feature(self, task: rules.TaskLike) -> Any:
         """As many numbers as there are classes."""
         return List(Value("float32"), length=len(task.labels))
 
-    def encode(self, task: TaskLike, tokenizer: Processor, max_length: int, rows: Rows) -> Rows:
+    def encode(
+        self, task: rules.TaskLike, tokenizer: Processor, max_length: int, rows: rules.Rows
+    ) -> rules.Rows:
         """As a sentence or a pair is."""
         return encode_texts(task, self.texts(task, rows), tokenizer, max_length, rows)
 
-    def check_rows(self, task: TaskLike, rows: Dataset) -> list[str]:
+    def check_rows(self, task: rules.TaskLike, rows: Dataset) -> list[str]:
         """Labels other than 0 and 1."""
         labels = np.asarray(rows.with_format("numpy")[task.label_column][:], dtype=np.float64)
         known = labels[~np.isnan(labels)]
         strange = np.unique(known[(known != 0) & (known != 1)])[:5].tolist()
         return [f"labels that are neither 0 nor 1: {strange}"] if strange else []
 
-    def head_labels(self, task: Labelled) -> tuple[str, ...]:
+    def head_labels(self, task: rules.Labelled) -> tuple[str, ...]:
         """The classes."""
         return task.labels
 
-    def named(self, task: TaskLike, prediction: Any) -> str:
+    def named(self, task: rules.TaskLike, prediction: Any) -> str:
         """The names of a row's classes."""
         names = [name for name, one in zip(task.labels, prediction, strict=True) if one == 1]
         return ", ".join(names) or NO_CLASS
 
-    def agreement_metrics(self, task: TaskLike) -> tuple[str, ...]:
+    def agreement_metrics(self, task: rules.TaskLike) -> tuple[str, ...]:
         """The share of equal decisions, one for each class of each row, and micro F1."""
         return ("agreement", "overlap")
 
     # ---- losses ----
 
-    def hard_label(self, logits: Tensor, batch: Batch, rule: HardRule = PLAIN) -> Tensor:
+    def hard_label(
+        self, logits: Tensor, batch: rules.Batch, rule: rules.HardRule = rules.PLAIN
+    ) -> Tensor:
         """Binary cross-entropy of logits (B, C) with labels of 0 and 1 (B, C), mean over classes and rows.
 
         Raises:
             LimbeckError: labels of another shape, a class's number say.
         """
-        need_labels(batch, self.label_names)
+        rules.need_labels(batch, self.label_names)
         if batch["labels"].shape != logits.shape:
             raise LimbeckError(
                 f"labels have shape {tuple(batch['labels'].shape)}, and the student has {logits.shape[-1]} classes "
@@ -367,16 +354,18 @@ class MultiLabel(TaskType):
         weights, gamma = rule
         return F.binary_cross_entropy(logits, labels, positive_weights=weights, gamma=gamma)
 
-    def balanced_weights(self, labels: Labels, classes: int) -> Tensor:
+    def balanced_weights(self, labels: rules.Labels, classes: int) -> Tensor:
         """Of the rows that are of each class: as much together as those that are not."""
         values = np.asarray(labels, dtype=np.float64).reshape(-1, classes)
         known = values[~np.isnan(values).any(axis=1)]
         return F.balanced_positive_weights(torch.from_numpy(known.sum(axis=0)).long(), len(known))
 
-    def soft_label(self, student: Tensor, teacher: Tensor, batch: Batch, rule: SoftRule) -> Tensor:
+    def soft_label(
+        self, student: Tensor, teacher: Tensor, batch: rules.Batch, rule: rules.SoftRule
+    ) -> Tensor:
         """Binary KL or cross-entropy of both sides' logits (B, C), mean over classes and rows."""
         distance = F.binary_kl if rule.compare == "soft_kl" else F.binary_soft_cross_entropy
-        return distance(student, teacher, **rule.at, weights=batch.get(EXAMPLE_WEIGHTS))
+        return distance(student, teacher, **rule.at, weights=batch.get(rules.EXAMPLE_WEIGHTS))
 
     # ---- outputs and scores ----
 
@@ -385,7 +374,9 @@ class MultiLabel(TaskType):
         found: np.ndarray = expit(logits.astype(np.float64))
         return found
 
-    def results_of_rows(self, task: TaskLike, outputs: np.ndarray, rows: Dataset) -> Results:
+    def results_of_rows(
+        self, task: rules.TaskLike, outputs: np.ndarray, rows: Dataset
+    ) -> rules.Results:
         """Scores and predictions of logits (n, C) of rows with labels of 0 and 1 (n, C).
 
         Where thresholds are tuned on these rows, each part of them is scored with those that the other parts give.
@@ -394,11 +385,11 @@ class MultiLabel(TaskType):
             LimbeckError: no rows, outputs that are not finite, or of another number of classes.
         """
         labels = np.asarray(rows.with_format("numpy")[task.label_column][:], dtype=np.float64)
-        need_rows(task, labels)
-        check_outputs(task, outputs, labels.shape)
+        rules.need_rows(task, labels)
+        rules.check_outputs(task, outputs, labels.shape)
         probabilities = self.probabilities(outputs)
-        thresholds = decided(task.thresholds, probabilities, labels)
-        by_row = cross_decided(task.thresholds, probabilities, labels)
+        thresholds = rules.decided(task.thresholds, probabilities, labels)
+        by_row = rules.cross_decided(task.thresholds, probabilities, labels)
         given = (probabilities >= by_row).astype(np.int64)
         scores = _scores(task, labels, given, probabilities)
         kept: dict[str, list[Any]] = {
@@ -406,30 +397,32 @@ class MultiLabel(TaskType):
             "prediction": given.tolist(),
             "label": labels.astype(np.int64).tolist(),
         }
-        if outputs.size <= MOST_PROBABILITIES:
+        if outputs.size <= rules.MOST_PROBABILITIES:
             kept["probabilities"] = probabilities.round(_DIGITS).tolist()
-        scores["primary"] = mean_of(task.primary, scores)
-        return Results(scores, kept, tuple(thresholds.tolist()))
+        scores["primary"] = metrics.mean_of(task.primary, scores)
+        return rules.Results(scores, kept, tuple(thresholds.tolist()))
 
-    def sampled_score(self, task: TaskLike, metric: str, kept: Kept) -> SampledScore | None:
+    def sampled_score(
+        self, task: rules.TaskLike, metric: str, kept: rules.Kept
+    ) -> metrics.SampledScore | None:
         """Micro F1, equal rows and decisions, means over classes; average precision where probabilities are kept."""
         given, right = np.asarray(kept["prediction"]), np.asarray(kept["label"])
         if metric == "macro_f1":
-            return mean_f1(given, right)
+            return metrics.mean_f1(given, right)
         if metric == "average_precision" and "probabilities" in kept:
-            return mean_average_precision(np.asarray(kept["probabilities"]), right)
+            return metrics.mean_average_precision(np.asarray(kept["probabilities"]), right)
         if metric == "micro_f1":
             both = given.sum(axis=1) + right.sum(axis=1)
-            return ratio_of_sums(2 * (given * right).sum(axis=1), both)
+            return metrics.ratio_of_sums(2 * (given * right).sum(axis=1), both)
         hits = given == right
         if metric == "accuracy":
-            return ratio_of_sums(hits.mean(axis=1), np.ones(len(hits)))
+            return metrics.ratio_of_sums(hits.mean(axis=1), np.ones(len(hits)))
         whole = metric == "subset_accuracy"
-        return ratio_of_sums(hits.all(axis=1), np.ones(len(hits))) if whole else None
+        return metrics.ratio_of_sums(hits.all(axis=1), np.ones(len(hits))) if whole else None
 
-    def baseline(self, task: TaskLike, labels: Labels) -> tuple[float, str]:
+    def baseline(self, task: rules.TaskLike, labels: rules.Labels) -> tuple[float, str]:
         """The best set of classes to give every row: the commonest ones, as many as score best."""
-        need_rows(task, labels)
+        rules.need_rows(task, labels)
         values = np.asarray(labels, dtype=np.float64)
         best = (-1.0, NO_CLASS)
         commonest = np.argsort(-values.sum(axis=0), kind="stable")
@@ -438,19 +431,21 @@ class MultiLabel(TaskType):
             constant[:, commonest[:count]] = 1
             scores = _scores(task, values, constant, constant)
             names = ", ".join(task.labels[place] for place in sorted(commonest[:count]))
-            best = max(best, (mean_of(task.primary, scores), names), key=lambda entry: entry[0])
+            best = max(
+                best, (metrics.mean_of(task.primary, scores), names), key=lambda entry: entry[0]
+            )
         return best
 
 
 def _scores(
-    task: TaskLike, labels: np.ndarray, given: np.ndarray, probabilities: np.ndarray
+    task: rules.TaskLike, labels: np.ndarray, given: np.ndarray, probabilities: np.ndarray
 ) -> dict[str, float]:
     """The task's metrics; of a teacher's predictions as labels the agreement with them."""
     scores = several_scores(labels, given, probabilities)
-    if not is_agreement(task.primary):
+    if not metrics.is_agreement(task.primary):
         return scores
     equal = 100 * float((labels == given).mean())
-    return as_agreement({"accuracy": equal, "f1": scores["micro_f1"]}, task.metrics)
+    return metrics.as_agreement({"accuracy": equal, "f1": scores["micro_f1"]}, task.metrics)
 
 
 def several_scores(

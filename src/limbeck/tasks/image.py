@@ -16,6 +16,7 @@ from datasets import Image as Picture
 from torch import Tensor
 from transformers import AutoModelForImageClassification
 
+from limbeck import vision
 from limbeck.activations.compat import IMAGE_CLASSIFIERS
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.machine import on_host
@@ -23,16 +24,6 @@ from limbeck.tasks.abstract_type import TASK_TYPES, task_type
 from limbeck.tasks.classes import Classes
 from limbeck.tasks.modality import Processor, Reading
 from limbeck.tasks.rules import CUT, Rows, TaskLike
-from limbeck.vision import (
-    CHANNELS,
-    makes_one_size,
-    normalised,
-    opened,
-    read_processor,
-    shift_and_mirror,
-    side_of,
-    to_bytes,
-)
 
 PIXELS = "pixel_values"
 # Of a border of 4 pixels around an image of 32 (He et al. 2016, §4.2).
@@ -50,7 +41,7 @@ class ImageReading(Reading):
     def load(self, source: str) -> Processor:
         """A checkpoint's image processor."""
         try:
-            return read_processor(source)
+            return vision.read_processor(source)
         except (OSError, ValueError) as error:
             first = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise LimbeckError(
@@ -64,7 +55,7 @@ class ImageReading(Reading):
 
     def problems(self, processor: Processor, max_length: int, columns: int) -> list[Problem]:
         """A processor whose images differ in size, so that they cannot be stacked."""
-        if makes_one_size(processor):
+        if vision.makes_one_size(processor):
             return []
         return [
             Problem(
@@ -81,12 +72,12 @@ class ImageReading(Reading):
         self, rows: list[dict[str, Any]], processor: Processor, width: int
     ) -> dict[str, Tensor]:
         """`pixel_values` (B, 3, H, W), scaled and normalised; other columns as tensors."""
-        height, width = side_of(processor)
+        height, width = vision.side_of(processor)
         flat = np.frombuffer(b"".join(row[PIXELS] for row in rows), dtype=np.uint8)
-        pixels = torch.from_numpy(flat.reshape(len(rows), CHANNELS, height, width).copy())
+        pixels = torch.from_numpy(flat.reshape(len(rows), vision.CHANNELS, height, width).copy())
         others = [name for name in rows[0] if name != PIXELS]
         columns = {name: torch.tensor([row[name] for row in rows]) for name in others}
-        return {PIXELS: normalised(pixels, processor)} | columns
+        return {PIXELS: vision.normalised(pixels, processor)} | columns
 
     def width(self, rows: Sequence[Mapping[str, Any]], multiple_of: int | None) -> int:
         """There are no positions to label."""
@@ -146,8 +137,8 @@ class Image(Classes):
 
         Raises LimbeckError for an image that cannot be opened.
         """
-        images = [opened(picture) for picture in rows[task.text_columns[0]]]
-        columns: Rows = {PIXELS: to_bytes(images, tokenizer), "index": rows["index"]}
+        images = [vision.opened(picture) for picture in rows[task.text_columns[0]]]
+        columns: Rows = {PIXELS: vision.to_bytes(images, tokenizer), "index": rows["index"]}
         columns[CUT] = [False] * len(images)
         if task.label_column in rows:
             columns["labels"] = rows[task.label_column]
@@ -169,13 +160,13 @@ class Image(Classes):
             )
         images = batch[PIXELS]
         margin = images.shape[2] // _MARGIN_SHARE if self.crop is None else self.crop
-        black = torch.zeros(1, CHANNELS, 1, 1, dtype=torch.uint8)
-        seen = shift_and_mirror(
+        black = torch.zeros(1, vision.CHANNELS, 1, 1, dtype=torch.uint8)
+        seen = vision.shift_and_mirror(
             images,
             on_host(batch)["index"].tolist(),
             margin=margin,
             mirror=self.flip,
-            fill=normalised(black, tokenizer).flatten(),
+            fill=vision.normalised(black, tokenizer).flatten(),
             seed=seed,
             epoch=epoch,
         )

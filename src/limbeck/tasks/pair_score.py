@@ -19,36 +19,11 @@ from transformers import PretrainedConfig
 
 from limbeck import functional as F
 from limbeck.support.errors import LimbeckError
+from limbeck.tasks import metrics, rules
 from limbeck.tasks.abstract_type import TASK_TYPES, task_type
 from limbeck.tasks.candidates import QUERY_ID, SCORED, texts_of_rows
 from limbeck.tasks.classes import Sentence
-from limbeck.tasks.metrics import (
-    SampledScore,
-    SampledUnits,
-    by_query,
-    is_ranking_metric,
-    mean_scores,
-    ranking_metric,
-    ratio_of_sums,
-    scores_by_query,
-)
 from limbeck.tasks.modality import Processor, encode_cut
-from limbeck.tasks.rules import (
-    CUT,
-    PLAIN,
-    ROW,
-    Batch,
-    HardRule,
-    Kept,
-    Labels,
-    Results,
-    Rows,
-    ScoredSplit,
-    TaskLike,
-    need_labels,
-    need_rows,
-    truncated,
-)
 
 METRICS_OF_RANKS = ("ndcg@10", "mrr@10")
 QUERY = "query"
@@ -72,7 +47,7 @@ class PairScore(Sentence):
     candidates = SCORED
     distilled_by = "listwise-kl"
 
-    def task_fields(self, task: TaskLike) -> dict[str, Any]:
+    def task_fields(self, task: rules.TaskLike) -> dict[str, Any]:
         """None can be read so.
 
         Raises:
@@ -90,7 +65,7 @@ class PairScore(Sentence):
         marked.sentence_transformers = dict(_CROSS_ENCODER)
         return marked
 
-    def agreement_metrics(self, task: TaskLike) -> tuple[str, ...]:
+    def agreement_metrics(self, task: rules.TaskLike) -> tuple[str, ...]:
         """The rank correlation within each query's candidates."""
         return ("rank_agreement",)
 
@@ -107,17 +82,19 @@ class PairScore(Sentence):
             delattr(plain, name)
         return plain
 
-    def encode(self, task: TaskLike, tokenizer: Processor, max_length: int, rows: Rows) -> Rows:
+    def encode(
+        self, task: rules.TaskLike, tokenizer: Processor, max_length: int, rows: rules.Rows
+    ) -> rules.Rows:
         """As a pair of texts, with a number of the query that follows from its text."""
         columns = super().encode(task, tokenizer, max_length, rows)
         columns[QUERY_ID] = query_ids(rows[task.text_columns[0]]).tolist()
         return columns
 
-    def groups_of(self, task: TaskLike, rows: Mapping[str, Sequence[Any]]) -> np.ndarray:
+    def groups_of(self, task: rules.TaskLike, rows: Mapping[str, Sequence[Any]]) -> np.ndarray:
         """Each row's query, as a number."""
         return query_ids(rows[task.text_columns[0]])
 
-    def check_rows(self, task: TaskLike, rows: Dataset) -> list[str]:
+    def check_rows(self, task: rules.TaskLike, rows: Dataset) -> list[str]:
         """Queries with a single candidate each leave nothing to rank, and grades of 0 alone nothing to find."""
         queries = query_ids(rows[task.text_columns[0]][:])
         count = len(np.unique(queries))
@@ -131,15 +108,17 @@ class PairScore(Sentence):
             ]
         return []
 
-    def hard_label(self, logits: Tensor, batch: Batch, rule: HardRule = PLAIN) -> Tensor:
+    def hard_label(
+        self, logits: Tensor, batch: rules.Batch, rule: rules.HardRule = rules.PLAIN
+    ) -> Tensor:
         """Cross-entropy of each query's candidates with shares in proportion to their grades; logits (B, 1)."""
-        need_labels(batch, ("labels",))
+        rules.need_labels(batch, ("labels",))
         return F.listwise_cross_entropy(
             SCORED.scores(logits, batch), SCORED.grades(batch), SCORED.queries(batch)
         )
 
     def file_labels(
-        self, task: TaskLike, outputs: np.ndarray, of: ScoredSplit
+        self, task: rules.TaskLike, outputs: np.ndarray, of: rules.ScoredSplit
     ) -> tuple[list[Any], Any]:
         """A passage's place from below among those of its query: grades of candidates are not negative."""
         queries, scores = query_ids(of.rows[task.text_columns[0]][:]), outputs.reshape(-1)
@@ -148,15 +127,17 @@ class PairScore(Sentence):
             ranks[queries == query] = rankdata(scores[queries == query]) - 1
         return ranks.tolist(), Value("float64")
 
-    def results_of_rows(self, task: TaskLike, outputs: np.ndarray, rows: Dataset) -> Results:
+    def results_of_rows(
+        self, task: rules.TaskLike, outputs: np.ndarray, rows: Dataset
+    ) -> rules.Results:
         """As `results`, of rows that need not be encoded."""
         scores = np.asarray(outputs, dtype=np.float64).reshape(-1)
         grades = np.asarray(rows[task.label_column][:], dtype=np.float64)
-        need_rows(task, grades)
+        rules.need_rows(task, grades)
         _check(task, scores, grades)
         queries = query_ids(rows[task.text_columns[0]][:])
-        found = scores_by_query(task.metrics, scores, grades, queries)
-        means = mean_scores(found, f"task {task.name!r}")
+        found = metrics.scores_by_query(task.metrics, scores, grades, queries)
+        means = metrics.mean_scores(found, f"task {task.name!r}")
         kept = {
             "index": rows["index"][:],
             "prediction": scores.tolist(),
@@ -164,45 +145,49 @@ class PairScore(Sentence):
             # Whose candidate each is, by small numbers.
             QUERY: np.unique(queries, return_inverse=True)[1].tolist(),
         }
-        return Results(means | {"primary": means[task.primary]}, kept)
+        return rules.Results(means | {"primary": means[task.primary]}, kept)
 
-    def sampled_units(self, task: TaskLike, kept: Kept) -> SampledUnits | None:
+    def sampled_units(self, task: rules.TaskLike, kept: rules.Kept) -> metrics.SampledUnits | None:
         """Queries with something relevant, each with the scores and grades of its candidates.
 
         None of predictions of an earlier version, which did not say whose candidates they are of.
         """
         if QUERY not in kept:
             return None
-        lists = by_query(np.asarray(kept[QUERY]))
+        lists = metrics.by_query(np.asarray(kept[QUERY]))
         scores = np.asarray(kept["prediction"], dtype=np.float64)
         grades = np.nan_to_num(np.asarray(kept["label"], dtype=np.float64))
         ranked = [rows for rows in lists if (grades[rows] > 0).any()]
         by_unit = {"prediction": [scores[rows] for rows in ranked]}
-        return SampledUnits("queries", by_unit | {"label": [grades[rows] for rows in ranked]})
+        return metrics.SampledUnits(
+            "queries", by_unit | {"label": [grades[rows] for rows in ranked]}
+        )
 
-    def sampled_score(self, task: TaskLike, metric: str, kept: Kept) -> SampledScore | None:
+    def sampled_score(
+        self, task: rules.TaskLike, metric: str, kept: rules.Kept
+    ) -> metrics.SampledScore | None:
         """The mean of the metric over queries, whose candidates' scores and grades are kept; also of a correlation."""
-        if metric != "spearman" and not is_ranking_metric(metric):
+        if metric != "spearman" and not metrics.is_ranking_metric(metric):
             return None
         sides = zip(kept["prediction"], kept["label"], strict=True)
-        found = np.array([*starmap(ranking_metric(metric), sides)])
-        return ratio_of_sums(found, np.ones(len(found)))
+        found = np.array([*starmap(metrics.ranking_metric(metric), sides)])
+        return metrics.ratio_of_sums(found, np.ones(len(found)))
 
-    def baseline(self, task: TaskLike, labels: Labels) -> tuple[float, str]:
+    def baseline(self, task: rules.TaskLike, labels: rules.Labels) -> tuple[float, str]:
         """Whose candidates the labels are is not known here; see `baseline_of_rows`."""
-        need_rows(task, labels)
+        rules.need_rows(task, labels)
         return 0.0, "one score"
 
-    def baseline_of_rows(self, task: TaskLike, rows: Dataset) -> tuple[float, str]:
+    def baseline_of_rows(self, task: rules.TaskLike, rows: Dataset) -> tuple[float, str]:
         """What one score for every candidate is worth: the mean over all orders."""
         same = self.results_of_rows(task, np.zeros(len(rows)), rows)
         return same.scores["primary"], "one score for every candidate"
 
-    def spread_rows(self, task: TaskLike, rows: Dataset, wanted: int) -> Dataset:
+    def spread_rows(self, task: rules.TaskLike, rows: Dataset, wanted: int) -> Dataset:
         """About so many rows: all candidates of queries that are evenly spaced."""
         if wanted >= len(rows):
             return rows
-        groups = by_query(query_ids(rows[task.text_columns[0]][:]))
+        groups = metrics.by_query(query_ids(rows[task.text_columns[0]][:]))
         count = max(1, round(len(groups) * wanted / len(rows)))
         places = np.linspace(0, len(groups) - 1, min(count, len(groups))).round().astype(int)
         return rows.select(np.sort(np.concatenate([groups[place] for place in places])).tolist())
@@ -218,7 +203,7 @@ def query_ids(queries: Sequence[str]) -> np.ndarray:
     return np.fromiter((known[text] for text in queries), np.int64, len(queries))
 
 
-def _check(task: TaskLike, scores: np.ndarray, grades: np.ndarray) -> None:
+def _check(task: rules.TaskLike, scores: np.ndarray, grades: np.ndarray) -> None:
     if scores.shape != grades.shape:
         raise LimbeckError(
             f"task {task.name!r}: {len(scores)} scores of {len(grades)} candidates",
@@ -248,16 +233,18 @@ class CrossEncodedTuples(PairScore):
     """An example for each text of a row, as of an embedding model: the row's first text and it as a pair."""
 
     name = "embedding (as pairs)"
-    scoring_columns = (ROW,)
+    scoring_columns = (rules.ROW,)
 
-    def encode(self, task: TaskLike, tokenizer: Processor, max_length: int, rows: Rows) -> Rows:
+    def encode(
+        self, task: rules.TaskLike, tokenizer: Processor, max_length: int, rows: rules.Rows
+    ) -> rules.Rows:
         """Pairs, in the order of the texts."""
         found = texts_of_rows(task, rows)
         queries = [rows[task.text_columns[0]][one.place] for one in found]
         passages = [one.text if one.number else "" for one in found]
         encoded = encode_cut(tokenizer, queries, passages, max_length=max_length)
-        columns: Rows = {**encoded, CUT: truncated(encoded)}
-        columns[ROW] = [rows["index"][one.place] for one in found]
+        columns: rules.Rows = {**encoded, rules.CUT: rules.truncated(encoded)}
+        columns[rules.ROW] = [rows["index"][one.place] for one in found]
         return columns
 
 

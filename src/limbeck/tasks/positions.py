@@ -32,34 +32,10 @@ from limbeck.functional.labels import NO_LABEL
 from limbeck.functional.partial_logits import PartialLogits, partial_soft_label
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.machine import on_host, send
+from limbeck.tasks import metrics, rules
 from limbeck.tasks.abstract_type import TASK_TYPES, TaskType, task_type
 from limbeck.tasks.classes import balanced_over
-from limbeck.tasks.metrics import (
-    SampledScore,
-    as_agreement,
-    is_agreement,
-    plain_metric,
-    ratio_of_sums,
-)
 from limbeck.tasks.modality import encode_cut
-from limbeck.tasks.rules import (
-    CUT,
-    PLAIN,
-    Batch,
-    HardRule,
-    Kept,
-    Labelled,
-    Labels,
-    Results,
-    Rows,
-    ScoredSplit,
-    SoftRule,
-    TaskLike,
-    need_labels,
-    need_rows,
-    pad_column,
-    truncated,
-)
 
 # Task types whose labels stand at positions of a text: tags, masked tokens, target words.
 
@@ -71,22 +47,26 @@ class LabelledPositions(TaskType):
         """Words of a vocabulary; tags are of no whole example."""
         return math.inf if self.over_vocabulary else 0
 
-    def hard_label(self, logits: Tensor, batch: Batch, rule: HardRule = PLAIN) -> Tensor:
+    def hard_label(
+        self, logits: Tensor, batch: rules.Batch, rule: rules.HardRule = rules.PLAIN
+    ) -> Tensor:
         """Cross-entropy of logits (B, N, C) over each example's labelled positions."""
-        need_labels(batch, self.label_names)
+        rules.need_labels(batch, self.label_names)
         return F.token_cross_entropy(logits, batch["labels"], **rule._asdict())
 
-    def soft_label(self, student: Tensor, teacher: Tensor, batch: Batch, rule: SoftRule) -> Tensor:
+    def soft_label(
+        self, student: Tensor, teacher: Tensor, batch: rules.Batch, rule: rules.SoftRule
+    ) -> Tensor:
         """The two sides' distributions at each example's labelled positions."""
-        need_labels(batch, self.label_names)
+        rules.need_labels(batch, self.label_names)
         distance = F.token_soft_kl if rule.compare == "soft_kl" else F.token_soft_cross_entropy
         return distance(student, teacher, batch["labels"] != NO_LABEL, **rule.at)
 
     def soft_label_of_tokens(
-        self, student: Tensor, teacher: PartialLogits, batch: Batch, rule: SoftRule
+        self, student: Tensor, teacher: PartialLogits, batch: rules.Batch, rule: rules.SoftRule
     ) -> Tensor:
         """The student's distribution against what was kept of the teacher's, at the labelled positions."""
-        need_labels(batch, self.label_names)
+        rules.need_labels(batch, self.label_names)
         valid = batch["labels"] != NO_LABEL
         return partial_soft_label(student, teacher, valid, compare=rule.compare, **rule.at)
 
@@ -171,18 +151,18 @@ class Tokens(LabelledPositions):
         """The tags."""
         return tuple(names)
 
-    def features(self, task: TaskLike) -> dict[str, Any]:
+    def features(self, task: rules.TaskLike) -> dict[str, Any]:
         """A list of words, and as many tag ids."""
         return {
             task.text_columns[0]: List(Value("string")),
             task.label_column: List(ClassLabel(names=list(task.labels))),
         }
 
-    def texts(self, task: TaskLike, rows: Mapping[str, Sequence[Any]]) -> list[list[str]]:
+    def texts(self, task: rules.TaskLike, rows: Mapping[str, Sequence[Any]]) -> list[list[str]]:
         """The words joined by spaces."""
         return [[" ".join(words) for words in rows[task.text_columns[0]]]]
 
-    def check_rows(self, task: TaskLike, rows: Dataset) -> list[str]:
+    def check_rows(self, task: rules.TaskLike, rows: Dataset) -> list[str]:
         """Rows whose words and tags differ in number, and tags the task does not know."""
         words, tags = rows[task.text_columns[0]][:], rows[task.label_column][:]
         uneven = sum(len(w) != len(t) for w, t in zip(words, tags, strict=True))
@@ -196,8 +176,12 @@ class Tokens(LabelledPositions):
         return wrong
 
     def encode(
-        self, task: TaskLike, tokenizer: PreTrainedTokenizerBase, max_length: int, rows: Rows
-    ) -> Rows:
+        self,
+        task: rules.TaskLike,
+        tokenizer: PreTrainedTokenizerBase,
+        max_length: int,
+        rows: rules.Rows,
+    ) -> rules.Rows:
         """Words come as lists; the first piece of each word carries its tag."""
         encoded = encode_cut(
             tokenizer,
@@ -205,9 +189,9 @@ class Tokens(LabelledPositions):
             max_length=max_length,
             is_split_into_words=True,
         )
-        columns: Rows = dict(encoded)
+        columns: rules.Rows = dict(encoded)
         columns["index"] = rows["index"]
-        columns[CUT] = truncated(encoded)
+        columns[rules.CUT] = rules.truncated(encoded)
         if task.label_column not in rows:
             return columns
         columns["labels"], columns[_WORDS] = [], []
@@ -227,36 +211,40 @@ class Tokens(LabelledPositions):
         """Labels (B, width), −100 where there is none."""
         return padded_labels(rows, tokenizer, width)
 
-    def agreement_metrics(self, task: TaskLike) -> tuple[str, ...]:
+    def agreement_metrics(self, task: rules.TaskLike) -> tuple[str, ...]:
         """The overlap of entities, where tags mark some, and the share of equal tags."""
         entities = task.labels and entity_tags(task.labels) is not None
         return ("overlap", "agreement") if entities else ("agreement",)
 
-    def head_labels(self, task: Labelled) -> tuple[str, ...]:
+    def head_labels(self, task: rules.Labelled) -> tuple[str, ...]:
         """The tags."""
         return task.labels
 
-    def balanced_weights(self, labels: Labels, classes: int) -> Tensor:
+    def balanced_weights(self, labels: rules.Labels, classes: int) -> Tensor:
         """By the number of words with each tag."""
         return balanced_over(np.array([tag for row in labels for tag in row], np.int64), classes)
 
-    def compact_outputs(self, model: PreTrainedModel, batch: Batch, logits: Tensor) -> Tensor:
+    def compact_outputs(self, model: PreTrainedModel, batch: rules.Batch, logits: Tensor) -> Tensor:
         """The likeliest tag of each labelled position in order, then −100."""
-        need_labels(batch, self.label_names)
+        rules.need_labels(batch, self.label_names)
         valid = batch["labels"] != NO_LABEL
         tags = logits.argmax(-1).masked_fill(~valid, NO_LABEL)
         # Labelled ones first, in their order: then it does not matter on which side padding is.
         order = torch.argsort((~valid).int(), dim=1, stable=True)
         return tags.gather(1, order)
 
-    def results(self, task: TaskLike, outputs: np.ndarray, of: ScoredSplit) -> Results:
+    def results(
+        self, task: rules.TaskLike, outputs: np.ndarray, of: rules.ScoredSplit
+    ) -> rules.Results:
         """Entity F1, precision and recall, and tag accuracy."""
         right = [list(tags) for tags in of.rows[task.label_column]]
         given = self._tags(task, outputs, of)
         kept = {"index": of.encoded["index"][:], "prediction": given, "label": right}
-        return Results(_scores(task, given, right), kept)
+        return rules.Results(_scores(task, given, right), kept)
 
-    def _tags(self, task: TaskLike, outputs: np.ndarray, of: ScoredSplit) -> list[list[int]]:
+    def _tags(
+        self, task: rules.TaskLike, outputs: np.ndarray, of: rules.ScoredSplit
+    ) -> list[list[int]]:
         """The tag of every word; "O" of one beyond the length limit (the first tag, where the task has no "O")."""
         spelled = entity_tags(task.labels) or task.labels
         outside = spelled.index(OUTSIDE) if OUTSIDE in spelled else 0
@@ -267,27 +255,29 @@ class Tokens(LabelledPositions):
         return given
 
     def file_labels(
-        self, task: TaskLike, outputs: np.ndarray, of: ScoredSplit
+        self, task: rules.TaskLike, outputs: np.ndarray, of: rules.ScoredSplit
     ) -> tuple[list[Any], Any]:
         """A tag for every word."""
         return self._tags(task, outputs, of), self.features(task)[task.label_column]
 
-    def sampled_score(self, task: TaskLike, metric: str, kept: Kept) -> SampledScore | None:
+    def sampled_score(
+        self, task: rules.TaskLike, metric: str, kept: rules.Kept
+    ) -> metrics.SampledScore | None:
         """Tag accuracy, and entity F1: 2 hits over the entities given and those that are right."""
         rows = [*zip(kept["prediction"], kept["label"], strict=True)]
         names = entity_tags(task.labels) or task.labels
         if metric == "accuracy":
             hits = [sum(map(operator.eq, given, right)) for given, right in rows]
-            return ratio_of_sums(hits, [len(right) for _, right in rows])
+            return metrics.ratio_of_sums(hits, [len(right) for _, right in rows])
         if metric != "f1":
             return None
         found = [[{*get_entities([names[tag] for tag in tags])} for tags in row] for row in rows]
         hits = [2 * len(given & right) for given, right in found]
-        return ratio_of_sums(hits, [len(given) + len(right) for given, right in found])
+        return metrics.ratio_of_sums(hits, [len(given) + len(right) for given, right in found])
 
-    def baseline(self, task: TaskLike, labels: Labels) -> tuple[float, str]:
+    def baseline(self, task: rules.TaskLike, labels: rules.Labels) -> tuple[float, str]:
         """Every word with one tag: no entity anywhere, or each word an entity of one type."""
-        need_rows(task, labels)
+        rules.need_rows(task, labels)
         right = [list(tags) for tags in labels]
         scores = [
             (_scores(task, [[tag] * len(tags) for tags in right], right)["primary"], name)
@@ -304,19 +294,21 @@ def padded_labels(
         return {}
     labels = [row.pop("labels") for row in rows]
     left = tokenizer.padding_side == "left"
-    return {"labels": pad_column(labels, width, NO_LABEL, left=left)}
+    return {"labels": rules.pad_column(labels, width, NO_LABEL, left=left)}
 
 
-def _scores(task: TaskLike, given: list[list[int]], right: list[list[int]]) -> dict[str, float]:
+def _scores(
+    task: rules.TaskLike, given: list[list[int]], right: list[list[int]]
+) -> dict[str, float]:
     pairs = [pair for rows in zip(given, right, strict=True) for pair in zip(*rows, strict=True)]
     scores = {"accuracy": 100 * sum(a == b for a, b in pairs) / max(len(pairs), 1)}
-    if plain_metric(task.primary) != "accuracy":
+    if metrics.plain_metric(task.primary) != "accuracy":
         spelled = entity_tags(task.labels) or task.labels
         names = [[[spelled[tag] for tag in row] for row in side] for side in (right, given)]
         for metric, score in _ENTITY_SCORES.items():
             scores[metric] = 100 * float(score(*names, zero_division=0))
-    if is_agreement(task.primary):
-        return as_agreement(scores, task.metrics)
+    if metrics.is_agreement(task.primary):
+        return metrics.as_agreement(scores, task.metrics)
     return scores | {"primary": scores[task.primary]}
 
 
@@ -350,16 +342,20 @@ class Masked(LabelledPositions):
         """The masked tokens."""
         return f"the tokens masked from a text ({self.name})"
 
-    def features(self, task: TaskLike) -> dict[str, Any]:
+    def features(self, task: rules.TaskLike) -> dict[str, Any]:
         """Text alone: it is its own label."""
         return {column: Value("string") for column in task.text_columns}
 
     def encode(
-        self, task: TaskLike, tokenizer: PreTrainedTokenizerBase, max_length: int, rows: Rows
-    ) -> Rows:
+        self,
+        task: rules.TaskLike,
+        tokenizer: PreTrainedTokenizerBase,
+        max_length: int,
+        rows: rules.Rows,
+    ) -> rules.Rows:
         """The whole text; tokens are masked batch by batch."""
         encoded = encode_cut(tokenizer, *self.texts(task, rows), max_length=max_length)
-        return {**encoded, "index": rows["index"], CUT: truncated(encoded)}
+        return {**encoded, "index": rows["index"], rules.CUT: rules.truncated(encoded)}
 
     def draw(
         self, batch: dict[str, Tensor], tokenizer: PreTrainedTokenizerBase, seed: int, epoch: int
@@ -399,9 +395,9 @@ class Masked(LabelledPositions):
         masked = {"input_ids": hidden, "labels": labels}
         return batch | {name: send(torch.from_numpy(new), device) for name, new in masked.items()}
 
-    def compact_outputs(self, model: PreTrainedModel, batch: Batch, logits: Tensor) -> Tensor:
+    def compact_outputs(self, model: PreTrainedModel, batch: rules.Batch, logits: Tensor) -> Tensor:
         """By example: sum of negative log likelihoods, number of masked tokens, how many found."""
-        need_labels(batch, self.label_names)
+        rules.need_labels(batch, self.label_names)
         labels = batch["labels"]
         valid = labels != NO_LABEL
         rows = valid.nonzero()[:, 0]
@@ -413,7 +409,9 @@ class Masked(LabelledPositions):
             sums[:, column].index_add_(0, rows, values)
         return sums
 
-    def results(self, task: TaskLike, outputs: np.ndarray, of: ScoredSplit) -> Results:
+    def results(
+        self, task: rules.TaskLike, outputs: np.ndarray, of: rules.ScoredSplit
+    ) -> rules.Results:
         """Share of masked tokens found, 0 to 100, and perplexity over all of them, unscaled.
 
         `prediction` counts the tokens found, `label` those that were masked.
@@ -429,20 +427,22 @@ class Masked(LabelledPositions):
             "prediction": outputs[:, 2].astype(int).tolist(),
             "label": outputs[:, 1].astype(int).tolist(),
         }
-        return Results(scores | {"primary": scores[task.primary]}, kept)
+        return rules.Results(scores | {"primary": scores[task.primary]}, kept)
 
-    def sampled_score(self, task: TaskLike, metric: str, kept: Kept) -> SampledScore | None:
+    def sampled_score(
+        self, task: rules.TaskLike, metric: str, kept: rules.Kept
+    ) -> metrics.SampledScore | None:
         """Masked tokens found over those that were masked."""
         found = metric == "accuracy"
-        return ratio_of_sums(kept["prediction"], kept["label"]) if found else None
+        return metrics.ratio_of_sums(kept["prediction"], kept["label"]) if found else None
 
-    def predicts_numbers(self, task: TaskLike) -> bool:
+    def predicts_numbers(self, task: rules.TaskLike) -> bool:
         """How many tokens were found."""
         return True
 
-    def baseline(self, task: TaskLike, labels: Labels) -> tuple[float, str]:
+    def baseline(self, task: rules.TaskLike, labels: rules.Labels) -> tuple[float, str]:
         """The commonest word, as often as it stands in the texts."""
-        need_rows(task, labels)
+        rules.need_rows(task, labels)
         counts = Counter(word for text in labels for word in text.split())
         (word, count), *_ = counts.most_common(1) or [("", 0)]
         return 100 * count / max(counts.total(), 1), word

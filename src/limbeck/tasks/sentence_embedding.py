@@ -15,17 +15,12 @@ from datasets import Dataset, Value
 from torch import Tensor
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
+from limbeck import embedding
 from limbeck import functional as F
-from limbeck.embedding import (
-    SENTENCE_EMBEDDERS,
-    EmbeddingModules,
-    SentenceEmbedders,
-    TextPrompts,
-    modules_of,
-)
 from limbeck.embedding.embedder import WAYS
 from limbeck.embedding.folder import BARE, COSINE, SENTENCE, DenseModule, set_modules
 from limbeck.support.errors import LimbeckError
+from limbeck.tasks import metrics, retrieval, rules
 from limbeck.tasks.abstract_type import TASK_TYPES, TaskType, task_type
 from limbeck.tasks.candidates import (
     EMBEDDED,
@@ -38,42 +33,8 @@ from limbeck.tasks.candidates import (
     asked_pairs,
     texts_of_rows,
 )
-from limbeck.tasks.metrics import (
-    CORRELATIONS,
-    METRICS,
-    TEACHER_EMBEDDING,
-    SampledScore,
-    SampledUnits,
-    correlation,
-    ratio_of_sums,
-)
 from limbeck.tasks.modality import encode_cut
 from limbeck.tasks.pair_score import CROSS_ENCODED, PAIR_SCORE, is_cross_encoder
-from limbeck.tasks.retrieval import (
-    GRADES,
-    JUDGED,
-    retrieval_results,
-    retrieves,
-    some_retrieval_rows,
-)
-from limbeck.tasks.rules import (
-    CUT,
-    EXAMPLE_WEIGHTS,
-    NO_PROMPTS,
-    PLAIN,
-    ROW,
-    Batch,
-    HardRule,
-    Kept,
-    Labels,
-    Results,
-    Rows,
-    ScoredSplit,
-    SoftRule,
-    TaskLike,
-    need_rows,
-    truncated,
-)
 
 
 @task_type("embedding")
@@ -86,9 +47,9 @@ class Embedding(TaskType):
     scored, and by the shipped student; None: as many as of training rows. `similarity` compares two embeddings.
     """
 
-    models: SentenceEmbedders = SENTENCE_EMBEDDERS
+    models: embedding.SentenceEmbedders = embedding.SENTENCE_EMBEDDERS
     width: int | None = None
-    prompts: TextPrompts = BARE
+    prompts: embedding.TextPrompts = BARE
     max_tokens: int | None = None
     similarity: str | None = None
 
@@ -104,8 +65,8 @@ class Embedding(TaskType):
     group_column = QUERY_ID
     candidates = EMBEDDED
     distilled_by = "embedding-mse"
-    split_columns = (JUDGED, GRADES, TEACHER_EMBEDDING)
-    scoring_columns = (ROW,)
+    split_columns = (retrieval.JUDGED, retrieval.GRADES, metrics.TEACHER_EMBEDDING)
+    scoring_columns = (rules.ROW,)
     becomes = {  # noqa: RUF012  (read-only by convention, as all traits are)
         "hard_label": None,
         "soft_cross_entropy": "embedding_mse",
@@ -114,7 +75,7 @@ class Embedding(TaskType):
     }
 
     @property
-    def auto(self) -> SentenceEmbedders:
+    def auto(self) -> embedding.SentenceEmbedders:
         """What loads its models."""
         return self.models
 
@@ -123,14 +84,14 @@ class Embedding(TaskType):
         pooling: str | None = None,
         normalize: bool | None = None,
         width: int | None = None,
-        prompts: Mapping[str, str] = NO_PROMPTS,
+        prompts: Mapping[str, str] = rules.NO_PROMPTS,
         max_tokens: int | None = None,
         similarity: str | None = None,
     ) -> "Embedding":
         """The type of a run with these settings; None, or no prompt, leaves a model's own."""
         return replace(
             self,
-            models=SentenceEmbedders(pooling, normalize),
+            models=embedding.SentenceEmbedders(pooling, normalize),
             width=width,
             prompts=self.prompts.changed(**prompts),
             max_tokens=max_tokens or self.max_tokens,
@@ -139,7 +100,7 @@ class Embedding(TaskType):
 
     def of_model(self, config: PretrainedConfig) -> "Embedding":
         """With the prompts, the tokens of a text and the similarity that the model has."""
-        known = modules_of(config)
+        known = embedding.modules_of(config)
         if known is None:
             return self
         return replace(
@@ -163,14 +124,14 @@ class Embedding(TaskType):
         return PAIR_SCORE
 
     def asked_texts(
-        self, task: TaskLike, rows: Mapping[str, Sequence[Any]], *, alone: bool = False
+        self, task: rules.TaskLike, rows: Mapping[str, Sequence[Any]], *, alone: bool = False
     ) -> AskedTexts:
         """Every passage of a tuple with its query, or every text by itself."""
         return asked_alone(task, rows) if alone else asked_pairs(task, rows)
 
     def student_config(self, config: PretrainedConfig) -> PretrainedConfig:
         """With a linear map to the student's width, where one is set, and what its texts are read and scored by."""
-        known = modules_of(config) or EmbeddingModules(
+        known = embedding.modules_of(config) or embedding.EmbeddingModules(
             self.models.pooling or "mean", self.models.normalize is not False
         )
         if self.width is not None and (known.dense is None or known.dense.width != self.width):
@@ -185,21 +146,21 @@ class Embedding(TaskType):
         set_modules(config, known.prompted(self.prompts))
         return config
 
-    def agreement_metrics(self, task: TaskLike) -> tuple[str, ...]:
+    def agreement_metrics(self, task: rules.TaskLike) -> tuple[str, ...]:
         """The rank correlation of the similarities of pairs, and the mean cosine of both models' embeddings."""
         return ("rank_agreement", COSINE)
 
     def claims(self, config: PretrainedConfig) -> bool:
         """Whether a saved model is an embedding model."""
         names = getattr(config, "architectures", None) or ()
-        return modules_of(config) is not None and not any("For" in name for name in names)
+        return embedding.modules_of(config) is not None and not any("For" in name for name in names)
 
-    def features(self, task: TaskLike) -> dict[str, Any]:
+    def features(self, task: rules.TaskLike) -> dict[str, Any]:
         """Texts, all but the first of which may be empty, and how similar the first two are, NaN where nobody says."""
         texts = {column: Value("string") for column in task.text_columns}
         return texts | {task.label_column: Value("float32")}
 
-    def texts(self, task: TaskLike, rows: Mapping[str, Sequence[Any]]) -> list[list[str]]:
+    def texts(self, task: rules.TaskLike, rows: Mapping[str, Sequence[Any]]) -> list[list[str]]:
         """All sentences in one list."""
         return [self._prompted(texts_of_rows(task, rows))]
 
@@ -208,7 +169,7 @@ class Embedding(TaskType):
         return [getattr(self.prompts, one.kind) + one.text for one in found]
 
     def compared_texts(
-        self, task: TaskLike, rows: Mapping[str, Sequence[Any]]
+        self, task: rules.TaskLike, rows: Mapping[str, Sequence[Any]]
     ) -> list[list[tuple[str, ...]]]:
         """Each text by itself."""
         found: list[list[tuple[str, ...]]] = [[] for _ in rows[task.text_columns[0]]]
@@ -216,7 +177,7 @@ class Embedding(TaskType):
             found[one.place].append((one.text,))
         return found
 
-    def check_rows(self, task: TaskLike, rows: Dataset) -> list[str]:
+    def check_rows(self, task: rules.TaskLike, rows: Dataset) -> list[str]:
         """Pairs with a similarity and one text."""
         scored = ~np.isnan(np.asarray(rows.with_format("numpy")[task.label_column][:]))
         alone = np.array([not text.strip() for text in rows[task.text_columns[1]][:]])
@@ -224,24 +185,34 @@ class Embedding(TaskType):
         return [f"{wrong} of {len(rows)} rows have a similarity and one text"] if wrong else []
 
     def encode(
-        self, task: TaskLike, tokenizer: PreTrainedTokenizerBase, max_length: int, rows: Rows
-    ) -> Rows:
+        self,
+        task: rules.TaskLike,
+        tokenizer: PreTrainedTokenizerBase,
+        max_length: int,
+        rows: rules.Rows,
+    ) -> rules.Rows:
         """An example for each sentence; `row` names the split's row it is of, the others what it is there."""
         found = texts_of_rows(task, rows)
         encoded = encode_cut(tokenizer, self._prompted(found), max_length=max_length)
-        columns: Rows = {**encoded, CUT: truncated(encoded)}
-        columns[ROW] = [rows["index"][one.place] for one in found]
+        columns: rules.Rows = {**encoded, rules.CUT: rules.truncated(encoded)}
+        columns[rules.ROW] = [rows["index"][one.place] for one in found]
         return columns | _tuples(task, rows, found)
 
-    def hard_label(self, logits: Tensor, batch: Batch, rule: HardRule = PLAIN) -> Tensor:
+    def hard_label(
+        self, logits: Tensor, batch: rules.Batch, rule: rules.HardRule = rules.PLAIN
+    ) -> Tensor:
         """0: there are no labels."""
         return 0.0 * logits.float().sum()
 
-    def soft_label(self, student: Tensor, teacher: Tensor, batch: Batch, rule: SoftRule) -> Tensor:
+    def soft_label(
+        self, student: Tensor, teacher: Tensor, batch: rules.Batch, rule: rules.SoftRule
+    ) -> Tensor:
         """Squared error of embeddings (B, d)."""
-        return F.embedding_mse(student, teacher, weights=batch.get(EXAMPLE_WEIGHTS))
+        return F.embedding_mse(student, teacher, weights=batch.get(rules.EXAMPLE_WEIGHTS))
 
-    def results(self, task: TaskLike, outputs: np.ndarray, of: ScoredSplit) -> Results:
+    def results(
+        self, task: rules.TaskLike, outputs: np.ndarray, of: rules.ScoredSplit
+    ) -> rules.Results:
         """Correlations of what the model makes of each pair with its similarity, times 100; by row what it makes.
 
         Of a task of retrieval metrics of the ranks, by query.
@@ -255,11 +226,13 @@ class Embedding(TaskType):
                 f"task {task.name!r}: the embeddings hold values that are not finite",
                 "the model has diverged: lower lr, or train in fp32",
             )
-        if retrieves(task):
-            return retrieval_results(task, outputs, rows, self.similarity or COSINE)
+        if retrieval.retrieves(task):
+            return retrieval.retrieval_results(task, outputs, rows, self.similarity or COSINE)
         right = np.asarray(rows.with_format("numpy")[task.label_column][:], dtype=np.float64)
         pairs = (
-            np.asarray(encoded[ROW][:]).reshape(-1, 2) if len(encoded) == 2 * len(rows) else None
+            np.asarray(encoded[rules.ROW][:]).reshape(-1, 2)
+            if len(encoded) == 2 * len(rows)
+            else None
         )
         if pairs is None or (pairs[:, 0] != pairs[:, 1]).any() or np.isnan(right).any():
             raise LimbeckError(
@@ -268,48 +241,54 @@ class Embedding(TaskType):
             )
         embedded = outputs.reshape(len(rows), 2, -1).astype(np.float64)
         given = WAYS[self.similarity or COSINE].of_pairs(embedded)
-        scores = {name: METRICS[name](given, right) for name in task.metrics if name in METRICS}
-        if TEACHER_EMBEDDING in rows.column_names:
-            taught = np.asarray(rows[TEACHER_EMBEDDING][:], dtype=np.float64)
+        scores = {
+            name: metrics.METRICS[name](given, right)
+            for name in task.metrics
+            if name in metrics.METRICS
+        }
+        if metrics.TEACHER_EMBEDDING in rows.column_names:
+            taught = np.asarray(rows[metrics.TEACHER_EMBEDDING][:], dtype=np.float64)
             if (
                 taught.shape == embedded[:, 0].shape
             ):  # a student of another width has none to compare
                 both = np.stack([embedded[:, 0], taught], axis=1)
                 scores[COSINE] = 100 * float(WAYS[COSINE].of_pairs(both).mean())
         kept = {"index": rows["index"][:], "prediction": given.tolist(), "label": right.tolist()}
-        return Results(scores | {"primary": scores[task.primary]}, kept)
+        return rules.Results(scores | {"primary": scores[task.primary]}, kept)
 
-    def sampled_units(self, task: TaskLike, kept: Kept) -> SampledUnits:
+    def sampled_units(self, task: rules.TaskLike, kept: rules.Kept) -> metrics.SampledUnits:
         """Scored pairs, or of what is retrieved the queries: the rows that are kept."""
-        return SampledUnits("queries" if retrieves(task) else "pairs", kept)
+        return metrics.SampledUnits("queries" if retrieval.retrieves(task) else "pairs", kept)
 
-    def sampled_score(self, task: TaskLike, metric: str, kept: Kept) -> SampledScore | None:
+    def sampled_score(
+        self, task: rules.TaskLike, metric: str, kept: rules.Kept
+    ) -> metrics.SampledScore | None:
         """Correlations over pairs; of what is retrieved the mean over queries."""
         given, right = kept["prediction"], kept["label"]
-        if metric in CORRELATIONS:
-            return correlation(given, right, ranks=metric == "spearman")
-        primary = retrieves(task) and metric == task.primary
-        return ratio_of_sums(given, right) if primary else None
+        if metric in metrics.CORRELATIONS:
+            return metrics.correlation(given, right, ranks=metric == "spearman")
+        primary = retrieval.retrieves(task) and metric == task.primary
+        return metrics.ratio_of_sums(given, right) if primary else None
 
-    def predicts_numbers(self, task: TaskLike) -> bool:
+    def predicts_numbers(self, task: rules.TaskLike) -> bool:
         """Cosines, or how much a query finds."""
         return True
 
-    def spread_rows(self, task: TaskLike, rows: Dataset, wanted: int) -> Dataset:
+    def spread_rows(self, task: rules.TaskLike, rows: Dataset, wanted: int) -> Dataset:
         """Some pairs; of what is to be searched some queries with what was judged for them, and other passages."""
-        if not retrieves(task):
+        if not retrieval.retrieves(task):
             return super().spread_rows(task, rows, wanted)
-        return rows.select(some_retrieval_rows(rows, wanted))
+        return rows.select(retrieval.some_retrieval_rows(rows, wanted))
 
-    def baseline(self, task: TaskLike, labels: Labels) -> tuple[float, str]:
+    def baseline(self, task: rules.TaskLike, labels: rules.Labels) -> tuple[float, str]:
         """A constant has no correlation with anything, and finds next to nothing."""
-        need_rows(task, labels)
+        rules.need_rows(task, labels)
         return 0.0, "one similarity for all"
 
 
 def _tuples(
-    task: TaskLike, rows: Mapping[str, Sequence[Any]], sentences: Sequence[TextOfRow]
-) -> Rows:
+    task: rules.TaskLike, rows: Mapping[str, Sequence[Any]], sentences: Sequence[TextOfRow]
+) -> rules.Rows:
     """Which tuple each sentence is of, and what it is there: a query, what belongs to it, or what does not.
 
     Rows whose first two texts have a similarity are tuples, and queries with passages that nobody judged. Other

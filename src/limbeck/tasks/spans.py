@@ -22,26 +22,9 @@ from transformers import AutoModelForQuestionAnswering, PreTrainedModel, PreTrai
 from limbeck import functional as F
 from limbeck.activations.compat import SPAN_HEADS
 from limbeck.support.errors import LimbeckError
+from limbeck.tasks import rules
 from limbeck.tasks.abstract_type import TASK_TYPES, TaskType, task_type
 from limbeck.tasks.metrics import SampledScore, as_agreement, is_agreement, ratio_of_sums
-from limbeck.tasks.rules import (
-    CUT,
-    PLAIN,
-    ROW,
-    Batch,
-    HardRule,
-    Kept,
-    Labelled,
-    Labels,
-    Results,
-    Rows,
-    ScoredSplit,
-    SoftRule,
-    TaskLike,
-    need_labels,
-    need_rows,
-    pad_column,
-)
 
 # SQuAD's longest answers are a sentence; longer spans are never proposed.
 _LONGEST_ANSWER = 30
@@ -59,16 +42,16 @@ class Spans(TaskType):
     heads = SPAN_HEADS
     label_names = ("start_positions", "end_positions")
     extra_columns = (_CANDIDATES,)
-    scoring_columns = (OFFSETS, ROW)
+    scoring_columns = (OFFSETS, rules.ROW)
 
-    def features(self, task: TaskLike) -> dict[str, Any]:
+    def features(self, task: rules.TaskLike) -> dict[str, Any]:
         """Question, context, and answers by text and first character."""
         answers = {"text": List(Value("string")), "answer_start": List(Value("int64"))}
         return {column: Value("string") for column in task.text_columns} | {
             task.label_column: answers
         }
 
-    def check_rows(self, task: TaskLike, rows: Dataset) -> list[str]:
+    def check_rows(self, task: rules.TaskLike, rows: Dataset) -> list[str]:
         """Answers that do not stand where they are said to stand."""
         contexts = rows[task.text_columns[1]][:]
         wrong = [
@@ -90,8 +73,12 @@ class Spans(TaskType):
         ]
 
     def encode(
-        self, task: TaskLike, tokenizer: PreTrainedTokenizerBase, max_length: int, rows: Rows
-    ) -> Rows:
+        self,
+        task: rules.TaskLike,
+        tokenizer: PreTrainedTokenizerBase,
+        max_length: int,
+        rows: rules.Rows,
+    ) -> rules.Rows:
         """A row for each window; `row` names the split's row it is of."""
         questions, contexts = ([*rows[column]] for column in task.text_columns)
         stride = max_length // 3
@@ -108,10 +95,10 @@ class Spans(TaskType):
         )
         sources = encoded.pop("overflow_to_sample_mapping")
         offsets = encoded.pop("offset_mapping")
-        columns: Rows = dict(encoded)
-        columns[ROW] = [rows["index"][source] for source in sources]
+        columns: rules.Rows = dict(encoded)
+        columns[rules.ROW] = [rows["index"][source] for source in sources]
         # Windows lose nothing.
-        columns[CUT] = [False] * len(sources)
+        columns[rules.CUT] = [False] * len(sources)
         inside = [
             [side == 1 for side in encoded.sequence_ids(window)] for window in range(len(sources))
         ]
@@ -157,31 +144,37 @@ class Spans(TaskType):
                 found[name] = torch.tensor([row.pop(name) for row in rows]) + shifts
         if _CANDIDATES in rows[0]:
             masks = [row.pop(_CANDIDATES) for row in rows]
-            found[_CANDIDATES] = pad_column(masks, width, 0, left=left)
+            found[_CANDIDATES] = rules.pad_column(masks, width, 0, left=left)
         return found
 
-    def head_labels(self, task: Labelled) -> tuple[str, ...]:
+    def head_labels(self, task: rules.Labelled) -> tuple[str, ...]:
         """Start and end; transformers leaves them without names."""
         return ("LABEL_0", "LABEL_1")
 
-    def hard_label(self, logits: Tensor, batch: Batch, rule: HardRule = PLAIN) -> Tensor:
+    def hard_label(
+        self, logits: Tensor, batch: rules.Batch, rule: rules.HardRule = rules.PLAIN
+    ) -> Tensor:
         """The mean of start's and end's cross-entropy, of logits (B, N, 2); −100 is no position."""
-        need_labels(batch, self.label_names)
+        rules.need_labels(batch, self.label_names)
         starts, ends = (batch[name] for name in self.label_names)
         return F.span_cross_entropy(logits, starts, ends, _candidates(batch))
 
-    def soft_label(self, student: Tensor, teacher: Tensor, batch: Batch, rule: SoftRule) -> Tensor:
+    def soft_label(
+        self, student: Tensor, teacher: Tensor, batch: rules.Batch, rule: rules.SoftRule
+    ) -> Tensor:
         """The mean of the start and the end distribution's distance."""
         distance = F.span_soft_kl if rule.compare == "soft_kl" else F.span_soft_cross_entropy
         return distance(student, teacher, _candidates(batch), **rule.at)
 
-    def compact_outputs(self, model: PreTrainedModel, batch: Batch, logits: Tensor) -> Tensor:
+    def compact_outputs(self, model: PreTrainedModel, batch: rules.Batch, logits: Tensor) -> Tensor:
         """The logits (B, N, 2), real tokens first."""
         mask = batch["attention_mask"].bool()
         order = torch.argsort((~mask).int(), dim=1, stable=True)
         return logits.gather(1, order.unsqueeze(-1).expand_as(logits)).float()
 
-    def results(self, task: TaskLike, outputs: np.ndarray, of: ScoredSplit) -> Results:
+    def results(
+        self, task: rules.TaskLike, outputs: np.ndarray, of: rules.ScoredSplit
+    ) -> rules.Results:
         """Exact match and F1 of each row's likeliest span over all its windows."""
         rows = of.rows
         right = [list(found["text"]) for found in rows[task.label_column][:]]
@@ -194,14 +187,14 @@ class Spans(TaskType):
         kept = {"index": rows["index"][:], "prediction": given, "label": right}
         if is_agreement(task.primary):
             scores["accuracy"] = scores.pop("exact_match")
-            return Results(as_agreement(scores, task.metrics), kept)
-        return Results(scores | {"primary": scores[task.primary]}, kept)
+            return rules.Results(as_agreement(scores, task.metrics), kept)
+        return rules.Results(scores | {"primary": scores[task.primary]}, kept)
 
     def _answers(
-        self, task: TaskLike, outputs: np.ndarray, of: ScoredSplit
+        self, task: rules.TaskLike, outputs: np.ndarray, of: rules.ScoredSplit
     ) -> list[dict[str, Any]]:
         """Each row's likeliest answer as a file has it; an empty text where no window has a word of context."""
-        best = best_spans(of.encoded[ROW], of.encoded[OFFSETS], outputs)
+        best = best_spans(of.encoded[rules.ROW], of.encoded[OFFSETS], outputs)
         found = []
         for row, context in zip(of.rows["index"], of.rows[task.text_columns[1]], strict=True):
             start, end = (0, 0) if row not in best else (best[row].start, best[row].end)
@@ -210,16 +203,18 @@ class Spans(TaskType):
         return found
 
     def file_labels(
-        self, task: TaskLike, outputs: np.ndarray, of: ScoredSplit
+        self, task: rules.TaskLike, outputs: np.ndarray, of: rules.ScoredSplit
     ) -> tuple[list[Any], Any]:
         """Answers by text and first character."""
         return self._answers(task, outputs, of), self.features(task)[task.label_column]
 
-    def agreement_metrics(self, task: TaskLike) -> tuple[str, ...]:
+    def agreement_metrics(self, task: rules.TaskLike) -> tuple[str, ...]:
         """The overlap of answers in words (F1), and the share of equal answers."""
         return ("overlap", "agreement")
 
-    def sampled_score(self, task: TaskLike, metric: str, kept: Kept) -> SampledScore | None:
+    def sampled_score(
+        self, task: rules.TaskLike, metric: str, kept: rules.Kept
+    ) -> SampledScore | None:
         """Both metrics are means over rows."""
         score = {"exact_match": exact_match, "f1": token_f1}.get(metric)
         if score is None:
@@ -227,9 +222,9 @@ class Spans(TaskType):
         found = [*starmap(score, zip(kept["prediction"], kept["label"], strict=True))]
         return ratio_of_sums(found, np.ones(len(found)))
 
-    def baseline(self, task: TaskLike, labels: Labels) -> tuple[float, str]:
+    def baseline(self, task: rules.TaskLike, labels: rules.Labels) -> tuple[float, str]:
         """No answer, which never is the right one."""
-        need_rows(task, labels)
+        rules.need_rows(task, labels)
         return 0.0, "nothing"
 
 
@@ -246,7 +241,7 @@ def _place(answers: dict[str, list[Any]], offsets: list[list[int]]) -> tuple[int
     return (touched[0], touched[-1]) if touched else (0, 0)
 
 
-def _candidates(batch: Batch) -> Tensor:
+def _candidates(batch: rules.Batch) -> Tensor:
     """Where an answer may begin or end, (B, N)."""
     return (batch[_CANDIDATES] if _CANDIDATES in batch else batch["attention_mask"]).bool()
 

@@ -25,28 +25,11 @@ from transformers import (
 from limbeck.activations.compat import TEXT_TO_TEXT
 from limbeck.functional.labels import NO_LABEL
 from limbeck.support.errors import LimbeckError
-from limbeck.tasks.abstract_type import (
-    TASK_TYPES,
-    TaskType,
-    labelled_rows,
-    no_unlabelled,
-    task_type,
-)
+from limbeck.tasks import abstract_type, rules
 from limbeck.tasks.classes import SENTENCE, constant_class
 from limbeck.tasks.metrics import SampledScore, matthews, mean_of
 from limbeck.tasks.modality import encode_cut
 from limbeck.tasks.positions import LabelledPositions, padded_labels
-from limbeck.tasks.rules import (
-    CUT,
-    Batch,
-    Kept,
-    Labels,
-    Results,
-    Rows,
-    ScoredSplit,
-    TaskLike,
-    truncated,
-)
 
 # Longer than any class name of GLUE; a batch with longer targets generates as far as they go.
 _LONGEST = 10
@@ -61,7 +44,7 @@ TARGET = "target"
 """The column of stored outputs and of labelled rows that holds what a decoder is to write."""
 
 
-@task_type("text")
+@abstract_type.task_type("text")
 class Text(LabelledPositions):
     """Classification and regression by generated label words."""
 
@@ -81,41 +64,41 @@ class Text(LabelledPositions):
         found.prompt = getattr(config, PROMPT, None)
         return found
 
-    def answers(self, other: TaskType) -> bool:
+    def answers(self, other: abstract_type.TaskType) -> bool:
         """Rows of one class or number, in words."""
         return other.row_layout == "one label"
 
-    def counted_logits(self, batch: Batch, logits: np.ndarray) -> Any:
+    def counted_logits(self, batch: rules.Batch, logits: np.ndarray) -> Any:
         """The targets'."""
         return batch["labels"].numpy() != NO_LABEL
 
     def need_labels(self, task: Any, rows: Dataset, setting: str = "") -> None:
         """The decoder reads one of each row."""
         labels = rows.with_format("numpy")[task.label_column][:]
-        missing = int((~labelled_rows(labels)).sum())
-        refused = no_unlabelled(self)
+        missing = int((~abstract_type.labelled_rows(labels)).sum())
+        refused = abstract_type.no_unlabelled(self)
         if missing and refused is not None:
             raise LimbeckError(
                 f"{setting}task {task.name!r}: {missing} of {len(rows)} training rows have no label, and {refused.why}",
                 "label them or take them out",
             )
 
-    def ship_with(self, config: PretrainedConfig, task: TaskLike) -> None:
+    def ship_with(self, config: PretrainedConfig, task: rules.TaskLike) -> None:
         """The prompt of its training."""
         setattr(config, PROMPT, prompt_of(task))
 
-    def results_of_classifier(self, task: Any, outputs: np.ndarray, rows: Dataset) -> Results:
+    def results_of_classifier(self, task: Any, outputs: np.ndarray, rows: Dataset) -> rules.Results:
         """In words, as the type's own models answer."""
         found = SENTENCE.results_of_rows(replace(task, kind=SENTENCE), outputs, rows)
         for column in ("prediction", "label"):
             found.predictions[column] = [label_word(task, one) for one in found.predictions[column]]
         return found
 
-    def features(self, task: TaskLike) -> dict[str, Any]:
+    def features(self, task: rules.TaskLike) -> dict[str, Any]:
         """As classification."""
         return SENTENCE.features(task)
 
-    def texts(self, task: TaskLike, rows: Mapping[str, Sequence[Any]]) -> list[list[str]]:
+    def texts(self, task: rules.TaskLike, rows: Mapping[str, Sequence[Any]]) -> list[list[str]]:
         """One text a row: the task's name, then each column with its name, in alphabetical order."""
         if self.prompt is not None:
             read = zip(*(rows[name] for name in task.text_columns), strict=True)
@@ -129,11 +112,19 @@ class Text(LabelledPositions):
         return [prompts]
 
     def encode(
-        self, task: TaskLike, tokenizer: PreTrainedTokenizerBase, max_length: int, rows: Rows
-    ) -> Rows:
+        self,
+        task: rules.TaskLike,
+        tokenizer: PreTrainedTokenizerBase,
+        max_length: int,
+        rows: rules.Rows,
+    ) -> rules.Rows:
         """The prompt as input, the label word as `labels`."""
         encoded = encode_cut(tokenizer, *self.texts(task, rows), max_length=max_length)
-        columns: Rows = {**encoded, "index": rows["index"], CUT: truncated(encoded)}
+        columns: rules.Rows = {
+            **encoded,
+            "index": rows["index"],
+            rules.CUT: rules.truncated(encoded),
+        }
         if task.label_column in rows:
             words = [label_word(task, label) for label in rows[task.label_column]]
             columns["labels"] = tokenizer(text_target=words)["input_ids"]
@@ -152,7 +143,7 @@ class Text(LabelledPositions):
             padded["labels"] = padded["labels"].gather(1, order)
         return padded
 
-    def compact_outputs(self, model: PreTrainedModel, batch: Batch, logits: Tensor) -> Tensor:
+    def compact_outputs(self, model: PreTrainedModel, batch: rules.Batch, logits: Tensor) -> Tensor:
         """Greedily generated token ids (B, T)."""
         longest = batch["labels"].shape[1] if "labels" in batch else 0
         generator: Any = model  # every encoder-decoder with a language head generates
@@ -165,7 +156,9 @@ class Text(LabelledPositions):
         )
         return found
 
-    def results(self, task: TaskLike, outputs: np.ndarray, of: ScoredSplit) -> Results:
+    def results(
+        self, task: rules.TaskLike, outputs: np.ndarray, of: rules.ScoredSplit
+    ) -> rules.Results:
         """The task's own metrics of the generated words; both sides as words by example."""
         encoded, rows, tokenizer = of
         given = [
@@ -178,9 +171,11 @@ class Text(LabelledPositions):
             "prediction": given,
             "label": [label_word(task, label) for label in right],
         }
-        return Results(dict(scores), kept)
+        return rules.Results(dict(scores), kept)
 
-    def sampled_score(self, task: TaskLike, metric: str, kept: Kept) -> SampledScore | None:
+    def sampled_score(
+        self, task: rules.TaskLike, metric: str, kept: rules.Kept
+    ) -> SampledScore | None:
         """As classification, of classes; numbers are kept as words, rounded, which have another correlation."""
         if task.regression:
             return None
@@ -193,31 +188,31 @@ class Text(LabelledPositions):
             task, metric, {"prediction": given.tolist(), "label": right.tolist()}
         )
 
-    def baseline(self, task: TaskLike, labels: Labels) -> tuple[float, str]:
+    def baseline(self, task: rules.TaskLike, labels: rules.Labels) -> tuple[float, str]:
         """The majority class; a constant has no correlation with anything."""
         return constant_class(task, np.asarray(labels))
 
 
-def prompt_of(task: TaskLike) -> str:
+def prompt_of(task: rules.TaskLike) -> str:
     """What a model reads of a task's rows, with {0}, {1}, … for the texts in their order."""
     fields = {name: [f"{{{at}}}"] for at, name in enumerate(task.text_columns)}
     prompts: list[list[str]] = TEXT.texts(task, fields)
     return prompts[0][0]
 
 
-def label_word(task: TaskLike, label: float) -> str:
+def label_word(task: rules.TaskLike, label: float) -> str:
     """The target text of a label: its class's name, or the number to the nearest 0.2."""
     return f"{round(label * 5) / 5:.1f}" if task.regression else task.labels[int(label)]
 
 
-def answer_limit(task: TaskLike, tokenizer: PreTrainedTokenizerBase) -> int:
+def answer_limit(task: rules.TaskLike, tokenizer: PreTrainedTokenizerBase) -> int:
     """New tokens that a greedy answer may have: enough for every class's name and its end."""
     names = () if task.regression else task.labels
     return max(_LONGEST, *(len(tokenizer(text_target=name)["input_ids"]) for name in names), 0)
 
 
 def read_words(
-    task: TaskLike,
+    task: rules.TaskLike,
     tokenizer: PreTrainedTokenizerBase,
     given: Sequence[str],
 ) -> np.ndarray:
@@ -246,7 +241,7 @@ def _wrong_for_none(given: np.ndarray, right: np.ndarray, classes: int) -> np.nd
     return np.where(given == _NO_CLASS, (right.astype(np.int64) + 1) % classes, given)
 
 
-def _scores(task: TaskLike, given: np.ndarray, right: np.ndarray) -> dict[str, float]:
+def _scores(task: rules.TaskLike, given: np.ndarray, right: np.ndarray) -> dict[str, float]:
     """Every metric of class ids, or numbers, as `read_words` has them."""
     if task.regression:
         return task.scores(given, right)
@@ -270,4 +265,4 @@ def _number(word: str) -> float:
     return number if np.isfinite(number) else _NO_NUMBER
 
 
-TEXT = TASK_TYPES.get("text")
+TEXT = abstract_type.TASK_TYPES.get("text")

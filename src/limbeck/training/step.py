@@ -25,13 +25,7 @@ from limbeck.tasks import TaskType
 from limbeck.tasks.abstract_type import labelled_rows, no_unlabelled
 from limbeck.teachers.teacher import Teacher
 from limbeck.teachers.team import SampledTeam, Team, members_of
-from limbeck.training.feeding import (
-    FeedsExamples,
-    RepeatedExamples,
-    examples_in,
-    first_examples,
-    padded,
-)
+from limbeck.training import feeding
 from limbeck.training.progress import LabelledTerms, PassesState, Progress, stop_if_not_finite
 
 _NO_TEACHER = Trace()
@@ -174,7 +168,7 @@ def _drawing(
 # The steps.
 
 
-class TakesSteps(FeedsExamples):
+class TakesSteps(feeding.FeedsExamples):
     """A Trainer whose loss is the weighted sum of the objectives' terms, and that knows what its work costs."""
 
     progress: Progress
@@ -279,8 +273,8 @@ class TakesSteps(FeedsExamples):
         rows = getattr(self.callback_handler.eval_dataloader, "dataset", None)
         if loss is not None and has_length(rows):
             own = self._not_repeated(inputs, len(rows), self.args.eval_batch_size)
-            if 0 < own < examples_in(inputs):
-                few = first_examples(inputs, own)
+            if 0 < own < feeding.examples_in(inputs):
+                few = feeding.first_examples(inputs, own)
                 loss, *_ = super().prediction_step(model, few, True, *args, **kwargs)
         return (loss, *found)
 
@@ -304,11 +298,17 @@ class TakesSteps(FeedsExamples):
                 inputs, seed=step_state.seed, epoch=step_state.epoch
             )
         if self.padded_width is not None:
-            inputs = padded(inputs, self.padded_width, self.student.config.pad_token_id or 0)
+            inputs = feeding.padded(
+                inputs, self.padded_width, self.student.config.pad_token_id or 0
+            )
         step = StepInputs.of(inputs, self.transform, step_state, self.args.device)
         outputs = model(step, step_state=step_state, teacher=self._asked(step_state))
         loss = self._weighed(outputs, inputs, step_state)
-        seen = 0 if isinstance(on_host(inputs), RepeatedExamples) else examples_in(inputs)
+        seen = (
+            0
+            if isinstance(on_host(inputs), feeding.RepeatedExamples)
+            else feeding.examples_in(inputs)
+        )
         self.progress.add_examples(seen, self.args.device)
         return (loss, outputs) if return_outputs else loss
 

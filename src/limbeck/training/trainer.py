@@ -29,28 +29,12 @@ from limbeck.support.errors import LimbeckError
 from limbeck.tasks import task_type_of
 from limbeck.teachers.teacher import Teacher
 from limbeck.teachers.team import LearnedProbabilities, Team, members_of
-from limbeck.training import checkpoints
-from limbeck.training.arguments import (
-    keyword_problems,
-    said_elsewhere,
-    setting_problems,
-    sharded,
-    value_problems,
-)
+from limbeck.training import arguments, checkpoints, objectives
 from limbeck.training.callbacks import EpochEntries, users_callbacks
 from limbeck.training.checkpoints import Resumes
 from limbeck.training.config import OWN_SETTINGS, DistillationConfig
 from limbeck.training.feeding import hold_out, numbered
 from limbeck.training.method import kind_of, learns_whom_to_sample, with_first_stage
-from limbeck.training.objectives import (
-    check_terms,
-    check_trainable,
-    foreign_optimizer,
-    objectives_for,
-    pair_problems,
-    terms_of,
-    warn_of_lost_segments,
-)
 from limbeck.training.optimizer import Optimises, unseen_maps
 from limbeck.training.parts import Course, FinishedPart, MethodPlan, TrainerParts, best_of
 from limbeck.training.progress import Progress, stop_if_not_finite
@@ -141,12 +125,14 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
         known = {*inspect.signature(DistillationTrainer.__init__).parameters, *kwargs}
         self._subclass_takes = {k: v for k, v in self._given.items() if k not in known}
         args = DistillationConfig("tmp_trainer") if args is None else args
-        if problems := said_elsewhere(kwargs, first_stage):
+        if problems := arguments.said_elsewhere(kwargs, first_stage):
             raise LimbeckError(problems)
         own = args if isinstance(args, DistillationConfig) else DistillationConfig.like(args)
         self._plan(own, model, teacher, first_stage or {})
-        problems = setting_problems(args) + keyword_problems(kwargs, staged=self.plan.staged)
-        if problems := problems + value_problems(args, callbacks or ()):
+        problems = arguments.setting_problems(args) + arguments.keyword_problems(
+            kwargs, staged=self.plan.staged
+        )
+        if problems := problems + arguments.value_problems(args, callbacks or ()):
             raise LimbeckError(problems)
         train_dataset, holdout = self._rows_to_train(args, train_dataset, holdout)
         args = self._for_rows(args, train_dataset, model)
@@ -166,8 +152,8 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
         distiller = None if model is None else self._distil(model)
         super().__init__(cast(Any, distiller), args, **kwargs)
         if problems := [
-            *sharded(self),
-            *foreign_optimizer(self.optimizer, self.distiller),
+            *arguments.sharded(self),
+            *objectives.foreign_optimizer(self.optimizer, self.distiller),
             *unseen_maps(self.optimizer, self.objectives),
         ]:
             raise LimbeckError(problems)
@@ -183,7 +169,7 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
             if self.own.compile:
                 self.teacher.compile()
             self.teacher.to(self.args.device)
-            warn_of_lost_segments(self.teacher.members, self.train_dataset)
+            objectives.warn_of_lost_segments(self.teacher.members, self.train_dataset)
         warn_of_emulated_bf16("bf16" if args.bf16 else "fp32")
         self.begin_counting()
         self.plan.check(self.student, self)
@@ -264,9 +250,11 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self._seed)
             loss = self.plan.last.loss
-            self.objectives = objectives_for(student, self.teacher, loss, self._examples)
+            self.objectives = objectives.objectives_for(student, self.teacher, loss, self._examples)
         plan, compared = self.plan, self.objectives.ever("teacher").logits
-        if problems := pair_problems(student, plan.members, plan.names, compared=compared):
+        if problems := objectives.pair_problems(
+            student, plan.members, plan.names, compared=compared
+        ):
             raise LimbeckError(problems)
         return Distiller(
             student,
@@ -340,7 +328,7 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
 
     def _inner_training_loop(self, *args: Any, **kwargs: Any) -> TrainOutput:
         """As the Trainer's, after everything that comes before it; unused words take no part."""
-        check_trainable(self.student)
+        objectives.check_trainable(self.student)
         if kwargs.get("resume_from_checkpoint") is None:
             self.progress.restart()
         course, self._course = self._course, None
@@ -471,7 +459,11 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
         """The whole wrapper and the progress."""
         stop_if_not_finite(self.progress, self.state.global_step, self.distiller)
         state = self.progress.state() | {"finished": self.control.should_training_stop}
-        state |= {"run": self._run, "passes": self.passes(), "terms": terms_of(self.plan.last)}
+        state |= {
+            "run": self._run,
+            "passes": self.passes(),
+            "terms": objectives.terms_of(self.plan.last),
+        }
         if self.args.should_save:
             checkpoints.save(folder, self.distiller, state)
 
@@ -479,7 +471,7 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
         self, resume_from_checkpoint: str, model: nn.Module | None = None
     ) -> None:
         state = checkpoints.load_progress(resume_from_checkpoint)
-        check_terms(state.get("terms"), self.plan.last, resume_from_checkpoint)
+        objectives.check_terms(state.get("terms"), self.plan.last, resume_from_checkpoint)
         checkpoints.load_weights(resume_from_checkpoint, self.distiller)
         self.progress.restore(state, self.args.device)
         self.restore_passes(state.get("passes"))

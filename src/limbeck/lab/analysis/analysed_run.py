@@ -20,13 +20,7 @@ from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME
 from limbeck.run.models import processor_of
 from limbeck.run.run_folder import RunFolder
-from limbeck.scoring.scored_model import (
-    class_names,
-    finished_run,
-    resolve_class_order,
-    split_to_score,
-    student_labelling,
-)
+from limbeck.scoring import scored_model
 from limbeck.students import load_model
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.files import at_home
@@ -124,7 +118,7 @@ class AnalysedRun:
         stage: str | None = None,
     ) -> None:
         self.folder = RunFolder(at_home(str(path)))
-        found = finished_run(self.folder.path)
+        found = scored_model.finished_run(self.folder.path)
         if found is None:
             raise LimbeckError(
                 f"{path} is no run folder (there is no {RECORD_NAME} in it)",
@@ -216,7 +210,7 @@ class AnalysedRun:
                 text_columns=recipe.text_columns,
                 label_column=recipe.label_column,
                 kind=recipe.kind,
-                labelling=student_labelling(recipe, self.folder.student),
+                labelling=scored_model.student_labelling(recipe, self.folder.student),
                 # A single file is cut as the run cut it.
                 for_training=True,
                 division=recipe.division if self._data is None else Division(),
@@ -230,7 +224,7 @@ class AnalysedRun:
     @cached_property
     def split(self) -> str:
         """Of which the rows are."""
-        return split_to_score(self.task, self._loaded[1], self._split)
+        return scored_model.split_to_score(self.task, self._loaded[1], self._split)
 
     def rows(self, split: str | None = None, count: int | None = None) -> Dataset:
         """The first rows of a split as they were loaded.
@@ -291,7 +285,7 @@ class AnalysedRun:
             LimbeckError: the model's classes do not correspond to the rows'.
         """
         task, kind = self.task, self.task.kind
-        unproven = class_names(task, side.model.config, side=side.name)
+        unproven = scored_model.class_names(task, side.model.config, side=side.name)
         encoded = self.encoded(side, rows)
         kept, losses, sizes = [], [], []
         for one in outputs_by_batch(side.model, self._walked(side, encoded, watch), kind):
@@ -299,7 +293,9 @@ class AnalysedRun:
             losses.append(float(kind.hard_label(one.logits, one.batch)))
             sizes.append(len(one.logits))
         outputs, labels = join(kept), rows[task.label_column][:]
-        resolve_class_order(task, unproven, outputs, labels, self.split, side=side.name)
+        scored_model.resolve_class_order(
+            task, unproven, outputs, labels, self.split, side=side.name
+        )
         results = kind.results(task, outputs, ScoredSplit(encoded, rows, side.processor))
         return results, float(np.average(losses, weights=sizes))
 

@@ -11,12 +11,7 @@ from limbeck.activations import Request, capture, number_of_layers, token_mask
 from limbeck.evaluation.model_outputs import evaluating
 from limbeck.lab.analysis.analysed_run import AnalysedRun, Side, Watch
 from limbeck.lab.analysis.analyze import ANALYSES, Analysis
-from limbeck.lab.measures.attended_tokens import (
-    AttentionMaps,
-    LayerAttention,
-    attention_maps,
-    layer_attention,
-)
+from limbeck.lab.measures import attended_tokens
 from limbeck.objectives.base import ModelShape, Shape
 from limbeck.objectives.mapped import MappedSpec, MappedTerm
 from limbeck.recipe import Recipe
@@ -34,7 +29,7 @@ class LayerAttentionSettings(Settings):
 
 def _layer_attention(
     run: AnalysedRun, settings: LayerAttentionSettings, watch: Watch
-) -> dict[str, LayerAttention]:
+) -> dict[str, attended_tokens.LayerAttention]:
     specs = _attending(run.recipe, f"run {run.folder.path}: ")
     student, teacher = run.student, run.teacher
     run.need_layers(student, teacher)
@@ -43,7 +38,7 @@ def _layer_attention(
     found = {}
     for name, spec in specs.items():
         term = _built(run, name, spec, shape)
-        found[name] = layer_attention(
+        found[name] = attended_tokens.layer_attention(
             name,
             term.mapping.student_layers,
             term.mapping.candidates,
@@ -134,7 +129,7 @@ class AttentionMapSettings(Settings):
 
 def _attention_maps(
     run: AnalysedRun, settings: AttentionMapSettings, watch: Watch
-) -> dict[str, AttentionMaps]:
+) -> dict[str, attended_tokens.AttentionMaps]:
     student, teacher = run.student, run.teacher
     run.need_layers(student, teacher)
     whole = run.rows()
@@ -146,7 +141,7 @@ def _attention_maps(
     rows = whole.select([settings.row])
     batches = [next(run.batches(side, rows)) for side in (student, teacher)]
     tokens = [_tokens(side, batch) for side, batch in zip((student, teacher), batches, strict=True)]
-    found = attention_maps(
+    found = attended_tokens.attention_maps(
         student.model,
         teacher.model,
         batches[0],

@@ -8,12 +8,7 @@ from limbeck.evaluation.class_predictions import ClassPredictions, class_predict
 from limbeck.lab.analysis.analysed_run import AnalysedRun, Side, Watch
 from limbeck.lab.analysis.analyze import ANALYSES, Analysis
 from limbeck.lab.analysis.layer_states import BOTH, Sides
-from limbeck.lab.measures.row_agreement import (
-    ReliabilityCurve,
-    RowAgreement,
-    agreement_of,
-    reliability_curve,
-)
+from limbeck.lab.measures import row_agreement
 from limbeck.support.errors import LimbeckError
 from limbeck.support.settings import Count, Settings
 
@@ -35,10 +30,10 @@ class CalibrationSettings(Settings):
 
 def _agreement(
     run: AnalysedRun, settings: AgreementSettings, watch: Watch
-) -> dict[str, RowAgreement]:
+) -> dict[str, row_agreement.RowAgreement]:
     rows = run.rows(count=settings.rows)
     labels = run.labels(rows)
-    found = agreement_of(
+    found = row_agreement.agreement_of(
         run.task.labels,
         labels,
         _predicted(run, run.teacher, rows, watch),
@@ -51,7 +46,7 @@ def _agreement(
 
 def _calibration(
     run: AnalysedRun, settings: CalibrationSettings, watch: Watch
-) -> dict[str, ReliabilityCurve]:
+) -> dict[str, row_agreement.ReliabilityCurve]:
     rows = run.rows(count=settings.rows)
     labels = run.labels(rows)
     found = {}
@@ -62,7 +57,7 @@ def _calibration(
                 f"run {run.folder.path}: the {side.name}'s predictions come without probabilities",
                 "take fewer rows, or a model with a classification head",
             )
-        found[side.name] = reliability_curve(
+        found[side.name] = row_agreement.reliability_curve(
             predicted.confidence, predicted.ids == labels, bins=settings.bins
         )
     return found

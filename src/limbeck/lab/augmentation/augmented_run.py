@@ -14,12 +14,7 @@ from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, PreTrai
 
 from limbeck import preflight
 from limbeck.data.row_facts import facts_of
-from limbeck.lab.augmentation.augmented_rows import (
-    Augmenter,
-    build_augmented_examples,
-    read_augmented_examples,
-    rows_and_examples,
-)
+from limbeck.lab.augmentation import augmented_rows
 from limbeck.lab.augmentation.candidates import check_file
 from limbeck.outputs.cache import SHARD, Store, StoredEntry, default_store
 from limbeck.recipe import Recipe
@@ -38,7 +33,7 @@ logger = logging.getLogger(__name__)
 _GIB = 2**30
 
 
-def load_augmenter(recipe: Recipe, task: Task, rows: Dataset) -> Augmenter:
+def load_augmenter(recipe: Recipe, task: Task, rows: Dataset) -> augmented_rows.Augmenter:
     """What makes augmented examples of these training rows.
 
     Raises:
@@ -67,7 +62,7 @@ def load_augmenter(recipe: Recipe, task: Task, rows: Dataset) -> Augmenter:
     name = recipe.lead if spec.model == FROM_TEACHER else spec.model
     spec = spec.model_copy(update={"model": name})
     if name is None:  # a file has the vectors of all words
-        return Augmenter(spec, None, None, recipe.max_length)
+        return augmented_rows.Augmenter(spec, None, None, recipe.max_length)
     masked = spec.replace_by == "masked"
     model = _masked_language_model(name) if masked else load_model(name, auto=AutoModel)
     tokenizer = AutoTokenizer.from_pretrained(resolve_checkpoint(name), trust_remote_code=False)
@@ -84,7 +79,7 @@ def load_augmenter(recipe: Recipe, task: Task, rows: Dataset) -> Augmenter:
         raise LimbeckError(problems)
     # Words behind it are rarely read by the student either.
     longest = min(recipe.max_length, preflight.positions_of(model) or recipe.max_length)
-    return Augmenter(spec, model, tokenizer, longest)
+    return augmented_rows.Augmenter(spec, model, tokenizer, longest)
 
 
 def _masked_language_model(name: str) -> PreTrainedModel:
@@ -124,7 +119,13 @@ def with_augmented_examples(prepared: Prepared, *, show: bool = False) -> Prepar
 
 
 def augmented(
-    recipe: Recipe, augmenter: Augmenter, task: Task, rows: Dataset, *, first: int, show: bool
+    recipe: Recipe,
+    augmenter: augmented_rows.Augmenter,
+    task: Task,
+    rows: Dataset,
+    *,
+    first: int,
+    show: bool,
 ) -> Dataset:
     """The training rows and their augmented examples, from the store, or made and stored there.
 
@@ -142,7 +143,7 @@ def augmented(
         with store.lock(key):
             # Another process may have made them while this one waited.
             entry = store.find(key) or _made(recipe, augmenter, task, rows, store, key, console)
-    augmented = read_augmented_examples(entry)
+    augmented = augmented_rows.read_augmented_examples(entry)
     if not len(augmented):
         raise LimbeckError(
             f"augment: none of the {len(rows)} training rows has a word that anything could replace",
@@ -152,12 +153,12 @@ def augmented(
         f"augmentation: {len(augmented)} augmented examples of {len(rows)} rows, {human_size(entry.bytes)}",
         highlight=False,
     )
-    return rows_and_examples(rows, augmented, first, key)
+    return augmented_rows.rows_and_examples(rows, augmented, first, key)
 
 
 def _made(
     recipe: Recipe,
-    augmenter: Augmenter,
+    augmenter: augmented_rows.Augmenter,
     task: Task,
     rows: Dataset,
     store: Store,
@@ -170,7 +171,7 @@ def _made(
         model.to(device())
     with store.writing(key) as folder:
         with bars(console) as watch:
-            build_augmented_examples(
+            augmented_rows.build_augmented_examples(
                 folder, augmenter, rows, task.text_columns, task=recipe.task, watch=watch
             )
         limit = int(recipe.cache_limit * _GIB)

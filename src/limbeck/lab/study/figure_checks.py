@@ -6,15 +6,7 @@ from dataclasses import replace
 from limbeck.lab.analysis import ANALYSES
 from limbeck.lab.analysis.analysed_run import stage_problems
 from limbeck.lab.analysis.analyze import idle_stage, setting_problems
-from limbeck.lab.study.figure_spec import (
-    KINDS,
-    METHOD,
-    PARAMETERS,
-    TASK,
-    FigureSpec,
-    missing,
-    unread,
-)
+from limbeck.lab.study import figure_spec
 from limbeck.lab.study.study_fields import Group, Study
 from limbeck.support.errors import LimbeckError, Problem, unknown
 
@@ -28,22 +20,22 @@ def figure_problems(study: Study) -> list[Problem]:
     ]
 
 
-def _problems(study: Study, place: str, spec: FigureSpec) -> list[Problem]:
-    if spec.draw not in KINDS:
-        return [unknown(f"figure in {place}.draw:", spec.draw, list(KINDS))]
+def _problems(study: Study, place: str, spec: figure_spec.FigureSpec) -> list[Problem]:
+    if spec.draw not in figure_spec.KINDS:
+        return [unknown(f"figure in {place}.draw:", spec.draw, list(figure_spec.KINDS))]
     found = [
         Problem(f"{place}: {key} is missing", f"draw: {spec.draw} needs it")
-        for key in missing(spec)
+        for key in figure_spec.missing(spec)
     ]
     found += [
         Problem(f"{place}: draw: {spec.draw} does not read {key}", "leave it out")
-        for key in unread(spec)
+        for key in figure_spec.unread(spec)
     ]
     axes = list(study.axes)
     for key, choices in (
-        ("x", [*axes, PARAMETERS]),
-        ("rows", [*axes, TASK, METHOD]),
-        ("columns", [*axes, TASK, METHOD]),
+        ("x", [*axes, figure_spec.PARAMETERS]),
+        ("rows", [*axes, figure_spec.TASK, figure_spec.METHOD]),
+        ("columns", [*axes, figure_spec.TASK, figure_spec.METHOD]),
     ):
         given = getattr(spec, key)
         if given is not None and given not in choices:
@@ -70,7 +62,7 @@ def _problems(study: Study, place: str, spec: FigureSpec) -> list[Problem]:
     return found + (_analysis_problems(study, place, spec) if spec.of is not None else [])
 
 
-def _analysis_problems(study: Study, place: str, spec: FigureSpec) -> list[Problem]:
+def _analysis_problems(study: Study, place: str, spec: figure_spec.FigureSpec) -> list[Problem]:
     if spec.of not in ANALYSES:
         return [unknown(f"analysis in {place}.of:", spec.of, list(ANALYSES))]
     analysis = ANALYSES.get(str(spec.of))
@@ -94,7 +86,7 @@ def _analysis_problems(study: Study, place: str, spec: FigureSpec) -> list[Probl
     return found
 
 
-def further_rows(spec: FigureSpec) -> list[str]:
+def further_rows(spec: figure_spec.FigureSpec) -> list[str]:
     """The rows whose runs an analysis looks at beside each run."""
     named = spec.settings.get(ANALYSES.get(str(spec.of)).further_runs or "")
     return [str(one) for one in named] if isinstance(named, list) else []
@@ -121,7 +113,7 @@ def recipe_problems(study: Study, groups: Sequence[Group]) -> list[Problem]:
     ]
 
 
-def _unfit(spec: FigureSpec, group: Group) -> list[Problem]:
+def _unfit(spec: figure_spec.FigureSpec, group: Group) -> list[Problem]:
     """Why an analysis cannot be made of a method's runs."""
     suits = ANALYSES.get(str(spec.of)).suits
     if suits is None and spec.stage is None:

@@ -10,22 +10,10 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from limbeck.data import load_task
+from limbeck.lab.study import study_fields
 from limbeck.lab.study.dev_search import DevSearch, SearchStorage, needs_optuna
 from limbeck.lab.study.figure_checks import recipe_problems
 from limbeck.lab.study.shared_runs import Held, StudyRun, name_of, taught_by
-from limbeck.lab.study.study_fields import (
-    METHOD,
-    MODEL,
-    Cell,
-    Choice,
-    Grid,
-    Group,
-    MethodSpec,
-    Study,
-    Tried,
-    Verdict,
-    cells_of,
-)
 from limbeck.lab.study.study_file import OF_TEACHERS, shared_settings, student_settings
 from limbeck.recipe import Recipe
 from limbeck.recipe.load import read_raw
@@ -39,7 +27,7 @@ from limbeck.tasks import TASKS
 log = logging.getLogger(__name__)
 
 
-def tasks_beyond(study: Study) -> dict[str, str]:
+def tasks_beyond(study: study_fields.Study) -> dict[str, str]:
     """Task → the one that its models are also scored on: of a study whose table shows such scores alone.
 
     Of a folder with GLUE's files the sets that lie in it count; a source that makes or fetches its rows has them all.
@@ -82,23 +70,23 @@ _TASK = "{task}"
 class PlanBuilder:
     """Makes a plan; recipes that differ in their seed alone are checked once."""
 
-    def __init__(self, study: Study, folder: Path | None) -> None:
+    def __init__(self, study: study_fields.Study, folder: Path | None) -> None:
         self.study, self.storage = study, SearchStorage(folder)
         self.wrong: dict[Problem, list[str]] = {}
         self.asked: set[str] = set()
         self.made: dict[str, StudyRun] = {}
-        self.tried: dict[str, Group] = {}
+        self.tried: dict[str, study_fields.Group] = {}
         self.team = [] if study.teachers is None else list(study.teachers.team)
         self.beyond = tasks_beyond(study)
 
-    def teachers_and_groups(self) -> tuple[dict[str, StudyRun], tuple[Group, ...]]:
+    def teachers_and_groups(self) -> tuple[dict[str, StudyRun], tuple[study_fields.Group, ...]]:
         """By task its teacher, and all groups. Raises LimbeckError with every problem of their recipes."""
         if self.study.select.search is not None:
             needs_optuna()
         self.made = self._teachers()
         groups = []
         for task in self.study.tasks:
-            for condition in cells_of(self.study.axes):
+            for condition in study_fields.cells_of(self.study.axes):
                 for label in self.study.methods:
                     groups.append(self._group(label, task, condition))
         if self.wrong:
@@ -139,11 +127,11 @@ class PlanBuilder:
         return made
 
     def _teacher(
-        self, member: str, task: str, said: Mapping[str, Any], grid: Grid
+        self, member: str, task: str, said: Mapping[str, Any], grid: study_fields.Grid
     ) -> StudyRun | None:
         """The run that makes a teacher, or the choice among those of a grid; None where a recipe is wrong."""
         tried = []
-        for cell in cells_of(grid):
+        for cell in study_fields.cells_of(grid):
             words = " ".join(f"{key}={value}" for key, value in cell.items())
             place, seeds = f"{member} of {task}", [said["seed"]]
             runs = self._runs("finetune", {**said, **cell}, seeds, None, member, place, words)
@@ -163,10 +151,10 @@ class PlanBuilder:
             beyond=runs[0].beyond,
             tries=tuple(runs),
         )
-        self.tried[chosen.name] = Group(f"teacher {member}", task, {}, tuple(tried))
+        self.tried[chosen.name] = study_fields.Group(f"teacher {member}", task, {}, tuple(tried))
         return chosen
 
-    def _needs(self, spec: MethodSpec, method: str, task: str) -> "_Teachers":
+    def _needs(self, spec: study_fields.MethodSpec, method: str, task: str) -> "_Teachers":
         """What a method learns from, of what is made for the task."""
         if not self.team:
             one = self.made.get(task)
@@ -177,18 +165,18 @@ class PlanBuilder:
         lead = there.index(spec.lead) if spec.lead in there else None
         return _Teachers(tuple(self.made[f"{task} {one}"].name for one in there), team, lead)
 
-    def _group(self, label: str, task: str, condition: Mapping[str, Any]) -> Group:
+    def _group(self, label: str, task: str, condition: Mapping[str, Any]) -> study_fields.Group:
         study, spec = self.study, self.study.method_of(label)
         settings = student_settings(study, label, task, condition)
         at = None if study.teachers is None or study.teachers.at is None else study.teachers.at
-        if settings.get("student.init") == MODEL:
+        if settings.get("student.init") == study_fields.MODEL:
             settings["student.init"] = study.model
         if at is not None:
             settings["teacher"] = at.replace(_TASK, task)
 
-        def runs_of(cell: Cell) -> tuple[StudyRun, ...]:
-            method = str(cell.get(METHOD, spec.method or label))
-            own = {key: value for key, value in cell.items() if key != METHOD}
+        def runs_of(cell: study_fields.Cell) -> tuple[StudyRun, ...]:
+            method = str(cell.get(study_fields.METHOD, spec.method or label))
+            own = {key: value for key, value in cell.items() if key != study_fields.METHOD}
             return tuple(
                 self._runs(
                     method,
@@ -204,8 +192,11 @@ class PlanBuilder:
         search = study.select.search if spec.grid is None else None
         if search is None:
             grid = spec.grid if spec.grid is not None else study.select.grid
-            return Group(
-                label, task, condition, tuple((cell, runs_of(cell)) for cell in cells_of(grid))
+            return study_fields.Group(
+                label,
+                task,
+                condition,
+                tuple((cell, runs_of(cell)) for cell in study_fields.cells_of(grid)),
             )
         most = max(map(len, search.space.values()))
         known = tuple(
@@ -214,10 +205,10 @@ class PlanBuilder:
             for cell in [{key: own[min(number, len(own) - 1)] for key, own in search.space.items()}]
         )
         if not all(runs for _, runs in known):  # what is wrong is noted
-            return Group(label, task, condition, known)
+            return study_fields.Group(label, task, condition, known)
         of = f"{known[0][1][0].name} of {study.select.seeds}"
         searched = DevSearch(self.storage, search, of, runs_of)
-        return Group(label, task, condition, known, searched)
+        return study_fields.Group(label, task, condition, known, searched)
 
     def _runs(
         self,
@@ -300,15 +291,15 @@ def _has_team(method: str) -> bool:
 class StudyPlan:
     """All runs that a study may ask for, their recipes checked."""
 
-    study: Study
+    study: study_fields.Study
     teachers: Mapping[str, StudyRun]
     """By task, or by task and member of its team, `sst2 T10`."""
-    groups: tuple[Group, ...]
-    tried: Mapping[str, Group] = field(default_factory=dict)
+    groups: tuple[study_fields.Group, ...]
+    tried: Mapping[str, study_fields.Group] = field(default_factory=dict)
     """By the name of a teacher that is chosen, what is tried for it."""
 
     @classmethod
-    def of(cls, study: Study, folder: Path | None = None) -> "StudyPlan":
+    def of(cls, study: study_fields.Study, folder: Path | None = None) -> "StudyPlan":
         """Build every run of the study.
 
         Args:
@@ -353,7 +344,9 @@ class StudyPlan:
             extra += group.wanted(self.choosing) - len(known)
         return len(found) + extra
 
-    def choice(self, group: Group, held: Held, ended: Callable[[str], bool]) -> Choice | None:
+    def choice(
+        self, group: study_fields.Group, held: Held, ended: Callable[[str], bool]
+    ) -> study_fields.Choice | None:
         """The cell of the grid that is best on dev; None until every run that decides has ended.
 
         By the mean of the primary dev score over the seeds that decide; a cell with a run that
@@ -362,10 +355,10 @@ class StudyPlan:
         tried = group.tried
         if not group.chooses:
             settings, runs = tried[0]
-            return Choice(group, settings, runs, ())
+            return study_fields.Choice(group, settings, runs, ())
         if len(tried) < group.tries:
             return None
-        scores: list[tuple[Cell, float | None]] = []
+        scores: list[tuple[study_fields.Cell, float | None]] = []
         ranks = []
         for settings, runs in tried:
             values = self._deciding_scores(runs, held, ended)
@@ -376,7 +369,7 @@ class StudyPlan:
             ranks.append((len(values) == self.choosing, float("-inf") if mean is None else mean))
         best = max(range(len(ranks)), key=lambda number: ranks[number])
         settings, runs = tried[best]
-        return Choice(group, settings, runs, tuple(scores))
+        return study_fields.Choice(group, settings, runs, tuple(scores))
 
     def _deciding_scores(
         self, runs: Sequence[StudyRun], held: Held, ended: Callable[[str], bool]
@@ -394,11 +387,11 @@ class StudyPlan:
         A search whose teacher is not there yet waits.
         """
 
-        def verdict(one: Tried) -> Verdict | None:
+        def verdict(one: study_fields.Tried) -> study_fields.Verdict | None:
             values = self._deciding_scores(one[1], held, ended)
             if values is None:
                 return None
-            return Verdict(fmean(values) if len(values) == self.choosing else None)
+            return study_fields.Verdict(fmean(values) if len(values) == self.choosing else None)
 
         for group in self.groups:
             if group.search is not None and group.sample.may_begin(held):

@@ -8,19 +8,10 @@ import torch
 from transformers import PreTrainedModel
 
 from limbeck.data.corpus import CorpusSpec
+from limbeck.lab.study import study_fields
 from limbeck.lab.study.figure_checks import figure_problems
 from limbeck.lab.study.figure_spec import TEACHER
 from limbeck.lab.study.measured_step import UntrainedRun
-from limbeck.lab.study.study_fields import (
-    METHOD,
-    MODEL,
-    REST,
-    WEIGHT,
-    Grid,
-    Study,
-    cells_of,
-    is_range,
-)
 from limbeck.recipe import Recipe, Stage
 from limbeck.run.models import form_team
 from limbeck.run.prepare import teacher_of_stage
@@ -36,7 +27,7 @@ from limbeck.teachers.team import ChainSpec, Team, chain_links
 from limbeck.training.objectives import objectives_for
 
 
-def study_problems(study: Study) -> list[Problem]:
+def study_problems(study: study_fields.Study) -> list[Problem]:
     """Everything that is wrong, each with its fix; empty where nothing is."""
     labels, found = list(study.methods), []
     if study.data is None:
@@ -90,9 +81,9 @@ def study_problems(study: Study) -> list[Problem]:
     return found + _table_problems(study, labels)
 
 
-def _takes_model(study: Study) -> bool:
+def _takes_model(study: study_fields.Study) -> bool:
     """Whether a run starts from the study's `model`."""
-    if study.students.get("student.init") == MODEL:
+    if study.students.get("student.init") == study_fields.MODEL:
         return True
     spec = study.teachers
     if spec is None or spec.at is not None:
@@ -101,13 +92,13 @@ def _takes_model(study: Study) -> bool:
     return not all("student.init" in {**spec.settings, **one} for one in members)
 
 
-def _settings_of(study: Study, member: str) -> Mapping[str, Any]:
+def _settings_of(study: study_fields.Study, member: str) -> Mapping[str, Any]:
     """What a member of the team is made by."""
     assert study.teachers is not None  # it has members
     return {**study.teachers.settings, **(study.teachers.team[member] or {})}
 
 
-def _team_problems(study: Study, labels: list[str]) -> list[Problem]:
+def _team_problems(study: study_fields.Study, labels: list[str]) -> list[Problem]:
     """Of a team of teachers, and of methods that name members of it."""
     team = [] if study.teachers is None else list(study.teachers.team)
     found = [
@@ -138,7 +129,7 @@ def _team_problems(study: Study, labels: list[str]) -> list[Problem]:
             Problem(
                 "students: student.init: pretrained is the whole model that a teacher was fine-tuned from, and "
                 f"{', '.join(cut)} of teachers.team {'has' if len(cut) == 1 else 'have'} only some layers of one",
-                f'write student.init: "{MODEL}"',
+                f'write student.init: "{study_fields.MODEL}"',
             )
         )
     if "" in labels:
@@ -153,7 +144,7 @@ def _team_problems(study: Study, labels: list[str]) -> list[Problem]:
     return found
 
 
-def _tried_problems(study: Study, labels: list[str]) -> list[Problem]:
+def _tried_problems(study: study_fields.Study, labels: list[str]) -> list[Problem]:
     """Of grids, axes and the search."""
     found, search = [], study.select.search
     for place, grid in (
@@ -170,12 +161,13 @@ def _tried_problems(study: Study, labels: list[str]) -> list[Problem]:
             )
             for key in grid
             if key in ("seed", "task", "data", "teacher")
-            or (key == METHOD and not place.startswith("methods."))
+            or (key == study_fields.METHOD and not place.startswith("methods."))
         ]
     found += [
         Problem(f"methods.{one}: method and grid.method are both given", "leave one of them out")
         for one in labels
-        if study.method_of(one).method is not None and METHOD in (study.method_of(one).grid or {})
+        if study.method_of(one).method is not None
+        and study_fields.METHOD in (study.method_of(one).grid or {})
     ]
     for place, grid in (
         ("select.grid", study.select.grid),
@@ -194,7 +186,7 @@ def _tried_problems(study: Study, labels: list[str]) -> list[Problem]:
             )
         )
     for key, values in search.space.items():
-        if is_range(values) and not values[0] < values[1]:
+        if study_fields.is_range(values) and not values[0] < values[1]:
             found.append(
                 Problem(f"select.search.{key}: {values} is no range", "give the smaller end first")
             )
@@ -208,7 +200,7 @@ def _tried_problems(study: Study, labels: list[str]) -> list[Problem]:
     return found
 
 
-def _teacher_grids(study: Study) -> list[tuple[str, Grid]]:
+def _teacher_grids(study: study_fields.Study) -> list[tuple[str, study_fields.Grid]]:
     """What is tried for teachers, by where it stands."""
     spec = study.teachers
     if spec is None:
@@ -221,14 +213,18 @@ def _teacher_grids(study: Study) -> list[tuple[str, Grid]]:
     return [("teachers.grid", spec.grid), *own]
 
 
-def _rest_problems(place: str, grid: Grid) -> list[Problem]:
+def _rest_problems(place: str, grid: study_fields.Grid) -> list[Problem]:
     """Of a weight that is to be what others leave."""
-    rests = [key for key, values in grid.items() if REST in values]
-    wrong = [key for key in rests if grid[key] != [REST] or not key.endswith(WEIGHT)]
+    rests = [key for key, values in grid.items() if study_fields.REST in values]
+    wrong = [
+        key
+        for key in rests
+        if grid[key] != [study_fields.REST] or not key.endswith(study_fields.WEIGHT)
+    ]
     others = [
         key
         for key, values in grid.items()
-        if rests and key not in rests and key.endswith(WEIGHT)
+        if rests and key not in rests and key.endswith(study_fields.WEIGHT)
         if not all(type(one) in (int, float) for one in values)
     ]
     found = [
@@ -244,12 +240,12 @@ def _rest_problems(place: str, grid: Grid) -> list[Problem]:
         Problem(f"{place}.{key}: {grid[key]} are not all numbers", "give weights as numbers")
         for key in others
     ]
-    if rests and not found and not cells_of(grid):
+    if rests and not found and not study_fields.cells_of(grid):
         found.append(Problem(f"{place}: every sum of the weights is above 1", "give smaller ones"))
     return found
 
 
-def _table_problems(study: Study, labels: list[str]) -> list[Problem]:
+def _table_problems(study: study_fields.Study, labels: list[str]) -> list[Problem]:
     found = []
     if study.table.profile not in PROFILES:
         found.append(unknown("table.profile", study.table.profile, list(PROFILES)))
@@ -273,7 +269,7 @@ def _table_problems(study: Study, labels: list[str]) -> list[Problem]:
     return found + _printed_problems(study, labels)
 
 
-def _has_column(study: Study, task: str) -> bool:
+def _has_column(study: study_fields.Study, task: str) -> bool:
     """Whether the table may show a task; the profile is one that there is."""
     shown = study.table.out_of_domain
     beyond = task in TASKS and TASKS[task].out_of_domain is not None
@@ -282,7 +278,7 @@ def _has_column(study: Study, task: str) -> bool:
     return (shown != "alone" and own) or (shown != "left out" and beyond)
 
 
-def _with_columns(study: Study) -> str:
+def _with_columns(study: study_fields.Study) -> str:
     """What gives the study's tasks columns."""
     if study.table.out_of_domain == "alone":
         those = [name for name, one in TASKS.items() if one.out_of_domain is not None]
@@ -293,7 +289,7 @@ def _with_columns(study: Study) -> str:
     return f"profiles with columns for them: {', '.join(has)}"
 
 
-def _printed_problems(study: Study, labels: list[str]) -> list[Problem]:
+def _printed_problems(study: study_fields.Study, labels: list[str]) -> list[Problem]:
     """Rows and columns of the paper's table that the study's own will not have."""
     if study.printed is None:
         return []
@@ -322,7 +318,7 @@ def _printed_problems(study: Study, labels: list[str]) -> list[Problem]:
     return found
 
 
-def _titles(study: Study) -> list[str]:
+def _titles(study: study_fields.Study) -> list[str]:
     """Of the columns that a table of any tasks may have."""
     tasks = PROFILES[study.table.profile].columns
     own = {column.title for columns in tasks.values() for column in columns}

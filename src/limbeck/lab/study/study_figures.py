@@ -9,17 +9,9 @@ from typing import Any
 from limbeck.lab.analysis import AnalysedRun
 from limbeck.lab.analysis.analysed_run import Watch
 from limbeck.lab.analysis.analyze import ANALYSES, Parts, asked_of, together
+from limbeck.lab.study import score_figures
 from limbeck.lab.study.figure_checks import further_rows
 from limbeck.lab.study.figure_spec import METHOD, PARAMETERS, TASK, FigureSpec
-from limbeck.lab.study.score_figures import (
-    RunPoint,
-    box_panels,
-    curve_panels,
-    heat_panels,
-    line_panels,
-    score_bars,
-    share_panels,
-)
 from limbeck.lab.study.study_fields import Study
 from limbeck.lab.views.analysis_views import ANALYSES_FOLDER, VIEWS, read_asked, write_numbers
 from limbeck.report.sections import Section
@@ -34,7 +26,7 @@ from limbeck.tables.model import task_title
 class MadeRun:
     """A finished run of a study: its row, task and condition, and where it lies."""
 
-    point: RunPoint
+    point: score_figures.RunPoint
     folder: Path
 
 
@@ -122,39 +114,49 @@ def study_figures(
     return found
 
 
-def _is_in(spec: FigureSpec, point: RunPoint) -> bool:
+def _is_in(spec: FigureSpec, point: score_figures.RunPoint) -> bool:
     methods, tasks = spec.methods, spec.tasks
     return (methods is None or point.label in methods) and (tasks is None or point.task in tasks)
 
 
-Drawn = Callable[[FigureSpec, list[RunPoint], Mapping[str, float]], list[Panel]]
+Drawn = Callable[[FigureSpec, list[score_figures.RunPoint], Mapping[str, float]], list[Panel]]
 
 
-def _lines(spec: FigureSpec, points: list[RunPoint], teachers: Mapping[str, float]) -> list[Panel]:
-    return line_panels(points, str(spec.x), _value(str(spec.x)), teachers)
+def _lines(
+    spec: FigureSpec, points: list[score_figures.RunPoint], teachers: Mapping[str, float]
+) -> list[Panel]:
+    return score_figures.line_panels(points, str(spec.x), _value(str(spec.x)), teachers)
 
 
-def _boxes(spec: FigureSpec, points: list[RunPoint], teachers: Mapping[str, float]) -> list[Panel]:
-    return box_panels(points, teachers)
+def _boxes(
+    spec: FigureSpec, points: list[score_figures.RunPoint], teachers: Mapping[str, float]
+) -> list[Panel]:
+    return score_figures.box_panels(points, teachers)
 
 
-def _bars(spec: FigureSpec, points: list[RunPoint], teachers: Mapping[str, float]) -> list[Panel]:
-    return score_bars(points, teachers)
+def _bars(
+    spec: FigureSpec, points: list[score_figures.RunPoint], teachers: Mapping[str, float]
+) -> list[Panel]:
+    return score_figures.score_bars(points, teachers)
 
 
-def _heat(spec: FigureSpec, points: list[RunPoint], teachers: Mapping[str, float]) -> list[Panel]:
+def _heat(
+    spec: FigureSpec, points: list[score_figures.RunPoint], teachers: Mapping[str, float]
+) -> list[Panel]:
     keys = str(spec.rows), str(spec.columns)
-    return heat_panels(points, keys, (_word(keys[0]), _word(keys[1])))
+    return score_figures.heat_panels(points, keys, (_word(keys[0]), _word(keys[1])))
 
 
-def _curves(spec: FigureSpec, points: list[RunPoint], teachers: Mapping[str, float]) -> list[Panel]:
-    return curve_panels(points, spec.y, teachers)
+def _curves(
+    spec: FigureSpec, points: list[score_figures.RunPoint], teachers: Mapping[str, float]
+) -> list[Panel]:
+    return score_figures.curve_panels(points, spec.y, teachers)
 
 
 def _probabilities(
-    spec: FigureSpec, points: list[RunPoint], teachers: Mapping[str, float]
+    spec: FigureSpec, points: list[score_figures.RunPoint], teachers: Mapping[str, float]
 ) -> list[Panel]:
-    return share_panels(points)
+    return score_figures.share_panels(points)
 
 
 _DRAWN: dict[str, Drawn] = {
@@ -167,8 +169,8 @@ _DRAWN: dict[str, Drawn] = {
 }
 
 
-def _value(key: str) -> Callable[[RunPoint], float | None]:
-    def of(point: RunPoint) -> float | None:
+def _value(key: str) -> Callable[[score_figures.RunPoint], float | None]:
+    def of(point: score_figures.RunPoint) -> float | None:
         if key == PARAMETERS:
             count = point.record.student.parameters
             return None if count is None else count / 1e6
@@ -178,8 +180,8 @@ def _value(key: str) -> Callable[[RunPoint], float | None]:
     return of
 
 
-def _word(key: str) -> Callable[[RunPoint], str]:
-    def of(point: RunPoint) -> str:
+def _word(key: str) -> Callable[[score_figures.RunPoint], str]:
+    def of(point: score_figures.RunPoint) -> str:
         if key == TASK:
             return task_title(point.task)
         return point.label if key == METHOD else str(point.condition.get(key))
@@ -220,7 +222,7 @@ def _analysed(
     )
 
 
-def _called(point: RunPoint) -> str:
+def _called(point: score_figures.RunPoint) -> str:
     said = [f"{key.rpartition('.')[2]} {value}" for key, value in point.condition.items()]
     return ", ".join([point.label, *said])
 

@@ -14,19 +14,9 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from limbeck.data.own import is_own, own_name
+from limbeck.lab.study import study_fields
 from limbeck.lab.study.figure_spec import FigureSpec
 from limbeck.lab.study.study_checks import study_problems
-from limbeck.lab.study.study_fields import (
-    AS_PUBLISHED,
-    ROW_KEYS,
-    MethodSpec,
-    PrintedSpec,
-    SearchSpec,
-    SelectSpec,
-    Study,
-    TableSpec,
-    TeacherSpec,
-)
 from limbeck.recipe.load import merge
 from limbeck.recipe.validation import wanted
 from limbeck.support.errors import LimbeckError, Problem, unknown
@@ -308,7 +298,9 @@ def shipped_study(name: str) -> ShippedStudy:
     return ShippedStudy(name, raw["title"], raw["paper"], tuple(raw.get("scales", {})), raw)
 
 
-def load_study(path_or_name: str | Path, *, scale: str | None = None, **given: Any) -> Study:
+def load_study(
+    path_or_name: str | Path, *, scale: str | None = None, **given: Any
+) -> study_fields.Study:
     """A study's file, or a shipped study by its name, at one of its scales.
 
     Args:
@@ -344,8 +336,10 @@ def load_study(path_or_name: str | Path, *, scale: str | None = None, **given: A
     raw = _own_rows(raw)
     study = _checked(expand_names(raw))
     study._given = given
-    if AS_PUBLISHED in scales:
-        study._published = _unchecked(_own_rows(merge(base, dict(scales[AS_PUBLISHED]))))
+    if study_fields.AS_PUBLISHED in scales:
+        study._published = _unchecked(
+            _own_rows(merge(base, dict(scales[study_fields.AS_PUBLISHED])))
+        )
     return study
 
 
@@ -354,7 +348,7 @@ def _own_rows(raw: dict[str, Any]) -> dict[str, Any]:
     settings = raw.get("settings", {})
     if not isinstance(settings, dict):
         return raw  # whose mistake is told by the check
-    rows = {key: raw[key] for key in ROW_KEYS if key in raw}
+    rows = {key: raw[key] for key in study_fields.ROW_KEYS if key in raw}
     raw = {key: value for key, value in raw.items() if key not in rows}
     if rows:
         raw["settings"] = rows | settings
@@ -391,17 +385,17 @@ def _read(path_or_name: str | Path) -> tuple[str, dict[str, Any]]:
     return path.stem, raw
 
 
-def _unchecked(raw: dict[str, Any]) -> Study | None:
+def _unchecked(raw: dict[str, Any]) -> study_fields.Study | None:
     """A study that is only compared with; what is wrong with it is said where it is the one that is loaded."""
     try:
-        return Study.model_validate(expand_names(raw))
+        return study_fields.Study.model_validate(expand_names(raw))
     except (ValidationError, LimbeckError):
         return None
 
 
-def _checked(raw: dict[str, Any]) -> Study:
+def _checked(raw: dict[str, Any]) -> study_fields.Study:
     try:
-        study = Study.model_validate(raw)
+        study = study_fields.Study.model_validate(raw)
     except ValidationError as error:
         raise LimbeckError([_said(one) for one in error.errors()]) from None
     problems = study_problems(study)
@@ -414,7 +408,10 @@ def _said(error: Any) -> Problem:
     place = ".".join(map(str, error["loc"]))
     home = _home(error["loc"][:-1])
     if error["type"] == "extra_forbidden":
-        known = [*home.model_fields, *([NAMES, "scales", *ROW_KEYS] if home is Study else [])]
+        known = [
+            *home.model_fields,
+            *([NAMES, "scales", *study_fields.ROW_KEYS] if home is study_fields.Study else []),
+        ]
         return unknown(f"key of a study {place}:", error["loc"][-1], known)
     if error["type"] == "missing":
         return Problem(f"{place}: is missing", f"write it into the study: {error['loc'][-1]}: …")
@@ -424,19 +421,19 @@ def _said(error: Any) -> Problem:
 
 def _home(parents: tuple[int | str, ...]) -> type[BaseModel]:
     """The part of a study whose settings stand below those places."""
-    home: type[BaseModel] = Study
+    home: type[BaseModel] = study_fields.Study
     for part in parents:
         home = _PARTS.get(str(part), home)
     return home
 
 
 _PARTS: dict[str, type[BaseModel]] = {
-    "methods": MethodSpec,
-    "teachers": TeacherSpec,
-    "select": SelectSpec,
-    "search": SearchSpec,
-    "table": TableSpec,
-    "printed": PrintedSpec,
+    "methods": study_fields.MethodSpec,
+    "teachers": study_fields.TeacherSpec,
+    "select": study_fields.SelectSpec,
+    "search": study_fields.SearchSpec,
+    "table": study_fields.TableSpec,
+    "printed": study_fields.PrintedSpec,
     "figures": FigureSpec,
 }
 
@@ -448,13 +445,13 @@ OF_TEACHERS = "teachers."
 """How keys of `per_task` begin that are of the teacher's run alone."""
 
 
-def shared_settings(study: Study, task: str) -> dict[str, Any]:
+def shared_settings(study: study_fields.Study, task: str) -> dict[str, Any]:
     """Recipe keys of every run of a task, teachers' included."""
     return {**study.settings, "data": study.data, "task": task}
 
 
 def student_settings(
-    study: Study, label: str, task: str, condition: Mapping[str, Any]
+    study: study_fields.Study, label: str, task: str, condition: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Recipe keys of a row's runs on a task, under one condition of `axes`."""
     own = {

@@ -18,14 +18,7 @@ from limbeck.lab.measures.layer_probing import ACCURACY, ProbedLayers, StatePoin
 from limbeck.lab.measures.loss_surface import LossSurface, NoiseTolerance
 from limbeck.lab.measures.row_agreement import ReliabilityCurve, RowAgreement
 from limbeck.records.facts import ReliabilityPoint
-from limbeck.report.plots import (
-    SCORE_SPAN,
-    Series,
-    layer_map,
-    line_panel,
-    reliability_panel,
-    value_cells,
-)
+from limbeck.report import plots
 from limbeck.report.svg import INK, MUTED, Panel, series_colour
 
 
@@ -34,9 +27,11 @@ def similarity_panels(found: Mapping[str, LayerSimilarity]) -> list[Panel]:
     panels = []
     for name, one in found.items():
         layers = {"student_layers": one.student_layers, "teacher_layers": one.teacher_layers}
-        panels.append(layer_map(f"{name}: CKA", np.array(one.cka), "CKA", **layers))
+        panels.append(plots.layer_map(f"{name}: CKA", np.array(one.cka), "CKA", **layers))
         if one.cosine is not None:
-            panels.append(layer_map(f"{name}: cosine", np.array(one.cosine), "cosine", **layers))
+            panels.append(
+                plots.layer_map(f"{name}: cosine", np.array(one.cosine), "cosine", **layers)
+            )
     return panels
 
 
@@ -45,7 +40,7 @@ def attention_panels(found: Mapping[str, LayerAttention]) -> list[Panel]:
     panels = []
     for name, one in found.items():
         panels.append(
-            layer_map(
+            plots.layer_map(
                 f"{name}: mean weights",
                 np.array(one.mean),
                 "attention weight",
@@ -70,7 +65,7 @@ def _by_example(title: str, one: LayerAttention, place: int) -> Panel:
         "none",
     )
     with panel as axes:
-        value_cells(axes, weights, low=0.0, high=1.0)
+        plots.value_cells(axes, weights, low=0.0, high=1.0)
         axes.set_xticks(range(1, columns + 1), [*map(str, one.teacher_layers)])
         axes.set_yticks(range(1, rows + 1), [*map(str, one.rows)])
         axes.invert_yaxis()
@@ -84,11 +79,11 @@ def _by_example(title: str, one: LayerAttention, place: int) -> Panel:
 def probing_panels(found: Mapping[str, ProbedLayers]) -> list[Panel]:
     """Scores by layer, all models in one."""
     series = [
-        Series(name, style, tuple(map(float, one.layers)), one.scores, one.scores, one.scores)
+        plots.Series(name, style, tuple(map(float, one.layers)), one.scores, one.scores, one.scores)
         for style, (name, one) in enumerate(found.items())
     ]
     first = next(iter(found.values()))
-    panel = line_panel(
+    panel = plots.line_panel(
         "Linear probes, scored on the rows they were fitted on"
         if first.fitted
         else "Linear probes",
@@ -99,7 +94,7 @@ def probing_panels(found: Mapping[str, ProbedLayers]) -> list[Panel]:
             "most frequent class" if first.measure == ACCURACY else "a constant",
             first.baseline,
         ),
-        least_span=SCORE_SPAN,
+        least_span=plots.SCORE_SPAN,
         legend=len(series) > 1,
     )
     return [panel]
@@ -109,7 +104,7 @@ def noise_panels(found: Mapping[str, NoiseTolerance]) -> list[Panel]:
     """Score and loss by the noise's standard deviation, all models in one; bands over its draws."""
     first = next(iter(found.values()))
     return [
-        line_panel(
+        plots.line_panel(
             title,
             [_by_noise(name, style, one, which) for style, (name, one) in enumerate(found.items())],
             x_label="standard deviation of the noise",
@@ -119,15 +114,15 @@ def noise_panels(found: Mapping[str, NoiseTolerance]) -> list[Panel]:
             legend=len(found) > 1,
         )
         for title, label, which, span in (
-            ("Score under noise", first.metric, "scores", SCORE_SPAN),
+            ("Score under noise", first.metric, "scores", plots.SCORE_SPAN),
             ("Loss under noise", "loss of the labels", "losses", 0.0),
         )
     ]
 
 
-def _by_noise(name: str, style: int, one: NoiseTolerance, which: str) -> Series:
+def _by_noise(name: str, style: int, one: NoiseTolerance, which: str) -> plots.Series:
     values = [getattr(point, which) for point in one.points]
-    return Series(
+    return plots.Series(
         name,
         style,
         tuple(point.deviation for point in one.points),
@@ -140,7 +135,7 @@ def _by_noise(name: str, style: int, one: NoiseTolerance, which: str) -> Series:
 def calibration_panels(found: Mapping[str, ReliabilityCurve]) -> list[Panel]:
     """Accuracy by confidence, one a model."""
     return [
-        reliability_panel(
+        plots.reliability_panel(
             f"{name}: reliability",
             [ReliabilityPoint(**asdict(point)) for point in one.points],
             one.error / 100,
@@ -160,7 +155,7 @@ def agreement_panels(found: Mapping[str, RowAgreement]) -> list[Panel]:
         )
         panel = Panel(f"{name} and teacher", f"{name}. {said}.", 3.1, 2.2, "none")
         with panel as axes:
-            value_cells(
+            plots.value_cells(
                 axes,
                 counts / one.rows,
                 low=0.0,

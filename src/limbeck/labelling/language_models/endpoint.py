@@ -15,18 +15,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import openai
 
-from limbeck.labelling.language_models.answers import (
-    Answer,
-    AnswerJournal,
-    AnswerReader,
-    answer_schema,
-    key_of,
-    listed_classes,
-    listed_tokens,
-    nested_answers,
-    part_of,
-    text_of,
-)
+from limbeck.labelling.language_models import answers
 from limbeck.labelling.language_models.causal import calibrated, content_free_prior
 from limbeck.labelling.language_models.endpoint_settings import KEY_VARIABLE, EndpointSettings
 from limbeck.labelling.language_models.prompt import BoundPrompt, Row, prompt_digest
@@ -105,10 +94,10 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
         self.refused: set[str] = set()
         self.prior: np.ndarray | None = None
         self._chat = bound.prompt.chat is not False
-        self._read = AnswerReader(bound)
-        prompt = key_of(prompt_digest(bound.prompt), self._examples())
+        self._read = answers.AnswerReader(bound)
+        prompt = answers.key_of(prompt_digest(bound.prompt), self._examples())
         about = {"model": self.name, "endpoint": settings.url, "prompt": prompt}
-        self.journal = AnswerJournal.of(journals, about)
+        self.journal = answers.AnswerJournal.of(journals, about)
         self.spent_before = settings.price(*self.journal.tokens)
         if settings.max_cost is not None and self.spent_before:
             log.warning(
@@ -211,7 +200,7 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
 
     # ---- asking about rows ----
 
-    def _answers(self, rows: Sequence[Row]) -> list[Answer]:
+    def _answers(self, rows: Sequence[Row]) -> list[answers.Answer]:
         """An answer for each row, whole; what is kept is not asked for.
 
         Raises:
@@ -241,13 +230,15 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
         """The requests about a row by their digests; separate votes have seeds of their own."""
         if self.mode == "logprobs":
             request = self._request(row, self.settings.seed)
-            return {key_of(request): request}
+            return {answers.key_of(request): request}
         count = self.settings.votes if "n" in self.refused else 1
         seeds = range(self.settings.seed, self.settings.seed + count)
         # Also of a server that takes no seed.
-        return {key_of(one, seed): one for seed in seeds if (one := self._request(row, seed))}
+        return {
+            answers.key_of(one, seed): one for seed in seeds if (one := self._request(row, seed))
+        }
 
-    def _whole(self, requests: Mapping[str, Any]) -> Answer | None:
+    def _whole(self, requests: Mapping[str, Any]) -> answers.Answer | None:
         """What the kept answers to these requests come to: all votes; None where one is lacking, or none was read."""
         answers = [one for key in requests if (one := self.journal.get(key)) is not None]
         if len(answers) < len(requests):
@@ -308,7 +299,7 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
             if isinstance(failed.__cause__, _NO_ANSWER):
                 raise LabellingStoppedError(self._explained(failed.__cause__).problems) from None
 
-    def _answer(self, request: dict[str, Any]) -> Answer:
+    def _answer(self, request: dict[str, Any]) -> answers.Answer:
         """The answer to one request; votes that cannot be read are an answer too.
 
         Raises:
@@ -316,14 +307,14 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
         """
         choices = self._choices(request)
         if self.mode == "votes":
-            read = [self._read(text_of(one)) for one in choices]
+            read = [self._read(answers.text_of(one)) for one in choices]
             known = [one for one in read if one is not None]
             if not known:
-                self._unread = text_of(choices[0])
+                self._unread = answers.text_of(choices[0])
             votes = np.bincount(known, minlength=len(self.classes)).astype(float)
             return {"votes": votes.tolist(), "unparsable": [float(len(read) - len(known))]}
-        tokens = listed_tokens(choices[0])
-        found = listed_classes(tokens, self.bound.answers)
+        tokens = answers.listed_tokens(choices[0])
+        found = answers.listed_classes(tokens, self.bound.answers)
         if not tokens:
             raise RowFailedError("the server listed no tokens with their probabilities")
         if found is None:
@@ -343,7 +334,7 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
         """The choices that the server returns; in mode `logprobs` asked again until tokens are listed."""
         for _ in range(_LISTED_TRIES):
             choices = self._send(request, retries)
-            if self.mode == "votes" or listed_tokens(choices[0]):
+            if self.mode == "votes" or answers.listed_tokens(choices[0]):
                 break
         return choices
 
@@ -394,7 +385,7 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
 
     def _counted(self, answer: Any) -> Any:
         """An answer's choices, as they stand there, once its tokens are kept."""
-        usage = part_of(answer, "usage")
+        usage = answers.part_of(answer, "usage")
         given = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
         read, written = (one if isinstance(one, int) else 0 for one in given)
         self.journal.add(None, {}, (read, written))
@@ -415,7 +406,9 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
             longest = max(len(answer.encode()) for answer in bound.answers) + _AROUND_ANSWER
             request |= {"temperature": settings.temperature, "max_tokens": longest, "seed": seed}
             request |= {"n": settings.votes} if settings.votes > 1 else {}
-            request |= {"response_format": answer_schema(bound.answers)} if self._chat else {}
+            request |= (
+                {"response_format": answers.answer_schema(bound.answers)} if self._chat else {}
+            )
         if "max_tokens" in self.refused:
             request["max_completion_tokens"] = request["max_tokens"]
         return {
@@ -435,7 +428,7 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
 
     def _examples(self) -> str:
         empty = dict.fromkeys(self.bound.columns, "")
-        return key_of(self.bound.messages(empty), self.bound.answers)
+        return answers.key_of(self.bound.messages(empty), self.bound.answers)
 
     # ---- finding out what the server takes ----
 
@@ -445,7 +438,7 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
         Raises:
             LimbeckError: the server cannot be reached, or refuses the key, the model or every form.
         """
-        if self.mode == "logprobs" and (pair := nested_answers(self.bound.answers)):
+        if self.mode == "logprobs" and (pair := answers.nested_answers(self.bound.answers)):
             self._vote_instead(f"the answer {pair[0]!r} begins the answer {pair[1]!r}")
         while True:
             request = self._request(self._empty_row(), self.settings.seed)
@@ -466,8 +459,8 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
             if self.mode == "votes":
                 self.refused |= {"n"} if len(choices) < self.settings.votes else set()
                 return
-            tokens = listed_tokens(choices[0])
-            found = listed_classes(tokens, self.bound.answers)
+            tokens = answers.listed_tokens(choices[0])
+            found = answers.listed_classes(tokens, self.bound.answers)
             if not tokens:
                 self._vote_instead(f"endpoint {self.settings.url} gives no log-probabilities")
             elif found is not None and found.undecided:
