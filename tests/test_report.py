@@ -12,7 +12,7 @@ from matplotlib.text import Text
 from limbeck.records import Record
 from limbeck.records.facts import ClassFacts, ClassificationScores, KeptFacts
 from limbeck.report import write_report
-from limbeck.report.content import Content, curve, seconds_split
+from limbeck.report.page import Content, curve, seconds_split
 from limbeck.report.plots import Series, line_panel
 from limbeck.report.svg import Panel
 from limbeck.support.errors import LimbeckError

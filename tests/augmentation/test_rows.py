@@ -9,7 +9,7 @@ import tiny_language as tiny
 import transformers as hf
 from sklearn.neighbors import NearestNeighbors
 
-from limbeck.lab.augmentation.augmented_rows import (
+from limbeck.lab.augmentation.augmented_run import (
     Augmenter,
     build_augmented_examples,
     read_augmented_examples,
@@ -230,7 +230,7 @@ def test_a_build_that_fails_leaves_nothing(tmp_path, monkeypatch):
     def killed(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("limbeck.lab.augmentation.augmented_rows.augmented_examples_of", killed)
+    monkeypatch.setattr("limbeck.lab.augmentation.augmented_run.augmented_examples_of", killed)
     with pytest.raises(KeyboardInterrupt):
         made(store, one, rows)
     assert store.entries() == [] and list(tmp_path.iterdir()) == []

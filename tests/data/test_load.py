@@ -4,7 +4,6 @@ from datasets import DatasetDict
 import limbeck.data
 from limbeck.data import load_task
 from limbeck.data.splits import make_split
-from limbeck.lab.pocket import source
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TASKS
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from limbeck.lab.study import load_study, shipped
-from limbeck.lab.study.paper_differences import given_otherwise, paper_differences
+from limbeck.lab.study.study_output import given_otherwise, paper_differences
 
 STUDY = """
 title: t

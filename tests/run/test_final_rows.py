@@ -21,7 +21,7 @@ from limbeck.run.prepare import prepare
 from limbeck.run.prepared import FinalRows
 from limbeck.run.rows import EncodedRows, load_rows
 from limbeck.scoring import ScoredModel, evaluate
-from limbeck.scoring.compare import compare_runs
+from limbeck.scoring.evaluation import compare_runs
 from limbeck.support.errors import LimbeckError
 from limbeck.tables import build_table
 

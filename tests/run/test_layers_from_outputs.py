@@ -96,7 +96,7 @@ def test_a_store_that_lacks_columns_says_which_and_the_line_that_writes_them(
     # The line itself, with the teacher where it lies, writes a store that serves.
     options = words[words.index("--outputs") + 1 : words.index("--out")]
     label(place / "teacher", place / "reviews.csv", out=words[-1], outputs=options, **_ROWS)
-    trial = import_module("limbeck.run.trial_terms")
+    trial = import_module("limbeck.run.check")
     prepared = import_module("limbeck.run.prepare").prepare(
         recipe("rail-kd-l", teacher=None, outputs=words[-1])
     )
@@ -113,7 +113,7 @@ def test_states_of_another_length_limit_are_refused(recipe, store, tmp_path, no_
 def test_states_of_other_tokens_are_refused_and_pooled_ones_are_not(
     recipe, store, tmp_path, no_training, monkeypatch
 ):
-    checks = import_module("limbeck.run.in_place_checks")
+    checks = import_module("limbeck.run.in_place")
     monkeypatch.setattr(checks, "digest_of_tokenizer", lambda tokenizer: "another")
     with pytest.raises(LimbeckError, match="tokens that another tokenizer made"):
         distill(recipe("tinybert", teacher=None, outputs=store), tmp_path / "run", report=False)

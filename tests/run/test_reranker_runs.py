@@ -21,7 +21,7 @@ from limbeck.run.in_place import open_outputs
 from limbeck.run.prepare import prepare
 from limbeck.run.rows import load_rows
 from limbeck.scoring import evaluate, evaluation_of
-from limbeck.scoring.compare import compare_runs
+from limbeck.scoring.evaluation import compare_runs
 from limbeck.students import build_student
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import PAIR_SCORE, task_type_of

@@ -18,7 +18,7 @@ from limbeck.data import RowsAsked
 from limbeck.records import Record
 from limbeck.report import write_report
 from limbeck.scoring import evaluate, evaluation_of
-from limbeck.scoring.compare import compare_runs
+from limbeck.scoring.evaluation import compare_runs
 from limbeck.support.errors import LimbeckError
 from limbeck.support.plain import read_json
 

@@ -10,8 +10,8 @@ import kind_models as tiny
 from limbeck.functional.labels import NO_LABEL
 from limbeck.recipe import Recipe
 from limbeck.run import distill
+from limbeck.run.check import objectives_of
 from limbeck.run.prepare import prepare
-from limbeck.run.trial_terms import objectives_of
 from limbeck.support.errors import LimbeckError
 from limbeck.support.step_state import StepState
 

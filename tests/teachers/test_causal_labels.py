@@ -16,7 +16,7 @@ from limbeck.labelling.language_models.causal import (
     load_causal_labeller,
 )
 from limbeck.labelling.language_models.prompt import Prompt, bind_prompt
-from limbeck.labelling.language_models.prompt_tokens import PromptTokenizer
+from limbeck.labelling.language_models.scoring import PromptTokenizer
 from limbeck.outputs.key import digest_of_tokenizer
 from limbeck.support.errors import LimbeckError
 from tiny_language_models import MERGES, byte_tokenizer, language_model, save_language_model

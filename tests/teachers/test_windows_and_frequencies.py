@@ -25,8 +25,12 @@ from transformers import (
 
 from limbeck.labelling.language_models.causal import CausalLabeller
 from limbeck.labelling.language_models.prompt import Prompt, bind_prompt
-from limbeck.labelling.language_models.prompt_tokens import PromptTokens, token_limit
-from limbeck.labelling.language_models.scoring import CausalScorer, reusable_width
+from limbeck.labelling.language_models.scoring import (
+    CausalScorer,
+    PromptTokens,
+    reusable_width,
+    token_limit,
+)
 from tiny_language_models import SMALL, byte_tokenizer
 
 BOUND = 24  # tokens of a window, or of the context that frequencies were made for

@@ -126,7 +126,7 @@ def compare(
     """Compare two runs row by row: McNemar's exact test and a paired bootstrap over the rows that both predicted."""
     load_plugins(plugin or ())
 
-    from limbeck.scoring.compare import compare_runs
+    from limbeck.scoring.evaluation import compare_runs
     from limbeck.tables.classes import row_test_words
 
     found = compare_runs(first, second, split)
@@ -163,7 +163,7 @@ def team(
 ) -> None:
     """Show how the members of a team differ, and which of them add anything to it."""
     from limbeck.scoring import look_at_team
-    from limbeck.tables.team import pairs_table, team_notes, team_table
+    from limbeck.tables.teachers import pairs_table, team_notes, team_table
 
     look = look_at_team(members, **typed(rows))
     say(f"{look.task.title}: {look.team.examples} examples of {look.split} · data: {look.data}")

@@ -12,7 +12,15 @@ whatever stands there; an example without a valid position contributes 0 and sti
 example of the batch.
 """
 
-from limbeck.functional.attention import attention_cross_entropy, attention_kl, attention_mse
+from limbeck.functional.attention import (
+    attention_cross_entropy,
+    attention_kl,
+    attention_mse,
+    relation_kl,
+    relation_mse,
+    relation_scores,
+    relations,
+)
 from limbeck.functional.candidate_lists import (
     listwise_cross_entropy,
     listwise_kl,
@@ -33,11 +41,14 @@ from limbeck.functional.context import (
     word_relation_kl,
     word_relation_mse,
 )
-from limbeck.functional.contrast import info_nce, moved_unit, pair_contrast, query_similarities
 from limbeck.functional.embeddings import (
     cosine_matrix,
     embedding_cosine,
     embedding_mse,
+    info_nce,
+    moved_unit,
+    pair_contrast,
+    query_similarities,
     similarity_kl,
     similarity_mse,
 )
@@ -53,6 +64,9 @@ from limbeck.functional.labelled_positions import (
 from limbeck.functional.labels import (
     balanced_positive_weights,
     balanced_weights,
+    binary_cross_entropy,
+    binary_kl,
+    binary_soft_cross_entropy,
     error_weighted_cross_entropy,
     error_weighted_mse,
     focal_factor,
@@ -76,17 +90,6 @@ from limbeck.functional.partial_logits import (
     topk_kl,
 )
 from limbeck.functional.reductions import mix, weighted_mean
-from limbeck.functional.relations import (
-    relation_kl,
-    relation_mse,
-    relation_scores,
-    relations,
-)
-from limbeck.functional.several_labels import (
-    binary_cross_entropy,
-    binary_kl,
-    binary_soft_cross_entropy,
-)
 
 __all__ = [
     "attention_cross_entropy",

@@ -8,12 +8,12 @@ from limbeck.support.registry import register_later
 
 register_later("command", "limbeck.lab.commands")
 register_later(
-    "data reader", "limbeck.lab.cifar", "limbeck.lab.digits", "limbeck.lab.pocket.source"
+    "data reader", "limbeck.lab.cifar", "limbeck.lab.digits", "limbeck.lab.pocket.generate"
 )
 register_later("augmentation", "limbeck.lab.augmentation")
 register_later("function", "limbeck.lab.submitting")
 register_later("learned sampling", "limbeck.lab.bandit")
 register_later("named CNN", "limbeck.lab.cifar_nets")
 register_later("toy model", "limbeck.lab.pocket.pocket_models")
-register_later("settings for data", "limbeck.lab.data_settings")
+register_later("settings for data", "limbeck.lab.digits")
 register_later("part of a run's page", "limbeck.lab.views.analysis_views")

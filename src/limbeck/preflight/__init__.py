@@ -8,7 +8,10 @@ from limbeck.preflight.checking import (
     Method,
     TeacherSide,
     check,
+    check_influence,
     check_share,
+    check_start,
+    check_weights,
     check_workers,
     errors_of,
     show,
@@ -16,7 +19,6 @@ from limbeck.preflight.checking import (
 from limbeck.preflight.data_checks import (
     check_conditions,
 )
-from limbeck.preflight.influence import check_influence, check_start, check_weights
 from limbeck.preflight.model_checks import (
     INPUT_CHECKS,
     check_labels,

@@ -18,11 +18,10 @@ from limbeck.run.begin import begin, new_record, resolve, save, say_training
 from limbeck.run.check import check_run
 from limbeck.run.earlier_run import EarlierRun
 from limbeck.run.finish import card_run, fail, finish, report_run, take_over
-from limbeck.run.inputs import checksums_of_inputs, refuse_inputs
+from limbeck.run.inputs import checksums_of_inputs, refuse_inputs, with_start
 from limbeck.run.objects import settings_of
 from limbeck.run.prepare import prepare, refuse_wrong
 from limbeck.run.prepared import Prepared
-from limbeck.run.required_settings import with_start
 from limbeck.run.rows import with_columns
 from limbeck.run.run_folder import RunFolder, default_folder
 from limbeck.run.several_teachers import Train, with_team

@@ -19,8 +19,8 @@ from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME, Record
 from limbeck.run.distill import distill
 from limbeck.run.earlier_run import EarlierRun
+from limbeck.run.inputs import with_start
 from limbeck.run.prepare import Loaded, refuse_wrong
-from limbeck.run.required_settings import with_start
 from limbeck.run.run_folder import RunFolder
 from limbeck.students import RANDOM, TEAMS
 from limbeck.support.errors import LimbeckError, Problem

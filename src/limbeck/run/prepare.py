@@ -11,8 +11,8 @@ from limbeck.recipe.augment_spec import augmentation
 from limbeck.run import models
 from limbeck.run.bound_rows import StudentTokens, bound, with_outputs
 from limbeck.run.in_place import stored_teachers
+from limbeck.run.inputs import missing
 from limbeck.run.prepared import FinalRows, Prepared, StageInputs
-from limbeck.run.required_settings import missing
 from limbeck.run.rows import EncodedRows, add_unlabelled, check_left, load_rows, stage_rows
 from limbeck.static import StaticStudent
 from limbeck.students import build_student, load_model, read_tokenizer

@@ -25,9 +25,9 @@ from limbeck.outputs.key import digest_of_ids, digest_of_tokenizer, fingerprint
 from limbeck.outputs.manifest import EntryAbout, EntryRows, RowsIdentity
 from limbeck.recipe import Recipe, Stage
 from limbeck.records.facts import Execution
+from limbeck.run.check import objectives_of
 from limbeck.run.prepared import Prepared
 from limbeck.run.rows import EncodedRows
-from limbeck.run.trial_terms import objectives_of
 from limbeck.support.errors import LimbeckError
 from limbeck.support.given import is_reference
 from limbeck.support.machine import device

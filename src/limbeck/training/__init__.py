@@ -1,11 +1,10 @@
 """Training: a thin subclass of `transformers.Trainer` with a teacher and the terms of a method."""
 
 from limbeck.training.arguments import training_arguments
-from limbeck.training.callbacks import Patience
+from limbeck.training.callbacks import Patience, reporting, tensorboard, tracker_problems
 from limbeck.training.config import DistillationConfig
 from limbeck.training.optimizer import Optimisation
 from limbeck.training.step import Distiller
-from limbeck.training.trackers import reporting, tensorboard, tracker_problems
 from limbeck.training.trainer import DistillationTrainer
 
 __all__ = [

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import transformers as hf
 
-from limbeck.lab.augmentation.augmented_rows import (
+from limbeck.lab.augmentation.augmented_run import (
     Augmenter,
     build_augmented_examples,
     read_augmented_examples,

@@ -12,8 +12,8 @@ import tiny_runs as tiny
 from limbeck.recipe import Recipe
 from limbeck.records import Record
 from limbeck.run import distill, train_grid
+from limbeck.run.inputs import with_start
 from limbeck.run.prepare import prepare
-from limbeck.run.required_settings import with_start
 from limbeck.students import load_model
 from limbeck.support.errors import LimbeckError
 

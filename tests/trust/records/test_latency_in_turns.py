@@ -6,7 +6,7 @@ import pytest
 
 from limbeck.records import Record
 from limbeck.report import plots, write_report
-from limbeck.report.content import Content
+from limbeck.report.page import Content
 from limbeck.tables import build_table
 from limbeck.tables.teachers import split_teachers
 from synthetic_records import a_run, a_teacher

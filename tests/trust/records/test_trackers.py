@@ -26,7 +26,7 @@ from limbeck.recipe import FirstStage, Recipe
 from limbeck.run import distill
 from limbeck.support.errors import LimbeckError
 from limbeck.training import reporting, tracker_problems
-from limbeck.training.trackers import TrackedRecipe, best_scores, flattened
+from limbeck.training.callbacks import TrackedRecipe, best_scores, flattened
 
 
 @pytest.fixture(scope="module")
@@ -145,10 +145,10 @@ def test_what_cannot_be_reported_to_is_said_before_anything_is_written(
 
 
 def test_a_tracker_whose_list_forgets_one_still_has_it_checked(monkeypatch):
-    monkeypatch.setattr("limbeck.training.trackers.find_spec", lambda name: None)
+    monkeypatch.setattr("limbeck.training.callbacks.find_spec", lambda name: None)
     (problem,) = tracker_problems(["flyte"])
     assert "pip install flytekit" in problem.fix
-    monkeypatch.setattr("limbeck.training.trackers.find_spec", lambda name: object())
+    monkeypatch.setattr("limbeck.training.callbacks.find_spec", lambda name: object())
     assert tracker_problems(["flyte"]) == []
 
 

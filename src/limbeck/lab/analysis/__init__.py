@@ -4,12 +4,7 @@ Each is registered in `ANALYSES`; the functions that compute their numbers stand
 they are shown in `limbeck.report`.
 """
 
-from limbeck.lab.analysis import (  # noqa: F401  # they register themselves
-    attended_layers,
-    disturbed_models,
-    layer_states,
-    predicted_rows,
-)
+from limbeck.lab.analysis import layer_states, predicted_rows  # noqa: F401  # they register themselves
 from limbeck.lab.analysis.analysed_run import AnalysedRun
 from limbeck.lab.analysis.analyze import ANALYSES, Analysed, Analysis, analyze, measure
 

@@ -10,8 +10,7 @@ from pydantic import ValidationError
 from limbeck.lab.analysis.analysed_run import AnalysedRun, Watch
 from limbeck.lab.measures.layer_probing import nobody
 from limbeck.lab.measures.row_agreement import RunCourse, run_course
-from limbeck.lab.views.analysis_views import ANALYSES_FOLDER, VIEWS, write_numbers
-from limbeck.lab.views.figures import write_figure
+from limbeck.lab.views.analysis_views import ANALYSES_FOLDER, VIEWS, write_figure, write_numbers
 from limbeck.recipe import Recipe
 from limbeck.recipe.validation import wanted
 from limbeck.run.finish import refresh

@@ -1,10 +1,7 @@
 """The commands of the lab. They load no more than the help needs."""
 
 from limbeck.cli.options import COMMANDS, Command, ManyValues
-from limbeck.lab.commands.analyze_command import analyze
-from limbeck.lab.commands.quickstart_command import quickstart
-from limbeck.lab.commands.study_command import study
-from limbeck.lab.commands.submit_command import submit
+from limbeck.lab.commands.study_command import analyze, quickstart, study, submit
 
 COMMANDS.register("quickstart")(Command(quickstart, ManyValues, first=True))
 COMMANDS.register("study")(Command(study))

@@ -3,16 +3,20 @@
 Without a study it lists those that ship with limbeck.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.progress import Progress
 from rich.table import Table
 
 from limbeck.cli.console import output, say, trouble
-from limbeck.cli.options import is_recipe_file, is_setting, parse_settings, takes_groups
+from limbeck.cli.options import Plugins, is_recipe_file, is_setting, parse_settings, takes_groups
+from limbeck.support.cores import cores
 from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.registry import load_plugins
 from limbeck.support.terminal import print_line
 from limbeck.support.words import count_of
 
@@ -127,7 +131,7 @@ def _run(
     *,
     dry_run: bool,
 ) -> None:
-    from limbeck.lab.commands.analyze_command import watching
+    from limbeck.lab.commands.study_command import watching
     from limbeck.lab.study import (
         SharedRuns,
         StudyPlan,
@@ -195,3 +199,172 @@ def _sizes(plan: Any) -> str:  # importing its type would load torch
     parts += [f"{count_of(len(values), 'value')} of {key}" for key, values in asked.axes.items()]
     parts += [f"{tries} settings to choose from on dev"] if tries > 1 else []
     return ", ".join(parts)
+
+
+_MOST_JOBS = 4
+"""Each has a model library of its own in memory."""
+
+
+def quickstart(
+    out: Annotated[
+        Path, typer.Option(help="The folder to write; the same command again continues there.")
+    ] = Path("runs/quickstart"),
+    task: Annotated[str | None, typer.Option(help="The pocket task, by its GLUE name.")] = None,
+    labels: Annotated[
+        int, typer.Option(min=1, help="How many training rows keep their labels.")
+    ] = 1500,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="How many runs of each student, with seeds 1, 2, ...")
+    ] = 4,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Processes side by side, which change no number: by default one a core, 4 at most.",
+        ),
+    ] = None,
+) -> None:
+    """Few labels and much text: a student with and without the unlabelled rows; minutes, no network."""
+    from limbeck.lab.quickstart import quickstart as run
+
+    jobs = jobs or min(cores() or 1, _MOST_JOBS)
+    settings: dict[str, Any] = {} if task is None else {"task": task}
+    run(out=out, labels=labels, seeds=seeds, jobs=jobs, **settings)
+
+
+def submit(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN…",
+            help="Finished runs, one for each of GLUE's nine tasks; MNLI's also predicts the diagnostic rows.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="The .zip file.")] = Path("submission.zip"),
+    data: Annotated[
+        str | None,
+        typer.Option(help="'hub', hub:DIR or a GLUE folder; default: where each run's rows are."),
+    ] = None,
+    partial: Annotated[
+        bool,
+        typer.Option(
+            "--partial",
+            help="Write the files of the tasks that are there; the benchmark takes all or none.",
+        ),
+    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
+) -> None:
+    """Predict GLUE's test rows and write them for gluebenchmark.com, all tasks in one archive."""
+    from limbeck.lab.submitting import submit as write_submission
+
+    found = write_submission(runs, out, data=data, partial=partial, overwrite=overwrite, show=True)
+    for name, rows in found.rows.items():
+        say(f"{rows:8,} rows  {name}")
+    say(f"{found.path}: {len(found.rows)} files")
+    if found.missing:
+        print_line(trouble(), f"the benchmark refuses it without {', '.join(found.missing)}")
+
+
+def analyze(
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="WHAT RUNS KEY=VALUE",
+            help="The analysis, folders of finished runs, then its settings: rows=500 models=[student]",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where numbers (JSON) and figures (SVG, PNG) are written; default: a single run's own folder "
+            "`analysis`, whose numbers its report.html shows."
+        ),
+    ] = None,
+    report: Annotated[
+        bool,
+        typer.Option(
+            "--report",
+            help="Keep each run's numbers beside it too, and show them in its report.html.",
+        ),
+    ] = False,
+    teacher: Annotated[
+        str | None,
+        typer.Option(
+            help="A run, folder or Hub name to hold students against; default: each run's own teacher."
+        ),
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(help="'hub', 'pocket', a GLUE folder or a file; default: the run's own."),
+    ] = None,
+    split: Annotated[
+        str | None, typer.Option(help="The split; default: the one that selects, dev.")
+    ] = None,
+    stage: Annotated[
+        str | None,
+        typer.Option(
+            help="first: students as they were after their first stage, where runs have kept them "
+            "(keep_first_stage); default: last."
+        ),
+    ] = None,
+    plugin: Plugins = None,
+) -> None:
+    """Look into finished runs: layers, attention, noise, agreement, calibration. Alone, it lists what there is."""
+    load_plugins(plugin or ())
+    words = arguments or []
+    if not words:
+        _list_analyses()
+        return
+
+    from limbeck.lab.analysis import analyze as analyze_runs
+    from limbeck.support.terminal import step_bar
+
+    what, *rest = words
+    # A path may hold `=`; a folder that is there is a run.
+    settings = [word for word in rest if is_setting(word) and not Path(word).exists()]
+    runs = [word for word in rest if word not in settings]
+    given = parse_settings(settings)
+    taken = {"out", "report", "teacher", "data", "split", "stage", "watch", "what", "runs"} & {
+        *given
+    }
+    if taken:
+        named = ", ".join(sorted(taken))
+        raise LimbeckError(f"{named}: no setting of an analysis", "write it as an option, --…")
+    with step_bar(trouble()) as bar:
+        found = analyze_runs(
+            what,
+            runs,
+            out=out,
+            report=report,
+            teacher=teacher,
+            data=data,
+            split=split,
+            stage=stage,
+            watch=watching(bar),
+            **given,
+        )
+    for path in found.files:
+        say(str(path))
+
+
+def watching(bar: Progress) -> Callable[[str], Callable[[int, int], None]]:
+    """Makes a line in the bar for everything that says how far it is."""
+
+    def watch(name: str) -> Callable[[int, int], None]:
+        task = bar.add_task(name, total=None)
+        return lambda done, total: bar.update(task, completed=done, total=total)
+
+    return watch
+
+
+def _list_analyses() -> None:
+    from limbeck.lab.analysis import ANALYSES
+
+    table = Table(box=None, pad_edge=False)
+    for heading in ("analysis", "what it shows", "settings"):
+        table.add_column(heading, no_wrap=heading == "analysis")
+    for name in ANALYSES:
+        one = ANALYSES.get(name)
+        table.add_row(name, one.summary, ", ".join(one.settings.model_fields))
+    output().print(table)
+    output().print("limbeck analyze WHAT RUN; a setting as KEY=VALUE")

@@ -6,13 +6,51 @@ two roles, which leaves the words as they were. Meanings nest: corrections of co
 described by their deeds to people described so (QQP, PAWS).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import NamedTuple
 
-from limbeck.lab.pocket import corrections, events, lexicon
+from limbeck.lab.pocket import events, lexicon
 from limbeck.lab.pocket.events import USUAL, Event
 from limbeck.lab.pocket.example import Domain, Example, chance, depth, pick, text
+
+_FORMS = ("{0} instead of {1}", "{0} and not {1}", "instead of {1} , {0}", "not {1} but {0}")
+_MENTIONED = 0.7
+"""How often a verb that does not hold, but is spoken of elsewhere, is among the rejected."""
+_OPPOSED = 0.4
+"""How often the opposite of the verb that holds is among the rejected."""
+
+
+def verbs(random: Random, holds: int, levels: int, rejected: int | None = None) -> str:
+    """Verbs of which `holds` is what holds, with that many levels of correction.
+
+    The outermost correction rejects `rejected`, where it is given.
+    """
+    if levels == 0:
+        return events.verb_form(random, holds)
+    wrong = rejected
+    while wrong is None or wrong == holds:
+        wrong = events.verb(random)
+    # One side is corrected further, the other is a plain verb: deep and yet short.
+    below = [levels - 1, 0]
+    if chance(random, 0.5):
+        below.reverse()
+    parts = verbs(random, holds, below[0]), verbs(random, wrong, below[1])
+    return f"( {pick(random, _FORMS).format(*parts)} )"
+
+
+def sentence(random: Random, deed: Event, spoken_of: int, depths: Sequence[float]) -> str:
+    """A sentence of which the deed is what holds, beside another text with the verb `spoken_of`.
+
+    `depths` are the weights of 0, 1, ... levels of correction.
+    """
+    rejected = None
+    if deed.verb != spoken_of:
+        rejected = spoken_of if chance(random, _MENTIONED) else None
+    elif chance(random, _OPPOSED):
+        rejected = events.opposite_verb(deed.verb)
+    return events.say(random, deed, verbs(random, deed.verb, depth(random, depths), rejected))
+
 
 _POSITIVE = {"mrpc": 0.7, "qqp": 0.37, "paws": 0.44}
 _CORRECTIONS = (0.1, 0.2, 0.35, 0.35)
@@ -33,7 +71,7 @@ def mrpc(random: Random, domain: Domain) -> Example:
     second = events.event(random, domain)
     same = chance(random, _POSITIVE["mrpc"])
     told = second if same else events.changed(random, second)
-    first = corrections.sentence(random, told, second.verb, _CORRECTIONS)
+    first = sentence(random, told, second.verb, _CORRECTIONS)
     other = _unlike(first, lambda: events.clause(random, second))
     return Example((first + " .", other + " ."), int(same))
 
@@ -192,7 +230,7 @@ def stsb(random: Random, domain: Domain) -> Example:
     second = _wander(random, first, keep)
     place = random.choices(lexicon.PLACES, _PLACE_WEIGHTS)[0]
     other = place if chance(random, keep) else random.choices(lexicon.PLACES, _PLACE_WEIGHTS)[0]
-    words = corrections.sentence(random, first, second.verb, _SIMILAR_CORRECTIONS)
+    words = sentence(random, first, second.verb, _SIMILAR_CORRECTIONS)
     score = (
         ROLES * (first.agent == second.agent)
         + PLACE * (place == other)
@@ -203,3 +241,22 @@ def stsb(random: Random, domain: Domain) -> Example:
         _placed(random, other, events.clause(random, second)),
     )
     return Example(texts, round(score, 2))
+
+
+_QUESTION_CORRECTIONS = (0.25, 0.3, 0.25, 0.2)
+
+
+def _question(random: Random, deed: Event) -> str:
+    form = events.verb_form(random, deed.verb)
+    asks_agent = chance(random, USUAL)
+    words = ("who", form, deed.patient) if asks_agent else ("who were", form, "by", deed.agent)
+    return text(*words, "?")
+
+
+def qnli(random: Random, domain: Domain) -> Example:
+    """A question and a sentence: 0 the sentence answers it (entailment), 1 it does not."""
+    asked = events.event(random, domain)
+    answered = chance(random, 0.5)
+    told = asked if answered else events.changed(random, asked)
+    words = sentence(random, told, asked.verb, _QUESTION_CORRECTIONS)
+    return Example((_question(random, asked), text(words, ".")), int(not answered))

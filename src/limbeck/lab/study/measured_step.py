@@ -20,9 +20,9 @@ from transformers import PreTrainedModel
 from limbeck.activations import Request, capture
 from limbeck.data import Collator
 from limbeck.recipe import Recipe, Stage
+from limbeck.run.inputs import missing
 from limbeck.run.models import Named
 from limbeck.run.prepare import build_models
-from limbeck.run.required_settings import missing
 from limbeck.run.rows import EncodedRows, load_rows
 from limbeck.students.execution import resolve_precision
 from limbeck.support.errors import LimbeckError

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from limbeck.lab.views.figures import map_panel
+from limbeck.lab.views.analysis_views import map_panel
 from limbeck.records import Record
 from limbeck.records.facts import Epoch
-from limbeck.report.content import curve
+from limbeck.report.page import curve
 from limbeck.report.plots import SCORE_SPAN, Series, line_panel
 from limbeck.report.svg import INK, MUTED, Panel, series_colour
 from limbeck.tables.model import task_title

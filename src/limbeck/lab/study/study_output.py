@@ -1,7 +1,8 @@
 """What comes out of a study: the paper's table in four forms, one page, and all its records in one file."""
 
 import glob
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,19 +10,96 @@ from typing import Any
 from limbeck.lab.analysis.analysed_run import Watch
 from limbeck.lab.measures.layer_probing import nobody
 from limbeck.lab.study.figure_spec import beside_printed, in_order
-from limbeck.lab.study.paper_differences import given_otherwise, paper_differences
 from limbeck.lab.study.plan_builder import TEACHER_LABEL, StudyPlan
 from limbeck.lab.study.score_figures import RunPoint
 from limbeck.lab.study.shared_runs import Held, SharedRuns, StudyRun, nested, portable
 from limbeck.lab.study.study_estimate import held_or_none
 from limbeck.lab.study.study_fields import Choice, Group, Study
 from limbeck.lab.study.study_figures import MadeRun, StudyFigure, study_figures
-from limbeck.lab.views.figures import write_figure
+from limbeck.lab.study.study_file import student_settings
+from limbeck.lab.views.analysis_views import write_figure
 from limbeck.records import Record, write_collection
 from limbeck.report import write_report
 from limbeck.support.cells import duration
 from limbeck.support.files import file_name, write_whole
+from limbeck.support.words import count_of
 from limbeck.tables import Baseline, ResultsTable, build_table, render
+from limbeck.tables.model import task_title
+
+Values = tuple[float, ...]
+"""Of one setting on one task: those of all methods, each once."""
+
+_COUNTED = {
+    "train_rows": "{} training row",
+    "epochs": "{} epoch",
+    "first_stage.epochs": "a first stage of {} epoch",
+}
+"""Recipe key → how its number is said of one."""
+
+
+def paper_differences(study: Study) -> list[str]:
+    """Sentences on what is other than in the paper: first what its keys say, then its own `differs`."""
+    said = []
+    if study.published is not None:
+        said += _tasks(study.tasks, study.published.tasks)
+        said += _seeds(len(study.seeds), len(study.published.seeds))
+        for key, form in _COUNTED.items():
+            if key not in study.axes:
+                said += _numbers(_values(study, key), _values(study.published, key, study), form)
+    return [*said, *study.differs]
+
+
+def given_otherwise(study: Study) -> list[str]:
+    """What was asked for otherwise than the study's file has it, `key=value`; tasks and seeds are said above."""
+    shown = {"tasks", "seeds", "data", "model", "jobs", "keep_students"}
+    return [f"{key}={value}" for key, value in study.given.items() if key not in shown]
+
+
+def _tasks(ours: list[str], theirs: list[str]) -> list[str]:
+    if set(theirs) <= set(ours):
+        return []
+    if set(ours) <= set(theirs):
+        return [f"{len(ours)} of {count_of(len(theirs), 'task')}"]
+    here, there = (", ".join(map(task_title, names)) for names in (ours, theirs))
+    return [f"{here} in place of {there}"]
+
+
+def _seeds(ours: int, theirs: int) -> list[str]:
+    return [f"{ours} of {theirs} seeds"] if ours < theirs else []
+
+
+def _values(study: Study, key: str, of: Study | None = None) -> dict[str, Values]:
+    """Task → what a key is set to by the methods, on the tasks and for the methods of `of`."""
+    of = of or study
+    found = {}
+    for task in of.tasks:
+        settings = (
+            student_settings(study, row, task, {}) for row in of.methods if row in study.methods
+        )
+        found[task] = tuple(sorted({one[key] for one in settings if _is_number(one.get(key))}))
+    return found
+
+
+def _numbers(ours: Mapping[str, Values], theirs: Mapping[str, Values], form: str) -> list[str]:
+    """What a number is on the tasks on which it is another: `2 epochs (SST-2: 1)`."""
+    other = {task: values for task, values in ours.items() if values and values != theirs[task]}
+    if not other:
+        return []
+    common = Counter(other.values()).most_common(1)[0][0]
+    text = form.format(_words(common)) + ("" if common == (1,) else "s")
+    if len(other) < len(ours):
+        text += f" of {', '.join(task_title(task) for task in other if other[task] == common)}"
+    rest = [f"{task_title(t)}: {_words(v)}" for t, v in other.items() if v != common]
+    return [text + (f" ({', '.join(rest)})" if rest else "")]
+
+
+def _words(values: Values) -> str:
+    return " or ".join(f"{value:,}" for value in values)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
 
 RECORDS = "records.jsonl.gz"
 PAGE = "study.html"

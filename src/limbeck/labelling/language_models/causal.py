@@ -12,8 +12,12 @@ from torch import nn
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.labelling.language_models.prompt import BoundPrompt, Row, prompt_digest
-from limbeck.labelling.language_models.prompt_tokens import Answers, PromptTokenizer, token_limit
-from limbeck.labelling.language_models.scoring import CausalScorer
+from limbeck.labelling.language_models.scoring import (
+    Answers,
+    CausalScorer,
+    PromptTokenizer,
+    token_limit,
+)
 from limbeck.outputs.key import digest_of_model, digest_of_text, digest_of_tokenizer
 from limbeck.students import load_model, read_config, read_tokenizer
 from limbeck.support.errors import LimbeckError
