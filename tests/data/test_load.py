@@ -4,6 +4,7 @@ from datasets import DatasetDict
 import limbeck.data
 from limbeck.data import load_task
 from limbeck.data.splits import make_split
+from limbeck.lab.pocket import generate
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TASKS
 
@@ -16,7 +17,7 @@ def test_pocket_is_asked_for_the_task_and_its_seed(monkeypatch):
         split = make_split(TASKS[name], {"sentence": ["a", "b"]}, [0, 1])
         return DatasetDict({"train": split, "dev": split} if seed else {"train": split})
 
-    monkeypatch.setattr(source, "_drawn", load)
+    monkeypatch.setattr(generate, "_drawn", load)
     task, splits = load_task("sst2", "pocket", seed=5)
     assert (task, len(splits["dev"]), asked) == (TASKS["sst2"], 2, [("sst2", 5)])
     with pytest.raises(LimbeckError, match="pocket has no labelled split dev"):

@@ -9,7 +9,7 @@ import pytest
 from preflight_runs import SST2
 
 from limbeck.data import Conditions
-from limbeck.preflight import check_conditions
+from limbeck.preflight.data_checks import check_conditions
 from limbeck.tasks import get_task
 
 OLD = {"method": "finetune"}

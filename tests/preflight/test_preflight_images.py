@@ -7,8 +7,8 @@ import pytest
 import image_sets as sets
 from limbeck.data import load_task
 from limbeck.lab.cifar_nets import CifarNetForImageClassification, configuration_of
-from limbeck.preflight import INPUT_CHECKS
 from limbeck.preflight.data_checks import check_values
+from limbeck.preflight.model_checks import INPUT_CHECKS
 from limbeck.tasks import TASKS
 from limbeck.vision import Normalisation
 from limbeck.vision import image_processor as processor

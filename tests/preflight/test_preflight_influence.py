@@ -7,7 +7,8 @@ from preflight_runs import BATCH, model, words_of
 from torch import nn
 
 from limbeck.activations import ActivationKey, Request, capture
-from limbeck.preflight import check_influence, check_start, check_weights, errors_of
+from limbeck.preflight import errors_of
+from limbeck.preflight.checking import check_influence, check_start, check_weights
 
 
 def test_influence_of_each_kind_of_term():

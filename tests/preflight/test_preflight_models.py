@@ -16,9 +16,15 @@ from transformers import (
 )
 
 from limbeck.activations import Request
-from limbeck.preflight import check_labels, check_request, check_vocabulary, errors_of
+from limbeck.preflight import errors_of
 from limbeck.preflight.data_checks import other_problem, unsaid_problem
-from limbeck.preflight.model_checks import check_positions, check_tokenizers
+from limbeck.preflight.model_checks import (
+    check_labels,
+    check_positions,
+    check_request,
+    check_tokenizers,
+    check_vocabulary,
+)
 from limbeck.tasks import MULTI_LABEL, get_task
 
 

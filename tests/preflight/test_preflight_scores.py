@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from preflight_runs import SST2, knowing_teacher, rows, tokenizer
 
-from limbeck.preflight import TeacherOutputs, ask_teacher, check_class_order, errors_of
-from limbeck.preflight.score_checks import check_teacher_score, recorded_scores
+from limbeck.preflight import TeacherOutputs, ask_teacher, errors_of
+from limbeck.preflight.score_checks import check_class_order, check_teacher_score, recorded_scores
 from limbeck.tasks import get_task
 
 

@@ -62,7 +62,7 @@ def test_a_store_of_layers_teaches_as_the_live_teacher(
     def refuse(*args, **kwargs):
         raise AssertionError("a teacher's model was loaded")
 
-    monkeypatch.setattr(import_module("limbeck.run.models"), "load_model", refuse)
+    monkeypatch.setattr(import_module("limbeck.students"), "load_model", refuse)
     given = recipe(method, teacher=None, outputs=store, **changes)
     read = distill(given, tmp_path / "read", report=False)
     for ours, theirs in zip(losses(read), losses(live), strict=True):

@@ -98,7 +98,7 @@ def test_no_model_is_loaded_and_the_record_says_what_taught(from_outputs, tmp_pa
     def refuse(*args, **kwargs):
         raise AssertionError("a teacher's model was loaded")
 
-    monkeypatch.setattr(import_module("limbeck.run.models"), "load_model", refuse)
+    monkeypatch.setattr(import_module("limbeck.students"), "load_model", refuse)
     run = train(from_outputs(), tmp_path / "run")
     (facts,) = run.record.outputs
     assert facts.path.endswith("one.jsonl") and facts.what == "logits"

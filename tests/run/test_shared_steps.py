@@ -9,7 +9,7 @@ import pytest
 
 import limbeck
 from limbeck.cli.finished import last_lines
-from limbeck.preflight import check_share
+from limbeck.preflight.checking import check_share
 from limbeck.records import Record
 from limbeck.records.facts import Execution
 from limbeck.support.errors import LimbeckError

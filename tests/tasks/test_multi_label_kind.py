@@ -15,8 +15,8 @@ from transformers import BertConfig, BertForSequenceClassification, ViTConfig
 
 import several_labels as several
 from limbeck.outputs.stored_teacher import as_logits
-from limbeck.preflight import TeacherOutputs, check_class_order
-from limbeck.preflight.score_checks import correlations
+from limbeck.preflight import TeacherOutputs
+from limbeck.preflight.score_checks import check_class_order, correlations
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import MULTI_LABEL, SENTENCE, SoftRule, Task, kind_of_config, task_type_of
 from limbeck.tasks.classes import METRICS_OF_SEVERAL

@@ -10,7 +10,7 @@ from datasets import ClassLabel, Dataset, Features, List, Value
 
 from limbeck.data import load_task
 from limbeck.lab import pocket
-from limbeck.lab.pocket import inference
+from limbeck.lab.pocket import generate, inference
 from limbeck.predicting.reader_kinds import _entities
 from limbeck.run.objects import read_rows
 from limbeck.support.errors import LimbeckError
@@ -157,7 +157,7 @@ def test_a_copy_of_squad_from_the_hub(tmp_path):
 @pytest.mark.parametrize("name", ["ner", "squad", "mlm"])
 def test_pocket_tasks_beyond_glue(name, monkeypatch):
     monkeypatch.setitem(inference.SIZES, name, (300, 50))
-    monkeypatch.setattr(source, "_drawn", pocket.load)  # what was drawn before has another size
+    monkeypatch.setattr(generate, "_drawn", pocket.load)  # what was drawn before has another size
     task, splits = load_task(name, "pocket")
     assert [len(splits[split]) for split in ("train", "dev")] == [300, 50]
     assert not task.kind.check_rows(task, splits["train"])

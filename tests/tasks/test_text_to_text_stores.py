@@ -78,7 +78,7 @@ def test_the_student_is_the_one_that_the_live_teacher_makes(run, labelled, monke
     def refuse(*args, **kwargs):
         raise AssertionError("a teacher's model was loaded")
 
-    monkeypatch.setattr(import_module("limbeck.run.models"), "load_model", refuse)
+    monkeypatch.setattr(import_module("limbeck.students"), "load_model", refuse)
     stored = run("stored", "top3", outputs=[store.files.url])
     losses = [[epoch.train for epoch in one.record.epochs] for one in (stored, live)]
     for ours, theirs in zip(*losses, strict=True):

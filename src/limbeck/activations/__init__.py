@@ -14,7 +14,7 @@ from limbeck.activations.anatomy import (
     stack_layers_name,
     stack_names,
 )
-from limbeck.activations.forward import CastOnce, CompiledCapture, Pass, Passes, capture, token_mask
+from limbeck.activations.forward import CastOnce, CompiledCapture, Passes, capture, token_mask
 from limbeck.activations.request import ActivationKey, Mixed, Request, Trace
 
 __all__ = [
@@ -22,7 +22,6 @@ __all__ = [
     "CastOnce",
     "CompiledCapture",
     "Mixed",
-    "Pass",
     "Passes",
     "Request",
     "Trace",

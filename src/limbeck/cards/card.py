@@ -16,14 +16,10 @@ from limbeck.recipe.catalog import HEADER, find, names
 from limbeck.records import Record
 from limbeck.records.words import agreement_said, one_answer, repeated_said
 from limbeck.runtimes.manifest import exports_of_student
-from limbeck.support.cells import in_markdown
+from limbeck.support import cells, files, plain, templates
 from limbeck.support.errors import LimbeckError
-from limbeck.support.files import at_home, write_whole
-from limbeck.support.plain import write_yaml
-from limbeck.support.templates import templates_of
 from limbeck.support.words import count_of
-from limbeck.tables.classes import class_tables, class_words, floor_words, row_test_words
-from limbeck.tables.model import task_title
+from limbeck.tables import classes, model
 from limbeck.tasks import TASKS
 
 log = logging.getLogger(__name__)
@@ -60,8 +56,8 @@ def write_card(
         LimbeckError: no finished run, runs for the spread that are none or of another task, or a
             README there that a person wrote.
     """
-    folder = at_home(run)
-    card = folder / "student" / CARD_NAME if out is None else at_home(out)
+    folder = files.at_home(run)
+    card = folder / "student" / CARD_NAME if out is None else files.at_home(out)
     if not is_ours(card):
         raise LimbeckError(
             f"{card} was written by a person, or changed so that limbeck leaves it alone",
@@ -71,7 +67,7 @@ def write_card(
     text = render_card(folder, said)
     for problem in exports_of_student(folder)[1]:
         log.warning("%s: the card leaves it out; %s", problem.message, problem.fix)
-    write_whole(card, text)
+    files.write_whole(card, text)
     said.write(folder)
     return card
 
@@ -87,7 +83,7 @@ def render_card(run: Path, settings: CardSettings, name: str | None = None) -> s
         raise LimbeckError(f"run {run} is {record.status}", "finish it first")
     student = StudentFacts(run, record)
     called = name or run.resolve().name
-    template = templates_of("limbeck.cards").get_template("card.md.j2")
+    template = templates.templates_of("limbeck.cards").get_template("card.md.j2")
     text = template.render(
         card_data=metadata(student, settings, called).to_yaml(),
         marker=MARKER,
@@ -111,13 +107,15 @@ def _content(
         "gate_rows": f"{exports[0].gate.rows:,} {exports[0].gate.split}" if exports else "",
         "scores": tables.score_table(record, own_splits(student)),
         "score_notes": _score_notes(student, settings.seeds),
-        "classes": [] if found is None else class_tables(found, None if settings.examples else 0),
+        "classes": []
+        if found is None
+        else classes.class_tables(found, None if settings.examples else 0),
         "class_notes": [
-            in_markdown(f"{words[0].upper()}{words[1:]}.")
+            cells.in_markdown(f"{words[0].upper()}{words[1:]}.")
             for words in (
                 []
                 if found is None
-                else class_words(found, record.row_tests.get(split), record.thresholds)
+                else classes.class_words(found, record.row_tests.get(split), record.thresholds)
             )
         ],
         "spread": tables.spread_of(student, settings.seeds, settings.baseline),
@@ -127,16 +125,16 @@ def _content(
         "method": _method(record),
         "training": tables.training_table(student),
         "recipe": _recipe(record),
-        "limits": map(in_markdown, limits(student, settings)),
+        "limits": map(cells.in_markdown, limits(student, settings)),
     }
 
 
 def _summary(student: StudentFacts) -> str:
     record = student.record
     layers = f"{record.student.layers}-layer " if record.student.layers else ""
-    what = f"A {layers}{student.architecture} model for {in_markdown(task_title(record.task))}"
+    what = f"A {layers}{student.architecture} model for {cells.in_markdown(model.task_title(record.task))}"
     if student.labels:
-        classes = [*map(in_markdown, student.labels[:8])]
+        classes = [*map(cells.in_markdown, student.labels[:8])]
         classes += ["…"] if len(student.labels) > 8 else []
         what += f" (classes: {', '.join(classes)})"
     teachers = teacher_names(record)
@@ -162,10 +160,10 @@ def _score_notes(student: StudentFacts, seeds: Sequence[str]) -> list[str]:
         notes.append(f"It keeps {share} ({record.kept.interval}).")
     for split, tests in [*record.row_tests_alone.items()][:1]:
         notes += [
-            in_markdown(f"On {split}, {words}.")
-            for words in row_test_words(tests, "student", "teacher")
+            cells.in_markdown(f"On {split}, {words}.")
+            for words in classes.row_test_words(tests, "student", "teacher")
         ]
-    notes += floor_words(record)
+    notes += classes.floor_words(record)
     if not seeds:
         notes.append(f"One run, seed {record.seed}: the spread over seeds is not known.")
     return notes
@@ -204,7 +202,7 @@ def _recipe(record: Record) -> str | None:
         if isinstance(value, dict) and isinstance(usual, dict):
             value = {name: own for name, own in value.items() if own != usual.get(name, ...)}
         shown[key] = value
-    return write_yaml(without_paths(shown), width=88).rstrip() if shown else None
+    return plain.write_yaml(without_paths(shown), width=88).rstrip() if shown else None
 
 
 # A class below this recall is named.
@@ -213,7 +211,7 @@ _WEAK = 50.0
 
 def limits(student: StudentFacts, settings: CardSettings) -> Iterator[str]:
     """Sentences; each follows from the record."""
-    record, title = student.record, task_title(student.record.task)
+    record, title = student.record, model.task_title(student.record.task)
     yield _scored(record)
     others = [one for one in record.scores if one not in own_splits(student) and not _is_fresh(one)]
     if found := _primary(record, others):
@@ -280,7 +278,7 @@ def _is_fresh(split: str) -> bool:
 def _primary(record: Record, splits: list[str]) -> str:
     """Splits with their primary scores, in words; a file's rows by the file's name."""
     return ", ".join(
-        f"{score:.1f} ({task_title(split.partition(' #')[0])})"
+        f"{score:.1f} ({model.task_title(split.partition(' #')[0])})"
         for split in splits
         if (score := record.scores[split].get("primary")) is not None
     )

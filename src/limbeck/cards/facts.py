@@ -18,10 +18,7 @@ from limbeck.embedding.folder import BARE
 from limbeck.recipe.catalog import HEADER
 from limbeck.records import Record
 from limbeck.runtimes.manifest import ExportManifest, exports_of_student
-from limbeck.support.files import at_home
-from limbeck.support.given import PREFIX
-from limbeck.support.plain import read_json, read_text
-from limbeck.support.templates import templates_of
+from limbeck.support import files, given, plain, templates
 from limbeck.tasks import TASKS, HubSource, TaskType, kind_of_config
 from limbeck.tasks.text import PROMPT
 
@@ -49,7 +46,7 @@ class StudentFacts:
     def config(self) -> dict[str, Any]:
         """`config.json`; empty where there is none."""
         file = self.run / "student" / "config.json"
-        return read_json(read_text(file), str(file)) if file.is_file() else {}
+        return plain.read_json(plain.read_text(file), str(file)) if file.is_file() else {}
 
     @cached_property
     def kind(self) -> TaskType:
@@ -123,8 +120,8 @@ _DRIVE = re.compile(r"^[A-Za-z]:[\\/]")
 
 def public_name(place: str) -> str:
     """The last part of a path that says something; a Hub name and a plain word as they are."""
-    if place.startswith(PREFIX):
-        return place.removeprefix(PREFIX).split("@")[0]
+    if place.startswith(given.PREFIX):
+        return place.removeprefix(given.PREFIX).split("@")[0]
     if hub_name(place) == place:
         return place
     plain = PureWindowsPath(place) if _DRIVE.match(place) or "\\" in place else PurePosixPath(place)
@@ -140,7 +137,7 @@ def without_paths(value: Any) -> Any:
         return {key: item if key in HEADER else without_paths(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [without_paths(item) for item in value]
-    if isinstance(value, str) and (_is_path(value) or value.startswith(PREFIX)):
+    if isinstance(value, str) and (_is_path(value) or value.startswith(given.PREFIX)):
         return public_name(value)
     return value
 
@@ -154,7 +151,9 @@ def _is_path(text: str) -> bool:
 
 def _exists(text: str) -> bool:
     try:
-        return len(text) < 256 and at_home(text).is_absolute() and at_home(text).exists()
+        return (
+            len(text) < 256 and files.at_home(text).is_absolute() and files.at_home(text).exists()
+        )
     except OSError:
         return False
 
@@ -164,7 +163,7 @@ def hub_name(place: str) -> str | None:
 
     None where nothing tells: a folder without a card.
     """
-    folder = at_home(place)
+    folder = files.at_home(place)
     if folder.is_dir():
         return next((name for name in _in_card(folder) if name), None)
     try:
@@ -199,7 +198,7 @@ def dataset_of(record: Record) -> HubSource | None:
     """The Hub's dataset behind a task that limbeck knows; None of a user's own and generated rows."""
     task = TASKS.get(record.task)
     own = record.recipe.get("text_columns") or record.recipe.get("label_column")
-    generated = record.data == "pocket" or record.data.startswith(PREFIX)
+    generated = record.data == "pocket" or record.data.startswith(given.PREFIX)
     return None if task is None or own or generated else task.hub
 
 
@@ -235,7 +234,7 @@ def usage(student: StudentFacts, name: str, *, local: bool) -> str | None:
     where = "  # this file's folder: run it there, or write its path" if local else ""
     kind = student.kind
     given = _GIVEN.get(kind.name, _texts(student) if kind.name in PIPELINES else "")
-    template = templates_of("limbeck.cards").get_template("usage.py.j2")
+    template = templates.templates_of("limbeck.cards").get_template("usage.py.j2")
     said = template.render(
         place=f"name = {json.dumps('.' if local else name)}{where}",
         kind=kind.name,

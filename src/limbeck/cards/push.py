@@ -10,16 +10,14 @@ from huggingface_hub import CommitOperationAdd, HfApi, get_token
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
 from huggingface_hub.utils import validate_repo_id
 
+from limbeck.cards import facts, settings
 from limbeck.cards.card import CARD_NAME, is_ours, render_card
-from limbeck.cards.facts import public_name, without_paths
-from limbeck.cards.settings import read_settings
 from limbeck.records import RECORD_NAME, Record
 from limbeck.records.facts import finite
 from limbeck.runtimes.manifest import EXPORT_NAME, exports_of, read_export
+from limbeck.support import files, plain
 from limbeck.support.errors import LimbeckError
-from limbeck.support.files import at_home, checksum_of_text
 from limbeck.support.manifest import Manifest, sealed
-from limbeck.support.plain import read_text
 
 # What of a run goes to the Hub, file by file, and what each says there. A list of what is sent,
 # not of what is left out: checkpoints, teacher outputs and rows never get in. No file that is sent
@@ -53,7 +51,7 @@ def push_files(run: str | Path, repo: str) -> list[PushFile]:
     Raises:
         LimbeckError: no finished run, or files that are not what the run wrote.
     """
-    folder = at_home(run)
+    folder = files.at_home(run)
     record = Record.load(folder)
     if record.status != "finished":
         raise LimbeckError(f"run {run} is {record.status}", "finish it first")
@@ -84,7 +82,7 @@ def _card(folder: Path, repo: str) -> PushFile:
     card = folder / "student" / CARD_NAME
     if not is_ours(card):
         return PushFile(CARD_NAME, card)
-    return PushFile(CARD_NAME, render_card(folder, read_settings(folder), repo).encode())
+    return PushFile(CARD_NAME, render_card(folder, settings.read_settings(folder), repo).encode())
 
 
 def _record(record: Record) -> PushFile:
@@ -93,7 +91,7 @@ def _record(record: Record) -> PushFile:
     record = record.model_copy(update={"classification": bare})
     plain = finite(record.model_dump(mode="python", by_alias=True))
     for part in ("recipe", "data", "stages", "team", "outputs", "teacher"):
-        plain[part] = without_paths(plain[part])
+        plain[part] = facts.without_paths(plain[part])
     # Checksums of files by their places: they say nothing where these are not.
     plain["execution"].update(read={}, files={})
     text = json.dumps(sealed(plain), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
@@ -103,15 +101,15 @@ def _record(record: Record) -> PushFile:
 def _exported(place: Path) -> Iterator[PushFile]:
     """An exported folder under its own name; what says where it came from says the name alone."""
     manifest = read_export(place)
-    source = public_name(manifest.source)
+    source = facts.public_name(manifest.source)
     sums = dict(manifest.checksums)
     for name in sorted(sums):
         content: Path | bytes = place / name
         if name == CARD_NAME and manifest.source != source:
-            text = read_text(place / name).replace(f"`{manifest.source}`", f"`{source}`")
-            content, sums[name] = text.encode(), checksum_of_text(text)
+            text = plain.read_text(place / name).replace(f"`{manifest.source}`", f"`{source}`")
+            content, sums[name] = text.encode(), files.checksum_of_text(text)
         yield PushFile(f"{place.name}/{name}", content)
-    gate = manifest.gate.model_copy(update={"data": without_paths(manifest.gate.data)})
+    gate = manifest.gate.model_copy(update={"data": facts.without_paths(manifest.gate.data)})
     said = manifest.model_copy(update={"source": source, "gate": gate, "checksums": sums})
     text = json.dumps(said.model_dump(), indent=1) + "\n"
     yield PushFile(f"{place.name}/{EXPORT_NAME}", text.encode())

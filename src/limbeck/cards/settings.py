@@ -8,9 +8,8 @@ from pathlib import Path
 
 from pydantic import Field
 
+from limbeck.support import files, plain
 from limbeck.support.errors import LimbeckError
-from limbeck.support.files import at_home, write_whole
-from limbeck.support.plain import read_json, read_text
 from limbeck.support.settings import Settings
 
 SETTINGS_NAME = "card.json"
@@ -46,16 +45,16 @@ class CardSettings(Settings):
     def write(self, run: Path) -> None:
         """Write them into a run folder, whole or not at all; nothing where nothing is said."""
         if self != CardSettings():
-            write_whole(run / SETTINGS_NAME, json.dumps(self.model_dump(), indent=1) + "\n")
+            files.write_whole(run / SETTINGS_NAME, json.dumps(self.model_dump(), indent=1) + "\n")
 
 
 def read_settings(run: Path) -> CardSettings:
     """Those that a run folder holds. Raises LimbeckError for a file that cannot be read."""
-    file = at_home(run) / SETTINGS_NAME
+    file = files.at_home(run) / SETTINGS_NAME
     if not file.is_file():
         return CardSettings()
     try:
-        return CardSettings.checked(read_json(read_text(file), str(file)))
+        return CardSettings.checked(plain.read_json(plain.read_text(file), str(file)))
     except LimbeckError as error:
         first = error.problems[0]
         raise LimbeckError(f"{file}: {first.message}", first.fix) from None

@@ -11,13 +11,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from limbeck.cli.console import say, say_command, scores_said
-from limbeck.cli.options import ROWS, SETTINGS
+from limbeck.cli import console, options
 from limbeck.records import RECORD_NAME, Record
 from limbeck.records.words import agreement_said, one_answer, rows_said, teacher_scores
-from limbeck.support.files import at_home
+from limbeck.support import files, words
 from limbeck.support.given import PREFIX
-from limbeck.support.words import count_of
 
 if TYPE_CHECKING:
     from limbeck.outputs.store import OutputStore
@@ -31,9 +29,9 @@ _LABEL = 9
 def show_result(result: Result) -> None:
     """Print what the run came to, and the command that brings it further."""
     for label, line in last_lines(result.record, result.path):
-        say(f"{label + ':':{_LABEL}}{line}", hang=_LABEL)
+        console.say(f"{label + ':':{_LABEL}}{line}", hang=_LABEL)
     if (command := next_step(result.record, result.path)) is not None:
-        say_command(f"{'Next:':{_LABEL}}", command)
+        console.say_command(f"{'Next:':{_LABEL}}", command)
 
 
 def last_lines(record: Record, path: Path) -> Iterator[tuple[str, str]]:
@@ -74,11 +72,13 @@ def _score(record: Record, split: str) -> str:
         chosen = f" (best epoch, {epochs}; the last has {last.primary:.1f})"
     if (agreement := agreement_said(record.examples, split)) is not None:
         classes = record.classification.get(split)
-        found = f"{split} {scores_said({name.replace('_', ' '): v for name, v in own.items()})}"
+        found = (
+            f"{split} {console.scores_said({name.replace('_', ' '): v for name, v in own.items()})}"
+        )
         if classes is not None and classes.divergence is not None:
             found += f", Jensen-Shannon divergence {classes.divergence:.3f} bits"
         return f"{found}: {agreement}{chosen}"
-    said = f"{split} {scores_said(own)}{chosen}"
+    said = f"{split} {console.scores_said(own)}{chosen}"
     primary, theirs = own.get("primary"), teacher_scores(record).get(split, {}).get("primary")
     if theirs is None or primary is None:
         return said
@@ -114,13 +114,13 @@ def _how_timed(record: Record) -> str:
     if time.device not in (None, "cpu"):
         parts.append(str(time.device))
     elif time.threads:
-        parts.append(count_of(time.threads, "thread"))
+        parts.append(words.count_of(time.threads, "thread"))
     return ", ".join([*parts, "timed in turns"])
 
 
 _USUAL_RATE = 1e-4
 _OF_ROWS = (
-    *ROWS, "label_separator", "thresholds", "unlabelled", "unlabelled_duplicates", "train_rows",
+    *options.ROWS, "label_separator", "thresholds", "unlabelled", "unlabelled_duplicates", "train_rows",
     "train_rows_seed", "stratified", "batch_size", "candidates", "images", "embedding", "plugins",
 )  # fmt: skip
 """Settings of a run that say which rows there are and how they are read: a student of its model needs them too."""
@@ -142,7 +142,7 @@ def after_export(export: Path, run: Path) -> str | None:
     if not (run / RECORD_NAME).is_file():
         return None
     record = Record.load(run)
-    data = at_home(record.data)
+    data = files.at_home(record.data)
     if not data.is_file() or not is_own(data) or one_answer(record) is not None:
         return None
     words = ["limbeck", "predict", str(export), record.data, "--to", f"{data.stem}-predictions.csv"]
@@ -166,12 +166,12 @@ def _taught_by(store: OutputStore, teachers: Sequence[str], data: str | None) ->
     decides = {column.name for column in store.columns} & {*DECIDING}
     if len(teachers) != 1 or not decides or get_task_type(store.kind).problem_of(False) is None:
         return None
-    run = at_home(teachers[0])
+    run = files.at_home(teachers[0])
     if data is None or not (run / RECORD_NAME).is_file():
         return None
     record = Record.load(run)
     columns = record.recipe.get("text_columns")
-    same = at_home(data).resolve() == at_home(record.data).resolve()
+    same = files.at_home(data).resolve() == files.at_home(record.data).resolve()
     # A run with files of unlabelled rows may have more rows than the store.
     if not same or record.recipe.get("unlabelled"):
         return None
@@ -217,9 +217,9 @@ def _typed(name: str, value: Any) -> Iterator[str]:
     flag = f"--{name.replace('_', '-')}"
     if name == "plugins":
         yield from ("--plugin", *value)
-    elif name in SETTINGS and isinstance(value, list):
+    elif name in options.SETTINGS and isinstance(value, list):
         yield from (flag, *map(str, value))
-    elif name in SETTINGS and isinstance(value, str | int):
+    elif name in options.SETTINGS and isinstance(value, str | int):
         yield from (flag, str(value))
     else:
         yield f"{name}={json.dumps(value)}"

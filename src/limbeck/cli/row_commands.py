@@ -13,17 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from limbeck.cli import finished
 from limbeck.cli.console import say, say_command
-from limbeck.cli.finished import after_labelling
 from limbeck.cli.options import Plugins, settings_flags, takes_groups
 from limbeck.labelling.language_models.endpoint_settings import EndpointSettings
 from limbeck.labelling.settings import LabelSettings
 from limbeck.predicting.settings import PredictSettings
+from limbeck.support import registry, terminal, words
 from limbeck.support.errors import LimbeckError, unknown
 from limbeck.support.files import at_home, one_error_for_a_full_disk
-from limbeck.support.registry import load_plugins
-from limbeck.support.terminal import messages
-from limbeck.support.words import human_size
 
 if TYPE_CHECKING:
     from limbeck.predicting.job import PredictJob
@@ -63,7 +61,7 @@ def predict(
     plugin: Plugins = None,
 ) -> None:
     """Predict any number of rows: labels by name, probabilities, embeddings; streamed, continued after a kill."""
-    load_plugins(plugin or ())
+    registry.load_plugins(plugin or ())
     if to_format not in STREAM_FORMATS:
         raise LimbeckError(unknown("to-format", to_format, STREAM_FORMATS))
     asked = PredictSettings.checked(settings)
@@ -79,7 +77,7 @@ def predict(
         target=target,
         form=to_format if target is None else "",
     )
-    console = messages()
+    console = terminal.messages()
     if target is not None:
         console.print(str(job.write_file(target, console)))
     else:
@@ -135,7 +133,7 @@ def label(
     plugin: Plugins = None,
 ) -> None:
     """Store a teacher's outputs about any rows: logits, probabilities, hidden states, and the labels they come to."""
-    load_plugins(plugin or ())
+    registry.load_plugins(plugin or ())
     if endpoint and "url" not in endpoint:
         raise LimbeckError(
             f"{', '.join(endpoint)}: read with an endpoint only", "name one with --endpoint URL"
@@ -153,6 +151,6 @@ def label(
         show=True,
         **settings,
     )
-    size = human_size(made.manifest.bytes)
+    size = words.human_size(made.manifest.bytes)
     say(f"{made.files.url}: {len(made):,} rows, {size}")
-    say_command("Next:    ", after_labelling(made, teacher or (), data))
+    say_command("Next:    ", finished.after_labelling(made, teacher or (), data))

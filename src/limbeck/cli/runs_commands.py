@@ -10,8 +10,7 @@ import typer
 
 from limbeck.cli.console import output, say, show_classification, show_scores, trouble
 from limbeck.cli.options import Plugins, ScoredRows, takes_groups, typed
-from limbeck.support.registry import load_plugins
-from limbeck.support.terminal import print_line
+from limbeck.support import registry, terminal
 
 # What a file's name says about its format, where --format is silent.
 BY_SUFFIX = {".md": "markdown", ".tex": "latex", ".csv": "csv"}
@@ -124,7 +123,7 @@ def compare(
     plugin: Plugins = None,
 ) -> None:
     """Compare two runs row by row: McNemar's exact test and a paired bootstrap over the rows that both predicted."""
-    load_plugins(plugin or ())
+    registry.load_plugins(plugin or ())
 
     from limbeck.scoring.evaluation import compare_runs
     from limbeck.tables.classes import row_test_words
@@ -229,7 +228,7 @@ def evaluate(
     plugin: Plugins = None,
 ) -> None:
     """Score a run's student (and record it), on its own task or out of its domain; or any checkpoint."""
-    load_plugins(plugin or ())
+    registry.load_plugins(plugin or ())
 
     from limbeck.data import RowsAsked
     from limbeck.scoring import evaluation_of
@@ -241,9 +240,9 @@ def evaluate(
         written, labelled = write_predictions(
             run, predictions, asked, backend=how.backend, overwrite=overwrite, show=True
         )
-        print_line(trouble(), str(written))
+        terminal.print_line(trouble(), str(written))
         if not labelled:
-            print_line(trouble(), "these rows have no labels, so there are no scores")
+            terminal.print_line(trouble(), "these rows have no labels, so there are no scores")
             return
     found = evaluation_of(run, asked, **typed(how))
     if as_json:

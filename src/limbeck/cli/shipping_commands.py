@@ -9,15 +9,13 @@ from typing import Annotated, Any
 import typer
 
 from limbeck.cards.settings import CardSettings
-from limbeck.cli.console import output, say, say_command
-from limbeck.cli.finished import after_export
+from limbeck.cli import console, finished
 from limbeck.cli.options import Plugins, ScoredRows, settings_flags, takes_groups, typed
 from limbeck.exporting.settings import CascadeSettings, ExportSettings
 from limbeck.latency.settings import BenchSettings
 from limbeck.runtimes.manifest import ExportManifest
+from limbeck.support import files, registry
 from limbeck.support.cells import CellTable
-from limbeck.support.files import at_home
-from limbeck.support.registry import load_plugins
 
 _MB = 1e6
 
@@ -48,7 +46,7 @@ def export(
     plugin: Plugins = None,
 ) -> None:
     """Write a model for another runtime, scored there beside torch, and refused if it loses too much."""
-    load_plugins(plugin or ())
+    registry.load_plugins(plugin or ())
 
     from limbeck.exporting.export_model import export as export_model
 
@@ -63,15 +61,15 @@ def export(
     )
     show_export(result.manifest)
     if result.manifest.runtime == "numpy":
-        say(f"from predict import StaticReader  # in {result.path}")
-        say(f'outputs = StaticReader("{result.path}")(["a text"])')
-        say(f"Files:   {result.path} (model, tokenizer and predict.py)", hang=9)
+        console.say(f"from predict import StaticReader  # in {result.path}")
+        console.say(f'outputs = StaticReader("{result.path}")(["a text"])')
+        console.say(f"Files:   {result.path} (model, tokenizer and predict.py)", hang=9)
     else:
-        say((result.path / "predict.py").read_text(encoding="utf-8").rstrip())
-        say(f"Files:   {result.path} (model, tokenizer and the predict.py above)", hang=9)
-    command = after_export(result.path, at_home(model))
+        console.say((result.path / "predict.py").read_text(encoding="utf-8").rstrip())
+        console.say(f"Files:   {result.path} (model, tokenizer and the predict.py above)", hang=9)
+    command = finished.after_export(result.path, files.at_home(model))
     if command is not None and result.manifest.runtime != "model2vec":
-        say_command("Next:    ", command)
+        console.say_command("Next:    ", command)
 
 
 # What is printed at its end: what was tried, and what the shipped file came to.
@@ -97,17 +95,17 @@ def show_export(manifest: ExportManifest) -> None:
         verdict = "shipped" if one.passed else "refused"
         cells.append([one.conversion.name, *numbers, f"{one.bytes / _MB:.1f}", verdict])
     title = f"Measured on {manifest.gate.rows} rows of {manifest.gate.split}"
-    output().print(CellTable(title, cells, (0, 5)).printed())
+    console.output().print(CellTable(title, cells, (0, 5)).printed())
     recall = sorted(measured.recall.items(), key=lambda one: one[1][1] - one[1][0])
     for name, (before, after) in recall[:_SHOWN]:
         if after < before:
-            say(f"recall of {name}: {before:.1f} → {after:.1f}")
+            console.say(f"recall of {name}: {before:.1f} → {after:.1f}")
     for line in _constant(manifest):
-        say(line)
+        console.say(line)
     if manifest.unchosen is not None:
-        say(f"score on rows that did not choose the file: {manifest.unchosen:.2f}")
+        console.say(f"score on rows that did not choose the file: {manifest.unchosen:.2f}")
     if (logits := measured.logits) is not None:
-        say(
+        console.say(
             f"logits differ by {logits.largest_difference:.2g} at most (standard deviation {logits.scale:.2g})"
         )
 
@@ -149,7 +147,7 @@ def cascade(
     plugin: Plugins = None,
 ) -> None:
     """Let a fast model answer and ask a slow one where it is unsure; measured, and written as a folder."""
-    load_plugins(plugin or ())
+    registry.load_plugins(plugin or ())
 
     from limbeck.data import RowsAsked
     from limbeck.exporting.cascade import cascade as make_cascade
@@ -166,9 +164,9 @@ def cascade(
         show=True,
     )
     for line in lines_of(found):
-        say(line, hang=2)
-    say(f"Files:   {out} (models, thresholds, README.md, curve.svg)", hang=9)
-    say_command("Next:    ", f"limbeck predict {out} ROWS.csv --to predictions.csv")
+        console.say(line, hang=2)
+    console.say(f"Files:   {out} (models, thresholds, README.md, curve.svg)", hang=9)
+    console.say_command("Next:    ", f"limbeck predict {out} ROWS.csv --to predictions.csv")
 
 
 @takes_groups
@@ -191,15 +189,15 @@ def bench(
     from limbeck.latency.report import as_tables, notes_of
 
     report = run_bench(models, BenchSettings.checked(settings), out=out, show=True)
-    tables, left_out = as_tables(report, output())
+    tables, left_out = as_tables(report, console.output())
     for table in tables:
-        output().print(table)
+        console.output().print(table)
     if left_out:
         said = f"Not shown at this width: {', '.join(left_out)}; all columns are in {out / 'bench.md'}."
-        say(said)
+        console.say(said)
     for line in notes_of(report):
-        say(line)
-    say(f"written to {out}")
+        console.say(line)
+    console.say(f"written to {out}")
 
 
 @takes_groups
@@ -216,7 +214,7 @@ def card(
 
     seeds = [str(Path(seed).absolute()) for seed in settings.get("seeds", ())]
     said = CardSettings.checked(settings | {"seeds": seeds})
-    say(f"written to {write_card(run, said, out=out)}")
+    console.say(f"written to {write_card(run, said, out=out)}")
 
 
 def push(
@@ -234,13 +232,13 @@ def push(
 
     result = push_run(run, repo, private=not public, dry_run=dry_run)
     for file in result.files:
-        say(f"{file.size / _MB:10.3f} MB  {file.name}")
+        console.say(f"{file.size / _MB:10.3f} MB  {file.name}")
     total = sum(file.size for file in result.files) / _MB
     where = "public" if public else "private"
     if result.url is None:
-        say(
+        console.say(
             f"{len(result.files)} files, {total:.1f} MB would go to {repo} ({where}); nothing is sent"
         )
     else:
-        say(f"{len(result.files)} files, {total:.1f} MB ({where})")
-        say(result.url)
+        console.say(f"{len(result.files)} files, {total:.1f} MB ({where})")
+        console.say(result.url)

@@ -10,9 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from limbeck.cli import options
-from limbeck.cli.console import output, say
-from limbeck.cli.finished import show_result
+from limbeck.cli import console, finished, options
 from limbeck.cli.options import flags_given, is_setting, merge, setting, takes_groups
 from limbeck.recipe.catalog import RECOMMENDED, recommended
 from limbeck.support.errors import LimbeckError
@@ -162,8 +160,8 @@ def run_recipe(
     result = run(recipe, out=out, overwrite=overwrite, show=True)
     if is_first():
         if name is None:
-            say(f"Method:  {recipe.method} ({recipe.summary}), as none was named", hang=9)
-        show_result(result)
+            console.say(f"Method:  {recipe.method} ({recipe.summary}), as none was named", hang=9)
+        finished.show_result(result)
 
 
 def run_grid(
@@ -190,8 +188,10 @@ def run_grid(
         show=True,
         **settings,
     )
-    output().print(members_table({member.name: member.record for member in members}).printed())
-    say(f"written to {folder}")
+    console.output().print(
+        members_table({member.name: member.record for member in members}).printed()
+    )
+    console.say(f"written to {folder}")
     problems = [problem for member in members for problem in member.problems]
     if problems:
         raise LimbeckError(problems)

@@ -14,14 +14,7 @@ from limbeck.data.reader import (
 )
 from limbeck.data.row_ids import rows_fingerprint
 from limbeck.data.samplers import EpochSampler
-from limbeck.data.splits import (
-    Conditions,
-    Division,
-    check_splits,
-    make_split,
-    with_held_out,
-    with_held_out_dev,
-)
+from limbeck.data.splits import Conditions, Division, make_split, with_held_out_dev
 
 __all__ = [
     "CORPUS",
@@ -38,13 +31,11 @@ __all__ = [
     "RowsAsked",
     "add_inputs",
     "batches_of",
-    "check_splits",
     "data_reader",
     "encode",
     "load_corpus",
     "load_task",
     "make_split",
     "rows_fingerprint",
-    "with_held_out",
     "with_held_out_dev",
 ]

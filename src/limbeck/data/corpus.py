@@ -16,9 +16,7 @@ from datasets import Dataset, Features, Value, load_dataset
 from pydantic import Field, model_validator
 from transformers import PreTrainedTokenizerBase
 
-from limbeck.data.encoding import progress_bars
-from limbeck.data.files import lines_of, readable
-from limbeck.data.load import source_of
+from limbeck.data import encoding, files, load
 from limbeck.data.reader import Document
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home
@@ -91,7 +89,7 @@ def load_corpus(
     streamed: Iterable[Document] | None = None
     if spec.source == "hub" or spec.source.startswith("hub:"):
         streamed = hub_documents(spec.source, spec.seed, progress=progress)
-    elif (reader := source_of(spec.source)) is not None:
+    elif (reader := load.source_of(spec.source)) is not None:
         streamed = reader.documents(spec.seed, spec.size)
     if streamed is not None and spec.pairs == "random":
         sentences = sentences_of_stream(streamed, spec.size, random)
@@ -281,8 +279,8 @@ def file_documents(path: Path) -> list[Document]:
             f"corpus {str(path)!r} does not exist",
             "choices: a text file, hub, hub:DATASET[/CONFIG], hub:DIR, pocket",
         )
-    with readable(path):
-        return list(documents_of(lines_of(path)))
+    with files.readable(path):
+        return list(documents_of(files.lines_of(path)))
 
 
 def hub_documents(source: str, seed: int, *, progress: bool = False) -> Iterator[Document]:
@@ -295,7 +293,7 @@ def hub_documents(source: str, seed: int, *, progress: bool = False) -> Iterator
     """
     place, config = _place_and_config(source)
     try:
-        with progress_bars(progress):
+        with encoding.progress_bars(progress):
             stream: Any = load_dataset(place, config, split="train", streaming=True)
         for row in stream.shuffle(seed=seed, buffer_size=_BUFFER):
             if not isinstance(row.get(_TEXT), str):

@@ -16,11 +16,7 @@ import pyarrow.compute as pc
 import torch
 from datasets import Dataset, Value, concatenate_datasets
 from datasets.fingerprint import Hasher
-from datasets.utils import (
-    are_progress_bars_disabled,
-    disable_progress_bars,
-    enable_progress_bars,
-)
+from datasets.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 from torch import Tensor
 
 from limbeck.data.row_facts import RowFacts, facts_of

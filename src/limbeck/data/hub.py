@@ -10,14 +10,9 @@ from typing import Any
 
 from datasets import ClassLabel, Dataset, DatasetDict, load_dataset
 
-from limbeck.data.encoding import progress_bars
+from limbeck.data import encoding
 from limbeck.data.reader import DataReader, DataRequest, Loaded, data_reader
-from limbeck.data.splits import (
-    check_splits,
-    make_split,
-    with_held_out_dev,
-    with_test_as_dev,
-)
+from limbeck.data.splits import check_splits, make_split, with_held_out_dev, with_test_as_dev
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home
 from limbeck.tasks.task import HubSource, Task
@@ -68,7 +63,7 @@ def _read(request: DataRequest, task: Task, root: Path | None) -> DatasetDict:
         raise LimbeckError(
             f"task {task.name!r} is not on the Hub", "name its files with --data FILE"
         )
-    with progress_bars(False):
+    with encoding.progress_bars(False):
         loaded = fetch(task, source, root)
     origin = f"{root or source.repository} ({source.config})"
     splits = DatasetDict()

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from limbeck.data import label_column
 from limbeck.data.candidates import pairs_in, tuple_columns, tuple_texts
-from limbeck.data.label_column import numbers_of, row_of_numbers, structured
 from limbeck.data.row_ids import row_ids
 from limbeck.data.table import ArrowColumn, FileTable, read_table
 from limbeck.support.errors import LimbeckError
@@ -103,7 +103,7 @@ def read_outputs_file(
     else:
         names = tuple(name.partition(".")[2] for name in by_class)
         rows = [*map(list, zip(*(table.columns[name] for name in by_class), strict=True))]
-    values = numbers_of(table, what, rows, len(names) or 1)
+    values = label_column.numbers_of(table, what, rows, len(names) or 1)
     absent = [name for name in classes if names and name not in names]
     # Other names are said where they are held against the data's.
     if absent and {*names} <= {*classes}:
@@ -152,7 +152,7 @@ def _lists(
     table: FileTable, what: str, classes: Sequence[str], order: Sequence[str]
 ) -> tuple[tuple[str, ...], list[Any]]:
     """Names and rows of a column of lists, or of mappings."""
-    rows = [structured(value) for value in table.columns[what]]
+    rows = [label_column.structured(value) for value in table.columns[what]]
     if all(isinstance(row, Mapping) for row in rows):
         names = tuple(map(str, rows[0]))
         for number, row in enumerate(rows, start=1):
@@ -250,7 +250,7 @@ def read_embeddings_file(path: Path, named: Sequence[str] = ()) -> FileOutputs |
             f"{', '.join(table.columns)}",
             f"rename the column of texts: {', '.join(TEXTS)}",
         )
-    first = structured(table.columns[EMBEDDING][0])
+    first = label_column.structured(table.columns[EMBEDDING][0])
     if not isinstance(first, list) or not first:
         raise LimbeckError(
             f"{path}, row 1: {EMBEDDING} is {first!r:.80}, expected a list of numbers",
@@ -277,7 +277,9 @@ def _embeddings(
             found: np.ndarray = numbers.to_numpy(zero_copy_only=False).reshape(len(piece), width)
             return found
     rows = piece.to_pylist() if isinstance(piece, pa.Array) else piece
-    return numbers_of(table, EMBEDDING, [structured(row) for row in rows], width, start)
+    return label_column.numbers_of(
+        table, EMBEDDING, [label_column.structured(row) for row in rows], width, start
+    )
 
 
 # ---- margins: how much higher a teacher scores what answers a query than what does not ----
@@ -316,7 +318,7 @@ def margins_of(table: FileTable, named: Sequence[str] = ()) -> FileOutputs | Non
         for cells in zip(*(table.columns[name] for name in names[2:]), strict=True)
     ]
     negatives = [[text for text in texts if text not in ("", None)] for texts in negatives]
-    cells = [structured(value) for value in table.columns[column]]
+    cells = [label_column.structured(value) for value in table.columns[column]]
     # One number more is a score for each passage.
     if isinstance(cells[0], list) and len(cells[0]) != len(negatives[0]):
         return None
@@ -336,7 +338,11 @@ def _margins(
     """A number for each negative of each row."""
     found: list[float] = []
     for row, (cell, texts) in enumerate(zip(cells, negatives, strict=True), start=1):
-        numbers = [*row_of_numbers(cell if isinstance(cell, list) else [cell], typed=table.typed)]
+        numbers = [
+            *label_column.row_of_numbers(
+                cell if isinstance(cell, list) else [cell], typed=table.typed
+            )
+        ]
         known = [number for number in numbers if number is not None and np.isfinite(number)]
         if len(known) != len(numbers) or len(numbers) != len(texts):
             raise LimbeckError(

@@ -14,15 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from datasets import DatasetDict
 
+from limbeck.data import glue
 from limbeck.data.files import FORMS, ending_of, form_of, known_endings, open_rows, stem_of
-from limbeck.data.glue import (
-    contents,
-    expected_files,
-    read_folder,
-    task_folders,
-    task_of_folder,
-    tasks_inside,
-)
 from limbeck.data.label_column import LabelColumn, check_written_labels, read_labels, without_gaps
 from limbeck.data.reader import DataRequest, Loaded, OnDisk, data_reader
 from limbeck.data.splits import SplitRows, check_splits, hold_out, make_split, with_held_out
@@ -35,11 +28,9 @@ from limbeck.data.table import (
     usual_label,
     usual_texts,
 )
+from limbeck.support import files, given
 from limbeck.support.errors import LimbeckError, Problem, unknown
-from limbeck.support.files import at_home
-from limbeck.support.given import place_of
-from limbeck.tasks.abstract_type import marked
-from limbeck.tasks.metrics import TEACHER_LABEL
+from limbeck.tasks import abstract_type, metrics
 from limbeck.tasks.task import TASKS, Task
 
 # What the files or folders of each split may be called.
@@ -110,31 +101,35 @@ class GlueFolder(OwnTable):
         """The released files, or the task's own files of another type beside them."""
         known, path = request.known, request.path
         if known is None:
-            if request.name is not None and (tasks_inside(path) or task_of_folder(path)):
+            if request.name is not None and (glue.tasks_inside(path) or glue.task_of_folder(path)):
                 raise LimbeckError(unknown("task", request.name, list(TASKS)))
             raise LimbeckError(folder_without_task(path))
-        splits = read_folder(known, path, seed=request.seed, for_training=request.for_training)
+        splits = glue.read_folder(known, path, seed=request.seed, for_training=request.for_training)
         if splits is not None:
             return known, splits
-        for folder in task_folders(path, (known.name, known.title)):
+        for folder in glue.task_folders(path, (known.name, known.title)):
             if has_own_files(folder):
                 return super().read_rows(replace(request, source=folder))
         raise LimbeckError(
-            f"task {known.name!r}: none of its files is in {path}, which holds {', '.join(contents(path))}",
-            f"expected {expected_files(known)}, or the same files in {path} itself",
+            f"task {known.name!r}: none of its files is in {path}, which holds {', '.join(glue.contents(path))}",
+            f"expected {glue.expected_files(known)}, or the same files in {path} itself",
         )
 
 
 def folder_without_task(path: Path) -> Problem:
     """Say what a folder lacks whose task nobody named."""
-    if found := [task_of_folder(path)] if task_of_folder(path) else tasks_inside(path):
+    if (
+        found := [glue.task_of_folder(path)]
+        if glue.task_of_folder(path)
+        else glue.tasks_inside(path)
+    ):
         names = ", ".join(str(task) for task in found)
         return Problem(
             f"task: none is given, and {path} holds {names} as GLUE has it",
             f"add --task {found[0]}" if len(found) == 1 else "add --task with one of them",
         )
     return Problem(
-        f"data: the folder {path} has no train file; it holds {', '.join(contents(path))}",
+        f"data: the folder {path} has no train file; it holds {', '.join(glue.contents(path))}",
         f"name a file, or a folder with train and one of {known_endings()}, and dev and test if there are any",
     )
 
@@ -154,7 +149,9 @@ def splits_of_tables(
     for split, table in tables.items():
         values = labels[split]
         columns = zip(task.text_columns, map(table.text, texts), strict=True)
-        rows[split] = Rows(dict(columns), None if values is None else marked(task, values))
+        rows[split] = Rows(
+            dict(columns), None if values is None else abstract_type.marked(task, values)
+        )
     groups = groups_of(tables["train"], request.division.group_column)
     return made_splits(request, task, rows, groups)
 
@@ -235,7 +232,7 @@ def split_files(folder: Path, more: Sequence[str] = ()) -> dict[str, Path]:
     files = split_places(folder, "files", lambda path: _stem_of_rows(path, more))
     if "train" not in files:
         raise LimbeckError(
-            f"{folder} has no train file; it holds {', '.join(contents(folder))}",
+            f"{folder} has no train file; it holds {', '.join(glue.contents(folder))}",
             f"expected train with one of {known_endings(*more)}, and dev (or validation) and test "
             f"if there are any",
         )
@@ -282,7 +279,7 @@ def own_name(path: Path) -> str:
 def may_be_own(path: Path) -> bool:
     """Whether a place may hold rows of a task of any name: a file, or a folder without tasks of GLUE."""
     return path.is_file() or (
-        path.is_dir() and task_of_folder(path) is None and not tasks_inside(path)
+        path.is_dir() and glue.task_of_folder(path) is None and not glue.tasks_inside(path)
     )
 
 
@@ -356,7 +353,7 @@ def _need_labels(train: FileTable, labels: Mapping[str, list[Any] | None], colum
     raise LimbeckError(
         f"{train.path}: all of {len(train)} rows have no label in {column}",
         "give a folder with a labelled dev file beside it, or label some rows: the dev split is made of those; or let "
-        f"the teacher label held-out rows: limbeck distill --label-column {TEACHER_LABEL}",
+        f"the teacher label held-out rows: limbeck distill --label-column {metrics.TEACHER_LABEL}",
     )
 
 
@@ -414,7 +411,7 @@ class FirstRows:
     def of(cls, source: str | Path) -> "FirstRows | None":
         """Read them from a file or the train file of a folder; None where there is none that can be read."""
         try:
-            path = at_home(place_of(source))
+            path = files.at_home(given.place_of(source))
             if not is_own(path):
                 return None
             file = split_files(path)["train"] if path.is_dir() else path

@@ -12,17 +12,13 @@ from pathlib import Path
 import numpy as np
 from datasets import Dataset, DatasetDict
 
-from limbeck.data import candidates
-from limbeck.data.beir import is_beir, read_beir_pairs, scored_splits
-from limbeck.data.files import form_of, open_rows
+from limbeck.data import beir, candidates, files
 from limbeck.data.own import Rows, files_of, made_splits, split_files
 from limbeck.data.reader import DataRequest, Loaded, OnDisk, data_reader
 from limbeck.data.splits import Division, SplitRows, hold_out, with_labels
 from limbeck.data.table import read_table
 from limbeck.support.errors import LimbeckError, Problem
-from limbeck.tasks import PAIR_SCORE
-from limbeck.tasks.metrics import TEACHER_LABEL, by_query
-from limbeck.tasks.pair_score import METRICS_OF_RANKS
+from limbeck.tasks import PAIR_SCORE, metrics, pair_score
 from limbeck.tasks.task import Task
 
 _USUAL = (candidates.QUERY, candidates.PASSAGE)
@@ -40,7 +36,7 @@ class OwnPairs(OnDisk):
         if not super().reads(request) or request.known is not None:
             return False
         if request.kind is None:
-            return is_beir(request.path) or _has_lists(request.path)
+            return beir.is_beir(request.path) or _has_lists(request.path)
         return request.task_type is PAIR_SCORE
 
     def read_rows(self, request: DataRequest) -> Loaded:
@@ -53,7 +49,7 @@ class OwnPairs(OnDisk):
             )
         path, scored = request.path, request.dev_set
         named = request.files if scored is None else {}
-        if is_beir(path):
+        if beir.is_beir(path):
             rows = _of_folder(path)
         else:
             files = files_of(path, named)
@@ -61,9 +57,17 @@ class OwnPairs(OnDisk):
             if scored is not None:
                 found = _of_folder(scored)
                 found.pop("train", None)
-                rows |= scored_splits(scored, found)
+                rows |= beir.scored_splits(scored, found)
         name = request.new_name
-        task = Task(name, name, _USUAL, (), METRICS_OF_RANKS, METRICS_OF_RANKS[0], kind=PAIR_SCORE)
+        task = Task(
+            name,
+            name,
+            _USUAL,
+            (),
+            pair_score.METRICS_OF_RANKS,
+            pair_score.METRICS_OF_RANKS[0],
+            kind=PAIR_SCORE,
+        )
         queries = rows["train"].texts[candidates.QUERY] if "train" in rows else []
         groups = np.unique(queries, return_inverse=True)[1]
         splits = made_splits(request, task, rows, groups, _whole_queries)
@@ -84,7 +88,9 @@ def _whole_queries(
 ) -> SplitRows:
     """Rows of train, dev and test: whole queries that have something relevant, and something else beside it."""
     grades = np.nan_to_num(np.asarray(labels))
-    useful = [rows for rows in by_query(queries) if len(rows) > 1 and (grades[rows] > 0).any()]
+    useful = [
+        rows for rows in metrics.by_query(queries) if len(rows) > 1 and (grades[rows] > 0).any()
+    ]
     shares = [division.dev_share, division.test_share]
     if len(useful) < 1 + sum(share != 0 for share in shares):
         raise LimbeckError(
@@ -106,7 +112,7 @@ def _whole_queries(
 
 def _of_folder(folder: Path) -> dict[str, Rows]:
     """The splits of a folder in BEIR's layout."""
-    read = read_beir_pairs(folder)
+    read = beir.read_beir_pairs(folder)
     return {
         split: Rows({candidates.QUERY: queries, candidates.PASSAGE: passages}, grades)
         for split, (queries, passages, grades) in read.items()
@@ -118,9 +124,9 @@ def _has_lists(path: Path) -> bool:
     try:
         file = split_files(path)["train"] if path.is_dir() else path
         # To open a pipe may wait for ever.
-        if not file.is_file() or form_of(file) not in ("parquet", "jsonl"):
+        if not file.is_file() or files.form_of(file) not in ("parquet", "jsonl"):
             return False
-        with closing(open_rows(file)) as source:
+        with closing(files.open_rows(file)) as source:
             return candidates.holds_candidates(source.columns)
     except (LimbeckError, OSError):  # said where the rows are read
         return False
@@ -140,7 +146,7 @@ def _read(path: Path, request: DataRequest, *, split: str) -> Rows:
         )
     # Of the usual name a file may have none: its scores teach.
     needed = request.label_column is not None or candidates.SCORE not in table.columns
-    graded = split == "dev" or (split == "train" and label != TEACHER_LABEL)
+    graded = split == "dev" or (split == "train" and label != metrics.TEACHER_LABEL)
     wanted = [*texts, label] if needed and graded else texts
     fix = "name --text-columns QUERY PASSAGE and --label-column"
     if problem := table.missing(wanted, fix=fix):

@@ -12,7 +12,7 @@ from typing import ClassVar, TypeVar
 
 from datasets import DatasetDict
 
-from limbeck.data.beir import is_beir
+from limbeck.data import beir
 from limbeck.data.files import stem_of
 from limbeck.data.label_column import Labelling
 from limbeck.data.splits import Division
@@ -122,7 +122,7 @@ class DataRequest:
         """
         named = self.division.dev
         path = None if named is None else at_home(place_of(named))
-        if path is None or not is_beir(path):
+        if path is None or not beir.is_beir(path):
             return None
         self._need_one_file("dev", str(named))
         return path

@@ -14,18 +14,13 @@ from pathlib import Path
 
 from datasets import Dataset, DatasetDict, List, Value
 
-from limbeck.data import candidates
-from limbeck.data.beir import beir_splits, is_beir, read_beir, read_beir_pairs, scored_splits
-from limbeck.data.files import form_of
-from limbeck.data.own import files_of
+from limbeck.data import beir, candidates, files, own
 from limbeck.data.reader import DataRequest, Loaded, OnDisk, data_reader
 from limbeck.data.splits import check_splits, make_split
 from limbeck.data.table import FileTable, read_table
 from limbeck.support.errors import LimbeckError
-from limbeck.tasks import EMBEDDING
+from limbeck.tasks import EMBEDDING, metrics, retrieval
 from limbeck.tasks.candidates import FIRST
-from limbeck.tasks.metrics import TEACHER_EMBEDDING, TEACHER_LABEL
-from limbeck.tasks.retrieval import GRADES, JUDGED, RETRIEVAL_FEATURES, RETRIEVAL_METRICS
 from limbeck.tasks.task import Task
 
 TEXTS = ("sentence1", "sentence2")
@@ -59,14 +54,14 @@ class Sentences(OnDisk):
         if request.labelling.classes or request.labelling.holds:
             raise LimbeckError("classes, labels: sentences to embed have none", "leave them out")
         path = request.path
-        searched = path if is_beir(path) and request.division.dev is None else request.dev_set
+        searched = path if beir.is_beir(path) and request.division.dev is None else request.dev_set
         if searched is not None and request.division.test is not None:
             raise LimbeckError(
                 f"test: {request.division.test}, and {searched} is scored by what is retrieved",
                 "put its test queries into the folder, as qrels/test.tsv, or name scored pairs as dev and test",
             )
         read = _read_files(request, searched)
-        if request.label_column == TEACHER_LABEL and "train" in read:
+        if request.label_column == metrics.TEACHER_LABEL and "train" in read:
             held = [
                 text for split in ("dev", "test") if split in read for text in read[split].texts
             ]
@@ -74,7 +69,9 @@ class Sentences(OnDisk):
         width = max([len(found.texts) for found in read.values()] + [len(TEXTS)])
         task = _task(request.new_name, width)
         if searched is not None:
-            task = replace(task, metrics=RETRIEVAL_METRICS, primary=RETRIEVAL_METRICS[0])
+            task = replace(
+                task, metrics=retrieval.RETRIEVAL_METRICS, primary=retrieval.RETRIEVAL_METRICS[0]
+            )
         splits = DatasetDict({split: _split(task, found) for split, found in read.items()})
         if searched is not None:
             alone = searched != path or not request.for_training
@@ -102,7 +99,7 @@ def _split(task: Task, found: candidates.Texted) -> Dataset:
     split = make_split(task, columns, found.scores)
     if found.taught is not None:
         feature = List(Value("float32"), length=len(found.taught[0]))
-        split = split.add_column(TEACHER_EMBEDDING, list(found.taught), feature=feature)
+        split = split.add_column(metrics.TEACHER_EMBEDDING, list(found.taught), feature=feature)
     if found.first is None:
         return split
     return split.add_column(FIRST, list(found.first), feature=Value("string"))
@@ -117,14 +114,14 @@ def _searched_splits(task: Task, folder: Path, *, alone: bool) -> DatasetDict:
     Raises:
         LimbeckError: as `read_beir`; there is neither.
     """
-    there = beir_splits(folder)
+    there = beir.beir_splits(folder)
     read = {one: _searched(task, folder, one) for one in _SEARCHED if one in there}
-    return DatasetDict(scored_splits(folder, read, alone=alone))
+    return DatasetDict(beir.scored_splits(folder, read, alone=alone))
 
 
 def _searched(task: Task, folder: Path, split: str) -> Dataset:
     """Queries, then the corpus, with the places and grades of what was judged."""
-    found = read_beir(folder, split)
+    found = beir.read_beir(folder, split)
     first = len(found.queries)
     places = {name: first + place for place, name in enumerate(found.corpus)}
     kinds = [candidates.QUERY] * first + [candidates.PASSAGE] * len(found.corpus)
@@ -133,8 +130,12 @@ def _searched(task: Task, folder: Path, split: str) -> Dataset:
     qrels = [found.qrels[query] for query in found.queries] + [{}] * len(found.corpus)
     judged = [[places[name] for name in grades] for grades in qrels]
     values = [[*grades.values()] for grades in qrels]
-    rows = rows.add_column(JUDGED, judged, feature=RETRIEVAL_FEATURES[JUDGED])
-    return rows.add_column(GRADES, values, feature=RETRIEVAL_FEATURES[GRADES])
+    rows = rows.add_column(
+        retrieval.JUDGED, judged, feature=retrieval.RETRIEVAL_FEATURES[retrieval.JUDGED]
+    )
+    return rows.add_column(
+        retrieval.GRADES, values, feature=retrieval.RETRIEVAL_FEATURES[retrieval.GRADES]
+    )
 
 
 # ---- files ----
@@ -145,7 +146,7 @@ def _read_files(request: DataRequest, searched: Path | None) -> dict[str, candid
     path = request.path
     if searched == path:
         return {"train": _judged(path)} if request.for_training else {}
-    files = files_of(path, request.files if searched is None else {})
+    files = own.files_of(path, request.files if searched is None else {})
     if not request.for_training and [*files] == ["train"]:
         files = {"dev": path}
     return {
@@ -156,7 +157,7 @@ def _read_files(request: DataRequest, searched: Path | None) -> dict[str, candid
 
 def _judged(folder: Path) -> candidates.Texted:
     """The train split of a folder: what was judged, and near passages as negatives."""
-    splits = read_beir_pairs(folder)
+    splits = beir.read_beir_pairs(folder)
     if "train" not in splits:
         raise LimbeckError(
             f"{folder} has no qrels/train.tsv to learn from",
@@ -169,7 +170,7 @@ def _train(path: Path, named: Sequence[str]) -> candidates.Texted:
     """Lines of text, tuples, or texts one by one."""
     table = read_table(path)
     columns: Sequence[str] = [*table.columns]
-    if form_of(path) != "text":
+    if files.form_of(path) != "text":
         table.need(named, fix=candidates.NAMING)
         found = candidates.tuples_of(table, named) if len(named) != 1 else None
         if found is not None:
@@ -188,7 +189,7 @@ def _train(path: Path, named: Sequence[str]) -> candidates.Texted:
 
 def _scored(path: Path, request: DataRequest) -> candidates.Texted:
     """Pairs with their similarity."""
-    if form_of(path) == "text":
+    if files.form_of(path) == "text":
         raise LimbeckError(
             f"{path} is plain text, and its split is scored",
             "give a table with the columns sentence1, sentence2 and score; one with tabs ends in .tsv",
@@ -197,7 +198,7 @@ def _scored(path: Path, request: DataRequest) -> candidates.Texted:
     texts = [
         candidates.tuple_texts(table, name) for name in _pair_columns(table, request.text_columns)
     ]
-    taught = table.columns.get(TEACHER_EMBEDDING)
+    taught = table.columns.get(metrics.TEACHER_EMBEDDING)
     scores = _scores(table, request.label_column)
     return candidates.Texted(texts, scores, taught=None if taught is None else [*taught])
 

@@ -16,9 +16,9 @@ from limbeck.data.files import (
     known_endings,
     open_rows,
 )
+from limbeck.support import given
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.files import at_home, no_such_file
-from limbeck.support.given import place_of
 
 IMAGE_COLUMN = "image"
 """The column of files that are images."""
@@ -44,7 +44,7 @@ def named_files(sources: Sequence[str | Path], setting: str = "data") -> list[Pa
     found: list[Path | str] = []
     problems = []
     for source in map(str, sources):
-        path = at_home(place_of(source))
+        path = at_home(given.place_of(source))
         if source == STANDARD_INPUT:
             found.append(source)
         elif path.is_dir():

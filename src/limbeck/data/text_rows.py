@@ -15,23 +15,15 @@ import pyarrow.compute as pc
 from datasets import Dataset, DatasetDict, DatasetInfo, Features, Value
 from datasets.table import InMemoryTable
 
-from limbeck.data.beir import is_beir
-from limbeck.data.candidates import pairs_in, with_pairs
+from limbeck.data import beir, candidates, glue, load, own, row_ids, stream
 from limbeck.data.files import TEXT_COLUMN, form_of
-from limbeck.data.glue import LAYOUTS
-from limbeck.data.load import load_task
-from limbeck.data.own import IMDB_COLUMNS, our_columns
-from limbeck.data.row_ids import ids_of, ids_of_columns, targets_of
 from limbeck.data.splits import digest_of, stacked
-from limbeck.data.stream import matching, named_files
 from limbeck.data.table import FileTable, read_table, taken, unnamed_texts, usual_label, usual_texts
+from limbeck.support import given
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home
-from limbeck.support.given import is_reference, place_of
-from limbeck.tasks import TEXT
-from limbeck.tasks.abstract_type import absent_label, labelled_rows
+from limbeck.tasks import TEXT, abstract_type, text
 from limbeck.tasks.task import TASKS, Task
-from limbeck.tasks.text import TARGET
 
 
 @dataclass(frozen=True)
@@ -58,7 +50,7 @@ class TextRows:
     @cached_property
     def ids(self) -> np.ndarray:
         """`row_ids` of all rows, in their order."""
-        return ids_of_columns([*self.columns.values()])
+        return row_ids.ids_of_columns([*self.columns.values()])
 
     @cached_property
     def first(self) -> np.ndarray:
@@ -96,24 +88,24 @@ def read_text_rows(
         LimbeckError: nothing is there, it cannot be read, or its text columns are not known or not text.
     """
     known = TASKS.get(task) if task is not None else None
-    if not (is_reference(source) or _means_files(source, known, text_columns)):
+    if not (given.is_reference(source) or _means_files(source, known, text_columns)):
         return _of_task(source, task, text_columns)
     parts = [_of_file(file, known, text_columns) for file in row_files([str(source)])]
     found = joined(parts)
-    return replace(found, source=(str(source),)) if is_reference(source) else found
+    return replace(found, source=(str(source),)) if given.is_reference(source) else found
 
 
 def row_files(sources: Sequence[str], setting: str = "data") -> list[Path]:
     """The files that are named, each once. Raises LimbeckError for one that is not there."""
-    return [Path(file) for file in dict.fromkeys(named_files(sources, setting))]
+    return [Path(file) for file in dict.fromkeys(stream.named_files(sources, setting))]
 
 
 def _means_files(source: str | Path, known: Task | None, text_columns: Sequence[str]) -> bool:
     """Whether a source is a file, a pattern, or a folder of which every file of rows is read."""
-    path = at_home(place_of(source))
+    path = at_home(given.place_of(source))
     if path.is_dir():
-        return bool(text_columns or (known is None and not is_beir(path)))
-    return path.is_file() or bool(matching(str(source)))
+        return bool(text_columns or (known is None and not beir.is_beir(path)))
+    return path.is_file() or bool(stream.matching(str(source)))
 
 
 def joined(parts: Sequence[TextRows]) -> TextRows:
@@ -141,7 +133,7 @@ def _stacked(columns: Iterable[pa.ChunkedArray]) -> pa.ChunkedArray:
 
 
 def _of_task(source: str | Path, task: str | None, text_columns: Sequence[str]) -> TextRows:
-    found, splits = load_task(task, source, text_columns=text_columns, for_training=False)
+    found, splits = load.load_task(task, source, text_columns=text_columns, for_training=False)
     parts = []
     for split in splits.values():
         table = split.with_format("arrow")[:]
@@ -188,13 +180,13 @@ def _of_file(file: Path, task: Task | None, named: Sequence[str]) -> TextRows:
     if form_of(file) == "text":  # a text a line, whatever the task calls its column
         names = [TEXT_COLUMN]
     elif task is not None and task.kind.candidates is not None:
-        table, given = with_pairs(table, named)
+        table, given = candidates.with_pairs(table, named)
         names = given or _columns_of(task, table)
     else:
         # Texts whose task nobody knows are pairs wherever they look like it.
-        table = pairs_in(table)
+        table = candidates.pairs_in(table)
         names = named or _columns_of(task, table)
-    ours = our_columns(len(names)) if task is None else task.text_columns
+    ours = own.our_columns(len(names)) if task is None else task.text_columns
     if len(names) != len(ours):
         reads = "rows have one or two" if task is None else f"task {task.name!r} reads {len(ours)}"
         raise LimbeckError(
@@ -216,9 +208,9 @@ def _columns_of(task: Task | None, table: FileTable) -> Sequence[str]:
         if found := usual_texts(table.words, label):
             return found
         raise LimbeckError(unnamed_texts(table))
-    released = [LAYOUTS[task.name].text] if task.name in LAYOUTS else []
+    released = [glue.LAYOUTS[task.name].text] if task.name in glue.LAYOUTS else []
     if task.name == "imdb":
-        released.append((IMDB_COLUMNS["text"],))
+        released.append((own.IMDB_COLUMNS["text"],))
     every = (names for names in (task.text_columns, *released) if {*names} <= {*table.columns})
     return next(every, task.text_columns)
 
@@ -263,16 +255,16 @@ def read_target_rows(
     Raises:
         LimbeckError: it cannot be read, no row has a label, or a text column is called `target`.
     """
-    found, splits = load_task(
+    found, splits = load.load_task(
         task, source, text_columns=text_columns, label_column=label_column, kind=TEXT.name,
         for_training=False,
     )  # fmt: skip
-    if TARGET in found.text_columns:
+    if text.TARGET in found.text_columns:
         raise LimbeckError(
-            f"{source}: a text column is called {TARGET!r}, as the column of what the decoder writes",
+            f"{source}: a text column is called {text.TARGET!r}, as the column of what the decoder writes",
             "rename the column",
         )
-    columns: dict[str, list[str]] = {name: [] for name in (*found.text_columns, TARGET)}
+    columns: dict[str, list[str]] = {name: [] for name in (*found.text_columns, text.TARGET)}
     without = 0
     for rows in splits.values():
         told = _told(found, rows)
@@ -280,8 +272,8 @@ def read_target_rows(
         part = told[:]
         for name in found.text_columns:
             columns[name] += part[name]
-        columns[TARGET] += targets_of(found, part) if len(told) else []
-    if not columns[TARGET]:
+        columns[text.TARGET] += row_ids.targets_of(found, part) if len(told) else []
+    if not columns[text.TARGET]:
         raise LimbeckError(
             f"{source}: no row has a label, and a text-to-text teacher is asked for each token of a row's target",
             "give labelled rows; `limbeck predict` writes what the model itself answers",
@@ -289,7 +281,7 @@ def read_target_rows(
     arrays = {
         name: pa.chunked_array([pa.array(own, pa.large_string())]) for name, own in columns.items()
     }
-    names = (*(text_columns or found.text_columns), TARGET)
+    names = (*(text_columns or found.text_columns), text.TARGET)
     return found, TextRows(arrays, (str(source),), names, without_target=without)
 
 
@@ -297,7 +289,7 @@ def _told(task: Task, rows: Dataset) -> Dataset:
     """The rows that have a label; a test split may lack the column."""
     if task.label_column not in rows.column_names:
         return rows.select([])
-    known = labelled_rows(rows.with_format("numpy")[task.label_column][:])
+    known = abstract_type.labelled_rows(rows.with_format("numpy")[task.label_column][:])
     return rows if known.all() else rows.select(np.flatnonzero(known))
 
 
@@ -337,7 +329,7 @@ def with_unlabelled(
         LimbeckError: such rows, with their number and the first of them; nothing is left.
     """
     train = splits["train"]
-    labelled = labelled_rows(train.with_format("numpy")[task.label_column][:])
+    labelled = abstract_type.labelled_rows(train.with_format("numpy")[task.label_column][:])
     if labelled.all() and not files:
         return splits, UnlabelledRows()
     table: pa.Table = train.with_format("arrow")[:]
@@ -346,7 +338,7 @@ def with_unlabelled(
     ids = np.concatenate([part.ids for part in parts])
     known = np.concatenate([labelled, np.zeros(len(ids) - len(own), dtype=bool)])
     in_split = {
-        name: ~known & np.isin(ids, ids_of(task, rows))
+        name: ~known & np.isin(ids, row_ids.ids_of(task, rows))
         for name, rows in splits.items()
         if name != "train"
     }
@@ -412,7 +404,7 @@ def _rows(
     wide = {name: Value("large_string") for name in task.text_columns}
     features = Features({name: wide.get(name, kind) for name, kind in train.features.items()})
     of_labels = features.arrow_schema.field(task.label_column).type
-    columns[task.label_column] = pa.array([absent_label(task)] * count, of_labels)
+    columns[task.label_column] = pa.array([abstract_type.absent_label(task)] * count, of_labels)
     table = pa.table({name: columns[name] for name in features}).cast(features.arrow_schema)
     info = DatasetInfo(features=features)
     return Dataset(InMemoryTable(table), info=info, fingerprint=digest_of(table))

@@ -17,9 +17,8 @@ from transformers import PretrainedConfig
 from transformers.utils import cached_file
 
 from limbeck.functional.hidden import POOLINGS
+from limbeck.support import files, plain
 from limbeck.support.errors import LimbeckError, unknown
-from limbeck.support.files import write_whole
-from limbeck.support.plain import loads, read_text
 
 # What an embedding model puts before a text, by what the text is: a sentence, a query or a passage.
 # Kept under sentence-transformers' names, of which its `encode_query` and `encode_document` take
@@ -366,7 +365,7 @@ def write_modules(
 
 
 def _write(path: Path, content: Any) -> None:
-    write_whole(path, json.dumps(content, indent=2) + "\n")
+    files.write_whole(path, json.dumps(content, indent=2) + "\n")
 
 
 def _file(source: str, name: str) -> Path | None:
@@ -390,7 +389,7 @@ def _json(source: str, name: str) -> Any:
     if file is None:
         return None
     try:
-        return loads(read_text(file))
+        return plain.loads(plain.read_text(file))
     except (OSError, ValueError, RecursionError) as error:
         raise _unreadable(source, name) from error
 

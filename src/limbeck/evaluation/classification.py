@@ -16,11 +16,7 @@ from sklearn.metrics import (
     precision_recall_fscore_support,
 )
 
-from limbeck.evaluation.calibration import (
-    calibration_error,
-    reliability,
-    unbiased_error,
-)
+from limbeck.evaluation.calibration import calibration_error, reliability, unbiased_error
 from limbeck.evaluation.class_predictions import (
     ClassPredictions,
     Predictions,

@@ -12,10 +12,7 @@ import numpy as np
 from scipy import stats
 from scipy.optimize import brentq
 
-from limbeck.evaluation.class_predictions import (
-    Predictions,
-    alike,
-)
+from limbeck.evaluation.class_predictions import Predictions, alike
 from limbeck.records.facts import DifferenceFacts, KeptFacts, McNemarFacts, RowTests
 from limbeck.tasks import Task
 from limbeck.tasks.metrics import SampledScore, plain_metric

@@ -33,12 +33,9 @@ from limbeck.runtimes.cascade import (
 from limbeck.runtimes.manifest import GateRowsFacts
 from limbeck.scoring.scored_model import EncodedSplit, LoadedSplit, ScoredModel
 from limbeck.students import labels_of
+from limbeck.support import files, terminal
 from limbeck.support.errors import LimbeckError, Problem, unknown
-from limbeck.support.files import at_home, checksums, file_name, put_in_place
-from limbeck.support.terminal import phases
-from limbeck.tasks import Task
-from limbeck.tasks.metrics import is_agreement
-from limbeck.tasks.rules import USUAL
+from limbeck.tasks import Task, metrics, rules
 from limbeck.tasks.task import judged_by_teacher
 
 USUAL_DROP = 0.3
@@ -73,7 +70,7 @@ def cascade(
             meets, or a folder that is not free.
     """
     wish, value = _checked(models, wanted or {"max_drop": USUAL_DROP})
-    place = at_home(out)
+    place = files.at_home(out)
     refuse_occupied(place, overwrite=overwrite, name=CASCADE_NAME)
     members = [ScoredModel.open(path) for path in models]
     known = next((one for one in members if one.recipe is not None), members[-1])
@@ -81,7 +78,7 @@ def cascade(
         loaded = replace(known.rows(asked, labeled=False), own_classes=False, translated_from=None)
     else:
         loaded = _text_of(members[-1], str(unlabelled), asked)
-    with phases(shown=show) as begin:
+    with terminal.phases(shown=show) as begin:
         reads: list[EncodedSplit] = []
         logits: list[np.ndarray] = []
         seconds: list[float] = []
@@ -99,7 +96,7 @@ def cascade(
         manifest = _measured(members, reads, rows, split, wish, value)
         with folder_in_work(place) as part:
             manifest = _written(manifest, members, part)
-            put_in_place(part, place)
+            files.put_in_place(part, place)
     manifest.folder = place
     return manifest
 
@@ -167,7 +164,7 @@ def _rows(
     seconds: Sequence[float],
 ) -> tuple[CascadeRows, EncodedSplit]:
     """What the members say, and the split that scores them: of rows without labels against the last member."""
-    task = replace(last.task, thresholds=USUAL)
+    task = replace(last.task, thresholds=rules.USUAL)
     kind = task.kind
     several = answers_several(kind, logits[-1].shape[1])
     decided = [_decided(one, several=several) for one in logits]
@@ -258,7 +255,7 @@ def _measured(
             label_column=loaded.label_column,
             recipe=dict(loaded.recipe),
         ),
-        judged_by="agreement" if is_agreement(split.task.primary) else "labels",
+        judged_by="agreement" if metrics.is_agreement(split.task.primary) else "labels",
         metric=split.task.primary,
         chosen=_plain(point),
         cross_fitted=None if held_out is None else _plain(held_out),
@@ -280,14 +277,14 @@ def _written(
     for number, (one, member) in enumerate(zip(manifest.members, members, strict=True), 1):
         source = Path(member.place)
         if source.is_dir():
-            name = f"{number}-{file_name(Path(one.name).name)}"
+            name = f"{number}-{files.file_name(Path(one.name).name)}"
             _link_files(source, part / name)
             one = one.model_copy(update={"place": name})
         said.append(one)
     (part / CURVE_NAME).write_bytes(drawing(manifest))
     (part / "README.md").write_text(readme(manifest), encoding="utf-8")
     names = sorted(path.relative_to(part).as_posix() for path in part.rglob("*") if path.is_file())
-    whole = manifest.model_copy(update={"members": said, "checksums": checksums(part, names)})
+    whole = manifest.model_copy(update={"members": said, "checksums": files.checksums(part, names)})
     whole.write(part)
     return whole
 

@@ -12,9 +12,8 @@ from transformers import PreTrainedModel
 from limbeck.data import RowsAsked
 from limbeck.embedding import modules_of
 from limbeck.embedding.folder import BARE
-from limbeck.exporting.folder import default_place, finish_folder, folder_in_work, refuse_occupied
+from limbeck.exporting import folder, onnx_graph
 from limbeck.exporting.gate import TorchReference, cross_fitted, measure, torch_reference
-from limbeck.exporting.onnx_graph import groups_of_nodes, ranked
 from limbeck.exporting.settings import STATIC_FORMATS, ExportSettings, conversions
 from limbeck.exporting.workshop import Phase, StaticWorkshop, Workshop
 from limbeck.preflight import refuse_beyond
@@ -33,9 +32,8 @@ from limbeck.runtimes.sessions import need_extra
 from limbeck.scoring import scored_model
 from limbeck.static import StaticConfig
 from limbeck.students import resolve_checkpoint
+from limbeck.support import files, terminal
 from limbeck.support.errors import LimbeckError, first_line
-from limbeck.support.files import at_home, is_full
-from limbeck.support.terminal import phases
 
 _LIBRARIES = ("onnx", "onnxscript", "onnxruntime", "openvino")
 _OF_ROWS = {"split", "text_columns", "label_column", "max_length"}
@@ -82,8 +80,10 @@ def export(
     of_rows = {name: settings.pop(name) for name in _OF_ROWS & settings.keys()}
     asked = RowsAsked(task, data, **of_rows)
     chosen = ExportSettings.checked(settings)
-    place = at_home(out) if out is not None else default_place(str(model), chosen.format)
-    refuse_occupied(place, overwrite=overwrite)
+    place = (
+        files.at_home(out) if out is not None else folder.default_place(str(model), chosen.format)
+    )
+    folder.refuse_occupied(place, overwrite=overwrite)
     static = chosen.format in STATIC_FORMATS
     for extra in ("openvino",) * (chosen.format == "openvino") + ("onnx",) * (not static):
         need_extra(extra, f"export to {chosen.format}")
@@ -104,7 +104,7 @@ def export(
     loaded = source.load(source.kind)
     refuse_beyond(loaded, asked.max_length)
     rows = source.read(split, loaded)
-    with phases(shown=show) as begin, folder_in_work(place) as part:
+    with terminal.phases(shown=show) as begin, folder.folder_in_work(place) as part:
         reference = _reference(loaded, rows, chosen, begin)
         make = StaticWorkshop if static else Workshop
         workshop = make(loaded, rows, reference, chosen, part, begin)
@@ -113,9 +113,9 @@ def export(
             raise refused(source.name, rows, chosen, tried)
         workshop.clear(tried[-1])
         manifest = _manifest_of(source.name, weights, workshop, tried)
-        written = finish_folder(part, place, manifest, loaded, rows.processor)
+        written = folder.finish_folder(part, place, manifest, loaded, rows.processor)
     if source.record is not None:
-        refresh(at_home(source.name))
+        refresh(files.at_home(source.name))
     return ExportResult(place, written)
 
 
@@ -251,7 +251,7 @@ def _try(workshop: Workshop, how: Conversion) -> Attempt:
     # ONNX Runtime's and OpenVINO's converters have no common class of errors; one conversion
     # that does not work is no reason not to try the next.
     except Exception as error:
-        if is_full(error):  # nor would the next one have room
+        if files.is_full(error):  # nor would the next one have room
             raise
         return Attempt(conversion=how, error=first_line(error), seconds=time.perf_counter() - began)
     workshop.inputs = session.inputs
@@ -270,8 +270,8 @@ def _try(workshop: Workshop, how: Conversion) -> Attempt:
 def _sensitive(workshop: Workshop, how: Conversion) -> list[list[str]]:
     """Groups of nodes, the most sensitive first, by the logits of a few rows of the gate."""
     source = workshop.source
-    step = workshop.begin("searching sensitive layers", len(groups_of_nodes(source)))
+    step = workshop.begin("searching sensitive layers", len(onnx_graph.groups_of_nodes(source)))
     session = workshop.open(source)
     few = islice(workshop.rows.batches(_SEARCH_BATCH), _SEARCH_ROWS // _SEARCH_BATCH)
     feeds = [session.feed(batch) for batch in few]
-    return ranked(source, workshop.work, how, feeds, workshop.open, step)
+    return onnx_graph.ranked(source, workshop.work, how, feeds, workshop.open, step)

@@ -9,9 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from transformers import PreTrainedModel
 
-from limbeck.evaluation.class_predictions import agreement, has_class_scores
-from limbeck.evaluation.classification import by_class
-from limbeck.evaluation.model_outputs import outputs_by_batch
+from limbeck.evaluation import class_predictions, classification, model_outputs
 from limbeck.runtimes.manifest import GateMeasure, LogitParity
 from limbeck.runtimes.sessions import GraphSession
 from limbeck.scoring.scored_model import EncodedSplit
@@ -47,7 +45,7 @@ def torch_reference(
     """Run the torch model over the gate's rows, on CPU as the exported one."""
     model.eval().to("cpu")
     outputs, kept, numbers = [], [], 0
-    for one in outputs_by_batch(model, rows.batches(batch_size), rows.task.kind):
+    for one in model_outputs.outputs_by_batch(model, rows.batches(batch_size), rows.task.kind):
         outputs.append(one.kept)
         logits = as_array(one.logits)
         if numbers + logits.size <= _KEPT_NUMBERS:
@@ -70,7 +68,7 @@ def measure(
     """
     outputs, differences = [], []
     batches = rows.batches(reference.batch_size)
-    for number, one in enumerate(outputs_by_batch(session, batches, rows.task.kind)):
+    for number, one in enumerate(model_outputs.outputs_by_batch(session, batches, rows.task.kind)):
         outputs.append(one.kept)
         logits = as_array(one.logits)
         if number < len(reference.logits):
@@ -83,7 +81,9 @@ def measure(
         scores=dict(results.scores),
         torch_scores=dict(reference.results.scores),
         drop=float(reference.results.scores["primary"] - results.scores["primary"]),
-        agreement=agreement(rows.task, reference.results.predictions, results.predictions),
+        agreement=class_predictions.agreement(
+            rows.task, reference.results.predictions, results.predictions
+        ),
         recall=_recall(rows.task, reference.results, results),
         logits=_parity(differences, reference),
     )
@@ -137,12 +137,12 @@ def _parity(differences: list[np.ndarray], reference: TorchReference) -> LogitPa
 
 def _recall(task: Task, torchs: Results, exported: Results) -> dict[str, list[float]]:
     """Class → recall of both, 0 to 100, for classes that stand in the rows."""
-    if not has_class_scores(task):
+    if not class_predictions.has_class_scores(task):
         return {}
     right = task.kind.class_ids(task, exported.predictions["label"])
     present = np.flatnonzero(right.any(axis=0)) if right.ndim == 2 else np.unique(right)
     recalls = []
     for one in (torchs, exported):
         given = task.kind.class_ids(task, one.predictions["prediction"])
-        recalls.append(by_class(right, given, len(task.labels))[1])
+        recalls.append(classification.by_class(right, given, len(task.labels))[1])
     return {task.labels[at]: [float(one[at]) for one in recalls] for at in present.tolist()}

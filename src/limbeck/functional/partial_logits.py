@@ -14,8 +14,7 @@ import torch
 from jaxtyping import Float, Integer
 from torch import Tensor
 
-from limbeck.functional.labelled_positions import mean_by_example, require_one_vocabulary
-from limbeck.functional.reductions import at_least_float32, require_positive, weighted_mean
+from limbeck.functional import labelled_positions, reductions
 from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import send
 
@@ -36,13 +35,13 @@ def top_tokens(
     Raises:
         LimbeckError: k is not between 1 and the vocabulary's size, or τ not above 0.
     """
-    require_positive("temperature", temperature)
+    reductions.require_positive("temperature", temperature)
     if not 1 <= k <= logits.shape[-1]:
         raise LimbeckError(
             f"top_tokens: k is {k}, and the vocabulary has {logits.shape[-1]} tokens",
             "keep at least one token, and no more than there are",
         )
-    logs = (at_least_float32(logits) / temperature).log_softmax(-1)
+    logs = (reductions.at_least_float32(logits) / temperature).log_softmax(-1)
     kept, ids = logs.topk(k, dim=-1)
     # Summed over the others themselves: 1 − Σ has no digits left where little is left.
     tail = logs.scatter(-1, ids, float("-inf")).logsumexp(-1)
@@ -56,7 +55,7 @@ def outcomes(
     temperature: float | int = 1.0,
 ) -> Float[Tensor, "*batch outcomes"]:
     """ln softmax(z/τ) of some tokens, and behind them that of all others together."""
-    logs = (at_least_float32(logits) / temperature).log_softmax(-1)
+    logs = (reductions.at_least_float32(logits) / temperature).log_softmax(-1)
     tail = logs.scatter(-1, ids, float("-inf")).logsumexp(-1, keepdim=True)
     return torch.cat([logs.gather(-1, ids), tail], -1)
 
@@ -80,14 +79,14 @@ def topk_kl(
     Raises:
         LimbeckError: the temperature is not above 0.
     """
-    require_positive("temperature", temperature)
+    reductions.require_positive("temperature", temperature)
     ours = outcomes(student_logits, topk_ids, temperature=temperature)
-    theirs = at_least_float32(torch.cat([topk_logprobs, tail_logprob.unsqueeze(-1)], -1))
+    theirs = reductions.at_least_float32(torch.cat([topk_logprobs, tail_logprob.unsqueeze(-1)], -1))
     share = theirs.exp()
     # Where the teacher leaves nothing both logarithms may be −inf.
     nothing = share == 0
     surprise = theirs.masked_fill(nothing, 0.0) - ours.masked_fill(nothing, 0.0)
-    return weighted_mean((share * surprise).sum(-1), weights)
+    return reductions.weighted_mean((share * surprise).sum(-1), weights)
 
 
 def sample_tokens(
@@ -105,9 +104,9 @@ def sample_tokens(
     Raises:
         LimbeckError: n is below 1, or τ not above 0.
     """
-    require_positive("temperature", temperature)
-    require_positive("n", n)
-    shares = (at_least_float32(logits) / temperature).softmax(-1)
+    reductions.require_positive("temperature", temperature)
+    reductions.require_positive("n", n)
+    shares = (reductions.at_least_float32(logits) / temperature).softmax(-1)
     return counted(torch.multinomial(shares, n, replacement=True, generator=generator))
 
 
@@ -143,9 +142,9 @@ def sampled_cross_entropy(
     Raises:
         LimbeckError: the temperature is not above 0.
     """
-    require_positive("temperature", temperature)
+    reductions.require_positive("temperature", temperature)
     found = sampled_surprises(student_logits, sampled_ids, sampled_counts, temperature=temperature)
-    return weighted_mean(found, weights)
+    return reductions.weighted_mean(found, weights)
 
 
 def sampled_surprises(
@@ -156,7 +155,7 @@ def sampled_surprises(
     temperature: float | int = 1.0,
 ) -> Float[Tensor, " batch"]:
     """As `sampled_cross_entropy`, of each row."""
-    logs = (at_least_float32(student_logits) / temperature).log_softmax(-1)
+    logs = (reductions.at_least_float32(student_logits) / temperature).log_softmax(-1)
     counts = sampled_counts.to(logs.dtype)
     found = logs.gather(-1, sampled_ids).masked_fill(sampled_counts == 0, 0.0)
     totals = counts.sum(-1).clamp(min=1)
@@ -310,7 +309,7 @@ def partial_soft_label(
     Raises:
         LimbeckError: other shapes, or another temperature than that at which tokens were kept.
     """
-    require_one_vocabulary(student_logits.shape, teacher.shape)
+    labelled_positions.require_one_vocabulary(student_logits.shape, teacher.shape)
     own = teacher.kept.temperature
     if temperature != own:
         raise LimbeckError(
@@ -319,4 +318,4 @@ def partial_soft_label(
         )
     valid = mask.bool()
     each = teacher[valid].surprises(student_logits[valid], compare)
-    return mean_by_example(each * temperature**2 if scale_by_t2 else each, valid)
+    return labelled_positions.mean_by_example(each * temperature**2 if scale_by_t2 else each, valid)

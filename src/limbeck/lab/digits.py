@@ -12,12 +12,10 @@ import numpy as np
 from datasets import DatasetDict
 from sklearn.datasets import load_digits
 
+from limbeck.data import splits
 from limbeck.data.images import as_png
 from limbeck.data.reader import DataReader, DataRequest, Loaded, data_reader
-from limbeck.data.splits import make_split
-from limbeck.lab.pocket import RECOMMENDED, TEXT_STUDENT, TEXT_TEACHER
-from limbeck.lab.pocket.generate import POCKET
-from limbeck.lab.pocket.lexicon import MAX_LENGTH
+from limbeck.lab.pocket import RECOMMENDED, TEXT_STUDENT, TEXT_TEACHER, generate, lexicon
 from limbeck.recipe.load import DATA_SETTINGS, DataSettings
 from limbeck.students import names_cnn, starts_random
 from limbeck.support.errors import LimbeckError
@@ -61,7 +59,7 @@ def read_digits(task: Task) -> DatasetDict:
     parts = {"train": slice(None, -_DEV), "dev": slice(-_DEV, None)}
     return DatasetDict(
         {
-            name: make_split(task, {task.text_columns[0]: images[part]}, labels[part])
+            name: splits.make_split(task, {task.text_columns[0]: images[part]}, labels[part])
             for name, part in parts.items()
         }
     )
@@ -73,7 +71,7 @@ _SMALL_SET_EPOCHS = 30
 def pocket_settings(recipe: Mapping[str, Any]) -> dict[str, Any]:
     """Those of a pocket task's teacher, or students; of other tasks only the longest text."""
     task, student = recipe.get("task"), recipe.get("student")
-    length = {"max_length": MAX_LENGTH}
+    length = {"max_length": lexicon.MAX_LENGTH}
     if not isinstance(task, str) or task not in RECOMMENDED:
         return length
     from_scratch = isinstance(student, dict) and starts_random(student.get("init"))
@@ -92,5 +90,5 @@ def digits_settings(recipe: Mapping[str, Any]) -> dict[str, Any]:
     return {"task": DIGITS} | ({"epochs": _SMALL_SET_EPOCHS} if names_cnn(init) else {})
 
 
-DATA_SETTINGS.register(POCKET)(DataSettings(pocket_settings, toy="pocket"))
+DATA_SETTINGS.register(generate.POCKET)(DataSettings(pocket_settings, toy="pocket"))
 DATA_SETTINGS.register(DIGITS)(DataSettings(digits_settings))

@@ -21,9 +21,8 @@ from limbeck.lab.study.study_fields import Group
 from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME, Record
 from limbeck.report import write_report
-from limbeck.run import distill
+from limbeck.run import distill, finish
 from limbeck.run.earlier_run import EarlierRun
-from limbeck.run.finish import similarity
 from limbeck.run.prepare import prepare
 from limbeck.run.run_folder import RunFolder
 from limbeck.support.errors import LimbeckError
@@ -163,7 +162,7 @@ def _similarity(group: Group, folder: Path, live: Teacher) -> np.ndarray:
     recipe = run.recipe(folder)
     trained = {"init": str(folder / run.name / "student"), "layers": None}
     student = recipe.student.model_copy(update=trained)
-    matrix = similarity(prepare(recipe.model_copy(update={"student": student}), live))
+    matrix = finish.similarity(prepare(recipe.model_copy(update={"student": student}), live))
     assert matrix is not None
     return np.array(matrix, dtype=float)
 

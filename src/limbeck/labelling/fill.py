@@ -13,9 +13,8 @@ from rich.console import Console
 
 from limbeck.data.table import taken
 from limbeck.data.text_rows import TextRows
-from limbeck.outputs import scored_shard
+from limbeck.outputs import key, scored_shard, shards, store
 from limbeck.outputs.files import StoreFiles
-from limbeck.outputs.key import digest_of_ids
 from limbeck.outputs.manifest import (
     MISSING,
     RowsIdentity,
@@ -24,11 +23,8 @@ from limbeck.outputs.manifest import (
     TokensIdentity,
     has_one_label,
 )
-from limbeck.outputs.shards import DECIDING, rows_of_shard, shard_name
-from limbeck.outputs.store import read_manifest
 from limbeck.outputs.writer import StoreWriter, alone
-from limbeck.support.terminal import row_bar, spoken
-from limbeck.support.words import human_size
+from limbeck.support import terminal, words
 from limbeck.teachers.labeller import Labeller, RowsMissingError, costs_of
 
 _LIBRARIES = ("limbeck", "torch", "transformers")
@@ -74,7 +70,7 @@ class LabelWork:
     @property
     def decides(self) -> bool:
         """Whether the outputs come to a class or a number; else a store has no labels."""
-        named = any(name in DECIDING for name in self.content.outputs)
+        named = any(name in shards.DECIDING for name in self.content.outputs)
         return named and has_one_label(self.labeller.kind)
 
     def part(self, number: int, shard_rows: int) -> scored_shard.ShardRows:
@@ -100,7 +96,7 @@ class LabelWork:
             ),
             rows=RowsIdentity(
                 count=len(self),
-                fingerprint=digest_of_ids(self.ids),
+                fingerprint=key.digest_of_ids(self.ids),
                 source=self.rows.source,
                 columns=self.rows.names,
                 target=kept is not None,
@@ -128,15 +124,15 @@ def fill(work: LabelWork, shard_rows: int | None, console: Console) -> StoreMani
         LimbeckError: another store is there or is being written, or what is wrong with the outputs.
     """
     with alone(work.files):
-        found, estimate = read_manifest(work.files), None
+        found, estimate = store.read_manifest(work.files), None
         if shard_rows is None and found is not None:
             shard_rows = found.settings.get(_ROWS_OF_SHARD)
         if shard_rows is None:
             estimate = measure(work)
-            shard_rows = rows_of_shard(estimate.bytes)
+            shard_rows = shards.rows_of_shard(estimate.bytes)
         writer = StoreWriter.begin(work.files, work.manifest(shard_rows))
         numbers = range(-(-len(work) // shard_rows))
-        todo = [number for number in numbers if shard_name(number) not in writer.done]
+        todo = [number for number in numbers if shards.shard_name(number) not in writer.done]
         if todo:
             _say(work, estimate or measure(work), writer.manifest, console)
             _make_shards(work, (work.part(number, shard_rows) for number in todo), writer, console)
@@ -154,7 +150,7 @@ def _make_shards(
     spent: Counter[str] = Counter()
     try:
         done = writer.manifest.stored_rows + len(writer.manifest.missing_rows)
-        with row_bar(console, lambda rows: (done + rows) / len(work)) as advance:
+        with terminal.row_bar(console, lambda rows: (done + rows) / len(work)) as advance:
             for part in parts:
                 try:
                     made = scored_shard.make_shard(files, labeller, part, content, advance)
@@ -264,8 +260,8 @@ def _say(work: LabelWork, estimate: LabelEstimate, made: StoreManifest, console:
             f"{work.files.url} is continued: {stored:,} rows are there{out}, {left:,} are left"
         )
     told = [
-        f"about {human_size(estimate.bytes * left)}",
-        f"about {spoken(estimate.seconds * left)} ({1 / max(estimate.seconds, 1e-9):,.0f} rows/s)",
+        f"about {words.human_size(estimate.bytes * left)}",
+        f"about {terminal.spoken(estimate.seconds * left)} ({1 / max(estimate.seconds, 1e-9):,.0f} rows/s)",
         *(f"{count * left:,.5g} {name}" for name, count in estimate.costs.items() if count),
     ]
     console.print(f"by one measured batch: {', '.join(told)}")

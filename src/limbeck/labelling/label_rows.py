@@ -11,17 +11,14 @@ from typing import TYPE_CHECKING, Any
 from limbeck.data.text_rows import TextRows, joined, read_target_rows, read_text_rows
 from limbeck.labelling import plain_table
 from limbeck.labelling.fill import LabelWork, fill
-from limbeck.labelling.language_models.answers import JOURNALS
-from limbeck.labelling.language_models.causal import is_causal_model, load_causal_labeller
+from limbeck.labelling.language_models import answers, causal
 from limbeck.labelling.language_models.endpoint_settings import EndpointSettings
 from limbeck.labelling.language_models.prompt import BoundPrompt, Prompt, bind_prompt, read_prompt
 from limbeck.labelling.model_labeller import ModelLabeller, TargetLabeller
 from limbeck.labelling.settings import LabelSettings
-from limbeck.outputs.cache import default_store
-from limbeck.outputs.columns import LOGITS, PROBABILITIES
+from limbeck.outputs import cache, columns, shards
 from limbeck.outputs.files import StoreFiles
 from limbeck.outputs.scored_shard import ShardContent
-from limbeck.outputs.shards import RESERVED
 from limbeck.outputs.store import OutputStore, open_store
 from limbeck.preflight import refuse_beyond
 from limbeck.recipe import Recipe
@@ -29,11 +26,9 @@ from limbeck.records.runs_meant import members_at
 from limbeck.run.objects import read_rows, unlabelled_places
 from limbeck.students import load_model, read_config, read_processor
 from limbeck.students.execution import warn_of_emulated_bf16
+from limbeck.support import machine, terminal, words
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.given import at_hand
-from limbeck.support.machine import device
-from limbeck.support.terminal import messages
-from limbeck.support.words import short_name, short_names
 from limbeck.tasks import TASKS, TEXT, TEXT_READING, kind_of_config
 from limbeck.teachers.labeller import Labeller, TeamLabeller
 
@@ -70,7 +65,7 @@ def label(
         LimbeckError: whatever is wrong with teacher, rows or settings, or another store in `out`.
     """
     given = {name: value for name, value in settings.items() if value is not None}
-    asked, console = LabelSettings.checked(given), messages(shown=show)
+    asked, console = LabelSettings.checked(given), terminal.messages(shown=show)
     with ExitStack() as stack:
         writers: dict[str, Any] = {}
         if data is not None and not isinstance(data, str | Path):
@@ -88,7 +83,11 @@ def label(
             named_rows: dict[str, Any] = {"task": asked.task, "text_columns": asked.text_columns}
             rows = joined([read_text_rows(one, **named_rows) for one in sources])
         warn_of_emulated_bf16(asked.precision)
-        if prompt is not None or endpoint is not None or any(map(is_causal_model, source.paths)):
+        if (
+            prompt is not None
+            or endpoint is not None
+            or any(map(causal.is_causal_model, source.paths))
+        ):
             # A prompt calls the columns as the user does.
             rows = replace(rows, columns=dict(zip(rows.names, rows.columns.values(), strict=True)))
             source = replace(source, prompt=prompt_for(prompt, rows, asked.task))
@@ -173,12 +172,12 @@ def _content(labeller: Labeller, source: LabellerSource, texts: Sequence[str]) -
     if problems := [unknown("output", name, known) for name in words if name not in known]:
         raise LimbeckError(problems)
     chosen = tuple(dict.fromkeys(words)) or known
-    if taken := RESERVED & {*chosen}:
+    if taken := shards.RESERVED & {*chosen}:
         raise LimbeckError(
             f"the output {', '.join(taken)} has the name of a column of every store",
             "rename the labeller's output",
         )
-    if clashing := {*texts} & {*chosen, *RESERVED}:
+    if clashing := {*texts} & {*chosen, *shards.RESERVED}:
         raise LimbeckError(
             f"the text column {', '.join(sorted(clashing))} has the name of another column of the store",
             "rename it in your file, or leave --with-text out",
@@ -232,7 +231,7 @@ class LabellerSource:
                 own = None if record is None else Recipe.recorded(record.recipe, path)
                 found.append(self._model(path, own))
                 paths.append(path)
-        return found[0] if len(found) == 1 else TeamLabeller(found, short_names(paths))
+        return found[0] if len(found) == 1 else TeamLabeller(found, words.short_names(paths))
 
     def _model(self, path: str, recipe: Recipe | None) -> Labeller:
         asked = self.settings
@@ -240,8 +239,8 @@ class LabellerSource:
         if asked.batch_size is not None:
             shared["batch_size"] = asked.batch_size
         if self.prompt is not None:
-            return load_causal_labeller(path, self.prompt, **shared)
-        shared["name"] = short_name(path)
+            return causal.load_causal_labeller(path, self.prompt, **shared)
+        shared["name"] = words.short_name(path)
         shared["max_length"] = asked.max_length or (
             _MAX_LENGTH if recipe is None else recipe.max_length
         )
@@ -252,14 +251,16 @@ class LabellerSource:
             written = TargetLabeller(
                 model, processor, task=self.written_task, outputs=asked.outputs, **shared
             )
-            return written.to(device())
+            return written.to(machine.device())
         known = TASKS.get(asked.task) if asked.task is not None else None
-        answers = not asked.outputs or bool({LOGITS, PROBABILITIES} & {*asked.outputs})
+        answers = not asked.outputs or bool(
+            {columns.LOGITS, columns.PROBABILITIES} & {*asked.outputs}
+        )
         model = load_model(path, head="required" if answers else "optional")
         refuse_beyond(model, asked.max_length)
         classes = () if known is None else known.kind.class_names(known.labels)
         made = ModelLabeller(model, processor, outputs=asked.outputs, classes=classes, **shared)
-        return made.to(device())
+        return made.to(machine.device())
 
 
 def named(
@@ -297,7 +298,9 @@ def endpoint_labeller(settings: EndpointSettings, source: LabellerSource) -> End
             "pip install 'limbeck[endpoint]'",
         ) from error
     assert source.prompt is not None
-    return EndpointLabeller(settings, source.prompt, journals=default_store().folder / JOURNALS)
+    return EndpointLabeller(
+        settings, source.prompt, journals=cache.default_store().folder / answers.JOURNALS
+    )
 
 
 def prompt_for(prompt: str | Path | Prompt | None, rows: TextRows, task: str | None) -> BoundPrompt:
@@ -328,7 +331,7 @@ def prompt_for(prompt: str | Path | Prompt | None, rows: TextRows, task: str | N
 def writes_targets(source: LabellerSource) -> bool:
     """Whether one of them answers in words; its layers alone need no targets."""
     words = source.settings.outputs
-    if words and not any(word.split(":")[0] == LOGITS for word in words):
+    if words and not any(word.split(":")[0] == columns.LOGITS for word in words):
         return False
     return any(hasattr(one, "kept_tokens") for one in source.teachers) or any(
         kind_of_config(read_config(path)) is TEXT for path in source.paths

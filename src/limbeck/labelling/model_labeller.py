@@ -15,7 +15,7 @@ from limbeck.data.row_ids import row_ids
 from limbeck.embedding import embedding_width
 from limbeck.functional.partial_logits import CHOICES, KeptTokens
 from limbeck.objectives import ModelShape
-from limbeck.outputs.building import ask
+from limbeck.outputs import building, key
 from limbeck.outputs.columns import (
     IDS,
     INDEX,
@@ -31,7 +31,6 @@ from limbeck.outputs.columns import (
     places,
     storage_type,
 )
-from limbeck.outputs.key import digest_of_model, digest_of_tokenizer
 from limbeck.students import class_places, generic_labels, labels_of
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import SENTENCE, TEXT, TEXT_READING, Processor, Task, TaskType, task_type_of
@@ -77,7 +76,7 @@ class _TextModel:
         self.name, self.batch_size, self.precision = name, batch_size, precision
         self.max_length = min(max_length, preflight.positions_of(model) or max_length)
         found = [*problems, *TEXT_READING.problems(tokenizer, self.max_length, 1)]
-        fits = preflight.check_vocabulary(f"teacher {name}", model, tokenizer)
+        fits = preflight.model_checks.check_vocabulary(f"teacher {name}", model, tokenizer)
         found += [one for one in fits if one.severity == "error"]
         if found:
             raise LimbeckError(found)
@@ -94,10 +93,10 @@ class _TextModel:
 
     def fingerprint(self) -> dict[str, Any]:
         """Digests of the model and of its tokenizer, the length limit and the precision."""
-        self._digest = self._digest or digest_of_model(self._teacher.model)
+        self._digest = self._digest or key.digest_of_model(self._teacher.model)
         return {
             "model": self._digest,
-            "tokenizer": digest_of_tokenizer(self._tokenizer),
+            "tokenizer": key.digest_of_tokenizer(self._tokenizer),
             "max_length": self.max_length,
             "precision": self.precision,
         }
@@ -110,7 +109,7 @@ class _TextModel:
         rows = zip(*(encoded[name] for name in names), strict=True)
         batch = self._collate([dict(zip(names, row, strict=True)) for row in rows])
         moved = {name: value.to(self._teacher.device) for name, value in batch.items()}
-        return ask(self._teacher, moved, request, self.precision)
+        return building.ask(self._teacher, moved, request, self.precision)
 
 
 class ModelLabeller(_TextModel):

@@ -18,9 +18,7 @@ from scipy.special import softmax
 from limbeck.data.candidates import PASSAGE, QUERY, SCORE
 from limbeck.data.text_rows import TextRows
 from limbeck.labelling.fill import LabelWork
-from limbeck.outputs.columns import LOGITS, PROBABILITIES
-from limbeck.outputs.manifest import has_one_label
-from limbeck.outputs.shards import DECIDING, LABEL
+from limbeck.outputs import columns, manifest, shards
 from limbeck.outputs.store import OutputStore
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.files import written_whole
@@ -72,12 +70,12 @@ def check_place(
 def check_labels(path: str, work: LabelWork) -> None:
     """Raise LimbeckError for outputs that come to no label, or to several, and for columns of the table's names."""
     labeller, names = work.labeller, work.rows.names
-    if clashing := {*names} & {LABEL, CONFIDENCE, SCORE}:
+    if clashing := {*names} & {shards.LABEL, CONFIDENCE, SCORE}:
         raise LimbeckError(
             f"--to: the text column {', '.join(sorted(clashing))} has the name of a column that is written",
             "rename it in your file, or leave --to out and read the store",
         )
-    if not has_one_label(labeller.kind):
+    if not manifest.has_one_label(labeller.kind):
         raise LimbeckError(
             f"to: {labeller.name} gives a row any number of classes, and {path} would have one",
             "leave --to out, the store has every class's probability; or limbeck predict, which writes all "
@@ -102,7 +100,7 @@ def write_plain_labels(path: Path, store: OutputStore, rows: TextRows) -> int:
     """
     label, sure, tied = _decided(store)
     scored = get_task_type(store.kind).candidates is not None or rows.names == (QUERY, PASSAGE)
-    beside = [LABEL, CONFIDENCE] if store.classes else [SCORE if scored else LABEL]
+    beside = [shards.LABEL, CONFIDENCE] if store.classes else [SCORE if scored else shards.LABEL]
     stored = ~np.isin(rows.ids, [*store.manifest.missing_rows])
     place = np.full(len(rows), _NOWHERE)
     place[stored] = store.places(rows.ids[stored])
@@ -145,16 +143,16 @@ def _decided(store: OutputStore) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         whether several classes are equally likely (n,), so that none of them is the label.
     """
     held = [column.name for column in store.columns]
-    name = next(one for one in DECIDING if one in held)
+    name = next(one for one in shards.DECIDING if one in held)
     labels, sure, tied = [], [], []
-    for found in store.shards([LABEL, name]):
+    for found in store.shards([shards.LABEL, name]):
         values = found[name]
         most = values.max(axis=1, keepdims=True)
-        labels.append(found[LABEL])
+        labels.append(found[shards.LABEL])
         tied.append((values == most).sum(axis=1) > 1)
-        if name == LOGITS:
+        if name == columns.LOGITS:
             values = softmax(values, axis=1)
-        elif name != PROBABILITIES:
+        elif name != columns.PROBABILITIES:
             values = values / values.sum(axis=1, keepdims=True).clip(min=1e-9)
         sure.append(values.max(axis=1))
     return np.concatenate(labels), np.concatenate(sure), np.concatenate(tied)

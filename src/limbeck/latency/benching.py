@@ -20,11 +20,9 @@ from limbeck.latency.worker import BenchProcess
 from limbeck.records import hardware, versions
 from limbeck.records.facts import busy_note
 from limbeck.run.finish import refresh
+from limbeck.support import files, terminal, words
 from limbeck.support.cores import cores
 from limbeck.support.errors import LimbeckError
-from limbeck.support.files import at_home, write_whole
-from limbeck.support.terminal import phases
-from limbeck.support.words import count_of
 
 _LIBRARIES = ("onnxruntime", "openvino")
 
@@ -58,11 +56,11 @@ def bench(
         raise LimbeckError(said, f"give at most {limit}")
     who = contenders([str(model) for model in models], chosen.backends)
     found: list[Measurement] = []
-    with tempfile.TemporaryDirectory() as folder, phases(shown=show) as begin:
+    with tempfile.TemporaryDirectory() as folder, terminal.phases(shown=show) as begin:
         for threads in chosen.threads:
             turns = _turns(who, chosen, threads, Path(folder))
             rounds = 1 + -(-chosen.passes // PASSES_A_TURN)
-            step = begin(count_of(threads, "thread"), len(turns) * rounds)
+            step = begin(words.count_of(threads, "thread"), len(turns) * rounds)
             found += time_in_turns(turns, passes=chosen.passes, warm_up=chosen.warm_up, step=step)
     report = BenchReport(
         identity=uuid.uuid4().hex[:12],
@@ -76,8 +74,8 @@ def bench(
     for run in reports.keep_in_records(report, who):
         refresh(run)
     if out is not None:
-        place = at_home(out)
-        write_whole(place / "bench.md", reports.as_markdown(report))
+        place = files.at_home(out)
+        files.write_whole(place / "bench.md", reports.as_markdown(report))
         report.write(place)
     return report
 

@@ -11,15 +11,14 @@ from transformers import AutoConfig
 from limbeck.activations.compat import TEXT_TO_TEXT
 from limbeck.evaluation.measuring import decoder_start, random_batch
 from limbeck.records import Record
+from limbeck.runtimes import sessions
 from limbeck.runtimes.manifest import EXPORTS, exports_of, is_export, read_export, weight_bytes
-from limbeck.runtimes.sessions import RUNTIMES, check_reader, need_extra, readers_of
 from limbeck.scoring.scored_model import finished_run
 from limbeck.students import read_config, resolve_checkpoint
+from limbeck.support import files, words
 from limbeck.support.errors import LimbeckError, Problem, unknown
-from limbeck.support.files import at_home
-from limbeck.support.words import short_names
 
-BACKENDS = ("torch", "compiled", *RUNTIMES)
+BACKENDS = ("torch", "compiled", *sessions.RUNTIMES)
 
 
 @dataclass(frozen=True)
@@ -76,9 +75,9 @@ def contenders(models: Sequence[str], backends: Sequence[str] | None = None) -> 
         problems.append(Problem("bench: no model is named", "name runs, checkpoints or exports"))
     if problems:
         raise LimbeckError(problems)
-    for name in RUNTIMES:
+    for name in sessions.RUNTIMES:
         if name in wanted:
-            need_extra(name, f"the backend {name}")
+            sessions.need_extra(name, f"the backend {name}")
     found = [one for model in models for one in _of(model, wanted)]
     lacking = [name for name in wanted if name not in {one.backend for one in found}]
     if lacking:
@@ -91,7 +90,7 @@ def contenders(models: Sequence[str], backends: Sequence[str] | None = None) -> 
 
 
 def _of(model: str, wanted: tuple[str, ...]) -> list[Contender]:
-    folder = at_home(model)
+    folder = files.at_home(model)
     if is_export(folder):
         return _exported(folder, wanted)
     run = finished_run(folder)
@@ -113,7 +112,7 @@ def _checkpoint(model: str, record: Record | None, wanted: tuple[str, ...]) -> l
             config=config,
             score=None if record is None else record.scores.get("dev", {}).get("primary"),
             rows=None if record is None else record.examples.fingerprints.get("dev"),
-            run=None if record is None else at_home(model),
+            run=None if record is None else files.at_home(model),
             bytes=sum(file.stat().st_size for file in path.glob("*.safetensors")),
         )
         for backend in ("torch", "compiled")
@@ -127,11 +126,13 @@ def _exported(folder: Path, wanted: tuple[str, ...]) -> list[Contender]:
     # A run's exports are called as the run is.
     inside = place.parent.name == EXPORTS
     name = place.parent.parent.name if inside else Path(manifest.source).name
-    backends = [name for name in readers_of(manifest) if name in (wanted or (manifest.runtime,))]
+    backends = [
+        name for name in sessions.readers_of(manifest) if name in (wanted or (manifest.runtime,))
+    ]
     return [
         Contender(
             model=name,
-            backend=check_reader(manifest, backend),
+            backend=sessions.check_reader(manifest, backend),
             form=manifest.conversion.name,
             path=place,
             config=AutoConfig.from_pretrained(folder, trust_remote_code=False),
@@ -156,7 +157,7 @@ def _named_apart(found: Sequence[Contender]) -> list[Contender]:
             raise LimbeckError(f"bench: {one.path} is named twice", "name every model once")
     names = [one.name for one in found]
     alike = [one for one in found if names.count(one.name) > 1]
-    ends = short_names([str(one.path) for one in alike])
+    ends = words.short_names([str(one.path) for one in alike])
     called = {one.path: end for one, end in zip(alike, ends, strict=True)}
     return [replace(one, model=called.get(one.path, one.model)) for one in found]
 

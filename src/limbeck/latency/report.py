@@ -13,8 +13,8 @@ from limbeck.latency.contenders import Contender
 from limbeck.records import Record
 from limbeck.records.facts import BenchFacts, BenchRow, Latency
 from limbeck.runtimes.manifest import EXPORTS
+from limbeck.support import files
 from limbeck.support.cells import CellTable, decimal, milliseconds, shown
-from limbeck.support.files import at_home, write_whole
 from limbeck.support.words import count_of
 
 BENCH_NAME = "bench.json"
@@ -108,7 +108,7 @@ class BenchReport(BaseModel):
 
     def write(self, folder: Path) -> None:
         """Write `bench.json` into a folder, whole or not at all."""
-        write_whole(folder / BENCH_NAME, json.dumps(self.model_dump(), indent=1) + "\n")
+        files.write_whole(folder / BENCH_NAME, json.dumps(self.model_dump(), indent=1) + "\n")
 
     @property
     def conditions(self) -> list[BenchCondition]:
@@ -224,7 +224,7 @@ def keep_in_records(report: BenchReport, who: Sequence[Contender]) -> list[Path]
         record, taught = Record.load(one.run), list[Path]()
         record.student.bench_ms = timed[one.path]
         if record.teacher is not None and record.teacher.path is not None:
-            folder = at_home(record.teacher.path).resolve()
+            folder = files.at_home(record.teacher.path).resolve()
             taught = [folder, folder / "student"]
             record.teacher.bench_ms = timed.get(taught[0], timed.get(taught[1]))
         record.bench = BenchFacts(

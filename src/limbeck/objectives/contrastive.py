@@ -11,10 +11,9 @@ from limbeck import functional as F
 from limbeck.activations import ActivationKey, Trace
 from limbeck.functional.labels import has_label
 from limbeck.mappings.maps import ProjectSpec
+from limbeck.objectives import layer_match, registration
 from limbeck.objectives.base import Shape
-from limbeck.objectives.layer_match import build_projections
 from limbeck.objectives.mapped import Mapped, MappedSpec, Pooling
-from limbeck.objectives.registration import objective
 from limbeck.support.errors import LimbeckError
 from limbeck.support.settings import Count, Temperature
 from limbeck.support.step_state import StepState
@@ -95,7 +94,7 @@ class Memory(nn.Module):
         self.labels[rows] = labels.float().where(has_label(labels), unseen)
 
 
-@objective("info_nce", settings=ContrastSpec)
+@registration.objective("info_nce", settings=ContrastSpec)
 class Contrast(Mapped):
     """info_nce of the mapped layers' sentence vectors, side by side, mapped to one width.
 
@@ -119,7 +118,7 @@ class Contrast(Mapped):
                 "none",
                 "give every example a number from 0 in a column named index",
             )
-        self.projections = build_projections(
+        self.projections = layer_match.build_projections(
             settings.project,
             self.mapping,
             settings.mapping,

@@ -9,12 +9,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import torch
-from pydantic import (
-    Field,
-    SerializerFunctionWrapHandler,
-    model_serializer,
-    model_validator,
-)
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 from torch import Tensor, nn
 
 from limbeck.support.errors import LimbeckError, Problem, unknown

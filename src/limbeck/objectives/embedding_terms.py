@@ -22,8 +22,7 @@ from limbeck.objectives.registration import objective
 from limbeck.support.errors import LimbeckError
 from limbeck.support.settings import Count, Number, Temperature
 from limbeck.support.step_state import StepState
-from limbeck.tasks.candidates import EMBEDDED, QUERY_ID, SCORED
-from limbeck.tasks.rules import EXAMPLE_WEIGHTS
+from limbeck.tasks import candidates, rules
 
 _DISTANCES = {"embedding_mse": F.embedding_mse, "embedding_cosine": F.embedding_cosine}
 
@@ -113,7 +112,7 @@ class EmbeddingTarget(OfEmbeddings):
 
     def compare(self, ours: Tensor, theirs: Tensor, batch: Batch[str, Tensor]) -> Tensor:
         """Embeddings (B, d) of both sides."""
-        distance, weights = _DISTANCES[self.settings.compare], batch.get(EXAMPLE_WEIGHTS)
+        distance, weights = _DISTANCES[self.settings.compare], batch.get(rules.EXAMPLE_WEIGHTS)
         ours, theirs = self.projections.student(ours, 0), self.projections.teacher(theirs, 0)
         if not self.settings.dimensions:
             return distance(ours, theirs, weights=weights)
@@ -199,7 +198,7 @@ class OfCandidates(OfLogits):
             )
         self.needs_teacher, self.reads_labels = settings.needs_teacher, settings.reads_labels
         self.candidates = shape.kind.candidates
-        self.of_teacher = self.candidates if shape.teacher.embedding else SCORED
+        self.of_teacher = self.candidates if shape.teacher.embedding else candidates.SCORED
 
     def forward(
         self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], step_state: StepState
@@ -320,9 +319,9 @@ class PairContrast(OfEmbeddings):
         Raises:
             LimbeckError: the batch does not say so.
         """
-        grades = EMBEDDED.said(batch)
-        EMBEDDED.queries(batch)  # says what is missing
-        given = batch[QUERY_ID], grades, batch.get("input_ids")
+        grades = candidates.EMBEDDED.said(batch)
+        candidates.EMBEDDED.queries(batch)  # says what is missing
+        given = batch[candidates.QUERY_ID], grades, batch.get("input_ids")
         temperature = self.settings.temperature
         return self.over_widths(
             ours, lambda cut: F.pair_contrast(cut, *given, temperature=temperature)

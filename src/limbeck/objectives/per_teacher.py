@@ -15,10 +15,9 @@ from torch import Tensor, nn
 
 from limbeck import functional as F
 from limbeck.activations import Request, Trace
+from limbeck.objectives import predictions, registration
 from limbeck.objectives.base import Objective, Shape, TermSettings
 from limbeck.objectives.group import Loss, Objectives
-from limbeck.objectives.predictions import present
-from limbeck.objectives.registration import objective
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.settings import Temperature
 from limbeck.support.step_state import StepState
@@ -107,7 +106,7 @@ class ErrorWeightedSpec(TermSettings):
     temperature: Temperature = Field(1.0, description="divides both sides' logits")
 
 
-@objective("error_weighted", settings=ErrorWeightedSpec)
+@registration.objective("error_weighted", settings=ErrorWeightedSpec)
 class ErrorWeighted(Objective):
     """Each teacher's soft label, weighted by its error on the example (MT-BERT).
 
@@ -134,8 +133,8 @@ class ErrorWeighted(Objective):
     ) -> Tensor:
         """Logits (B, C) of the student, (T, B, C) of the teachers; one teacher is a team of one."""
         need_labels(batch, ("labels",))
-        logits, labels = present(student.logits), batch["labels"]
-        each = present(teacher.logits)[None] if teacher.each is None else teacher.each
+        logits, labels = predictions.present(student.logits), batch["labels"]
+        each = predictions.present(teacher.logits)[None] if teacher.each is None else teacher.each
         if logits.shape[-1] == 1:
             return F.error_weighted_mse(logits[..., 0], each[..., 0], labels.float())
         return F.error_weighted_cross_entropy(

@@ -23,9 +23,9 @@ from pydantic_core import PydanticCustomError
 
 from limbeck.mappings.maps import Projections
 from limbeck.objectives.base import OBJECTIVES, Objective, Shape, TermSettings
+from limbeck.support import plain
 from limbeck.support.errors import LimbeckError
 from limbeck.support.given import PREFIX, held, hold, is_reference
-from limbeck.support.plain import check_plain
 
 # Terms given as objects from Python: what stands for one in a recipe, and how a run gets it back.
 # A recipe holds text alone, so that a term is `given:CLASS@FINGERPRINT` there, with what its
@@ -129,7 +129,7 @@ def values_of(term: Objective) -> dict[str, Any]:
         if name.startswith("_") or name in ("training", "setting", "shape"):
             continue
         try:
-            found[name] = check_plain(value, name)
+            found[name] = plain.check_plain(value, name)
         except LimbeckError:  # a module, a function: its class's source stands for it
             continue
     return found

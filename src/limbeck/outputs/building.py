@@ -15,7 +15,7 @@ from torch import Tensor
 
 from limbeck.activations import Passes, Request, Trace
 from limbeck.objectives import ModelShape
-from limbeck.outputs import columns
+from limbeck.outputs import columns, shards
 from limbeck.outputs.cache import Store, UnstorableError, describe
 from limbeck.outputs.key import LIBRARIES, digest_of_model, library_versions
 from limbeck.outputs.manifest import (
@@ -27,13 +27,10 @@ from limbeck.outputs.manifest import (
     TokensIdentity,
 )
 from limbeck.outputs.mapped import MappedWriter
-from limbeck.outputs.shards import flat_values
 from limbeck.outputs.stored_teacher import CachedTeacher
 from limbeck.students import generic_labels, labels_of
+from limbeck.support import files, machine, words
 from limbeck.support.errors import LimbeckError
-from limbeck.support.files import free_bytes
-from limbeck.support.machine import agreed, largest, on_host
-from limbeck.support.words import human_size
 from limbeck.tasks import task_type_of
 from limbeck.teachers.teacher import Teacher
 
@@ -108,7 +105,7 @@ def _arrays(
             # Two conversions that exist as vector instructions beat one that does not.
             value = value.float()
         values = value.to(stored).cpu().numpy()
-        array = flat_values(
+        array = shards.flat_values(
             column,
             values
             if column.fixed
@@ -161,7 +158,7 @@ def ask(teacher: Teacher, batch: Mapping[str, Tensor], request: Request, precisi
     with torch.autocast(device, torch.bfloat16, enabled=precision == "bf16"):
         trace = teacher(batch, request)
     if request.tokens is not None and trace.logits is not None:
-        numbers = on_host(batch)[columns.INDEX].tolist()
+        numbers = machine.on_host(batch)[columns.INDEX].tolist()
         trace.partial, trace.logits = request.tokens.of(trace.logits, numbers), None
     if "main" not in trace.masks:  # of images whose layers nobody looks at
         trace.masks |= columns.token_masks(teacher.model, batch)
@@ -275,15 +272,15 @@ def stored_if_it_pays(
         LimbeckError: outputs are to be stored and cannot be.
     """
     entry, rows = store.find(question.key), len(question.lengths["main"])
-    if agreed(entry is not None) and entry is not None:
-        say(f"{question.title}: {human_size(entry.bytes)}, found")
+    if machine.agreed(entry is not None) and entry is not None:
+        say(f"{question.title}: {words.human_size(entry.bytes)}, found")
         return CachedTeacher(question.teacher, entry, fresh=rows if question.key in ours else 0)
     few = next(question.batches(question.order[:: math.ceil(rows / _SAMPLE)].tolist()))
     estimate = measure(
         question.teacher, few, question.wanted, question.lengths, precision=question.precision
     )
     saved = estimate.saved(question.passes)
-    too_large, saves = agreed(
+    too_large, saves = machine.agreed(
         (_too_large(estimate, question.limit, store), saved >= _WORTH_SECONDS)
     )
     if question.setting is None and (too_large or not saves):
@@ -295,7 +292,7 @@ def stored_if_it_pays(
             "raise cache_limit, make room, or set it to auto",
         )
     say(
-        f"{question.title}: {human_size(estimate.bytes)}, one pass of about "
+        f"{question.title}: {words.human_size(estimate.bytes)}, one pass of about "
         f"{estimate.teacher_seconds:.0f} s now saves about {max(saved, 0):.0f} s"
     )
     starting(question.key)
@@ -321,16 +318,16 @@ def stored_if_it_pays(
         logger.warning("teacher cache: not used, %s", reason)
         return None
     # Whichever of the processes made it.
-    return CachedTeacher(question.teacher, entry, fresh=largest(rows if ours_now else 0))
+    return CachedTeacher(question.teacher, entry, fresh=machine.largest(rows if ours_now else 0))
 
 
 def _too_large(estimate: Estimate, limit: float, store: Store) -> str | None:
     """Why there is no room, if there is none."""
     if estimate.bytes > limit:
-        return f"it would take {human_size(estimate.bytes)}, more than cache_limit {limit / _GIB:g} GiB"
-    free = free_bytes(store.folder)
+        return f"it would take {words.human_size(estimate.bytes)}, more than cache_limit {limit / _GIB:g} GiB"
+    free = files.free_bytes(store.folder)
     if estimate.bytes > free / 2:
-        return f"it would take {human_size(estimate.bytes)} of {human_size(free)} free"
+        return f"it would take {words.human_size(estimate.bytes)} of {words.human_size(free)} free"
     return None
 
 

@@ -23,9 +23,8 @@ from limbeck.outputs.manifest import (
     StoreManifest,
     read_any_manifest,
 )
+from limbeck.support import files, words
 from limbeck.support.errors import LimbeckError
-from limbeck.support.files import at_home, checksum, damaged, is_full, put_in_place
-from limbeck.support.words import human_size
 
 logger = logging.getLogger(__name__)
 
@@ -119,7 +118,7 @@ class Store:
         part.mkdir(parents=True)
         try:
             yield part
-            put_in_place(part, self.folder / key)
+            files.put_in_place(part, self.folder / key)
         finally:
             shutil.rmtree(part, ignore_errors=True)
 
@@ -142,10 +141,10 @@ class Store:
                 with self.writing(key) as folder:
                     make(folder)
                     for removed in self.make_room((folder / SHARD).stat().st_size, limit):
-                        size = human_size(removed.bytes)
+                        size = words.human_size(removed.bytes)
                         logger.info("teacher cache: removed %s (%s)", removed.key, size)
             except OSError as error:
-                if not is_full(error):
+                if not files.is_full(error):
                     raise
                 raise UnstorableError(
                     f"cache: the disk is full: {self.folder} has no room for the teacher's outputs",
@@ -206,7 +205,7 @@ def describe(folder: Path, manifest: ShardsManifest, rows: int) -> None:
     """Write what an entry is, last of all: its one shard's rows, bytes and checksum enter the manifest."""
     file = folder / SHARD
     size = file.stat().st_size
-    shard = ShardRecord(name=SHARD, rows=rows, bytes=size, checksum=checksum(file))
+    shard = ShardRecord(name=SHARD, rows=rows, bytes=size, checksum=files.checksum(file))
     whole = manifest.model_copy(update={"shards": (shard,), "complete": True})
     (folder / MANIFEST).write_text(whole.written(), encoding="utf-8")
 
@@ -214,13 +213,13 @@ def describe(folder: Path, manifest: ShardsManifest, rows: int) -> None:
 def _is_as_written(entry: StoredEntry) -> bool:
     """Whether its shards are, byte for byte, what a build wrote; the manifest has been held against its own sum."""
     sums = {shard.name: shard.checksum for shard in entry.manifest.shards}
-    return not damaged(entry.path, sums)
+    return not files.damaged(entry.path, sums)
 
 
 def default_store() -> Store:
     """The folder of `LIMBECK_CACHE`, or `limbeck` in the user's cache folder."""
     named = os.environ.get(FOLDER_VARIABLE)
     if named:
-        return Store(at_home(named))
+        return Store(files.at_home(named))
     caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Store(at_home(caches) / "limbeck")
+    return Store(files.at_home(caches) / "limbeck")

@@ -16,9 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from limbeck.functional.partial_logits import KeptTokens
 from limbeck.objectives import ModelShape
 from limbeck.outputs.columns import OutputColumn, OutputLayout
+from limbeck.support import files, plain
 from limbeck.support.errors import LimbeckError
-from limbeck.support.files import checksum_of_text
-from limbeck.support.plain import read_json
 from limbeck.tasks import TASK_TYPES
 
 MANIFEST = "manifest.json"
@@ -262,7 +261,7 @@ def has_one_label(kind: str) -> bool:
 
 def _content(text: bytes, where: str) -> Any:
     try:
-        return read_json(text, where)
+        return plain.read_json(text, where)
     except LimbeckError as error:
         fix = _way_out(where)
         raise LimbeckError([replace(problem, fix=fix) for problem in error.problems]) from None
@@ -275,7 +274,7 @@ def _way_out(where: str) -> str:
 
 
 def _sum(content: dict[str, Any]) -> str:
-    return checksum_of_text(json.dumps(content, sort_keys=True))
+    return files.checksum_of_text(json.dumps(content, sort_keys=True))
 
 
 # What an entry of training says of itself beside its outputs.

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from filelock import FileLock, Timeout
 
+from limbeck.outputs import key
 from limbeck.outputs.columns import INDEX, ROW, OutputColumn, OutputLayout
 from limbeck.outputs.files import StoreFiles
-from limbeck.outputs.key import digest_of_ids
 from limbeck.outputs.manifest import MANIFEST, MISSING, ShardRecord, StoreManifest
 from limbeck.outputs.shards import (
     is_whole,
@@ -342,7 +342,7 @@ def _as_labelled(store: OutputStore) -> tuple[StoreManifest, dict[str, np.ndarra
     ids = ids[np.sort(np.unique(ids, return_index=True)[1])]
     size = rows_of_shard(table.nbytes / max(len(table), 1))
     names = [column.name for column in store.columns]
-    rows = {"count": len(ids), "fingerprint": digest_of_ids(ids)}
+    rows = {"count": len(ids), "fingerprint": key.digest_of_ids(ids)}
     begun = store.manifest.model_copy(
         update={
             "keyed": ROW,

@@ -2,10 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from limbeck.data.candidates import LISTED_TEXTS
-from limbeck.data.files import TEXT_COLUMN
-from limbeck.data.stream import IMAGE_COLUMN
-from limbeck.data.table import USUAL_TEXTS, miscounted_texts, missing_columns
+from limbeck.data import candidates, files, stream, table
 from limbeck.predicting.about_model import AboutModel
 from limbeck.predicting.readers import EMBEDDINGS
 from limbeck.predicting.settings import PredictSettings
@@ -13,9 +10,9 @@ from limbeck.support.errors import LimbeckError
 
 ALL, NONE = "all", "none"
 _USUAL = {
-    "tokens": (("tokens",), ("words",), (TEXT_COLUMN,), ("sentence",)),
+    "tokens": (("tokens",), ("words",), (files.TEXT_COLUMN,), ("sentence",)),
     "spans": (("question", "context"),),
-    "image": ((IMAGE_COLUMN,), ("img",), ("file",)),
+    "image": ((stream.IMAGE_COLUMN,), ("img",), ("file",)),
 }
 _WIDTHS = {"tokens": (1, 1), "spans": (2, 2), "image": (1, 1), "pair-score": (2, 2)}
 
@@ -36,8 +33,10 @@ def text_columns(facts: AboutModel, heads: Heads, settings: PredictSettings) -> 
     named, embeds_only = settings.text_columns, settings.asked == {EMBEDDINGS}
     width = _width(facts, embeds_only=embeds_only)
     if named:
-        found = [miscounted_texts(named, *width, reader=facts.name)]
-        found += [missing_columns(source, there, named) for source, there in heads.items() if there]
+        found = [table.miscounted_texts(named, *width, reader=facts.name)]
+        found += [
+            table.missing_columns(source, there, named) for source, there in heads.items() if there
+        ]
         if problems := [one for one in found if one is not None]:
             raise LimbeckError(problems)
         return tuple(named)
@@ -79,7 +78,7 @@ def _not_found(
 
 def _check_single(facts: AboutModel, source: str, column: str) -> None:
     """Raise LimbeckError for images that are no model's text, and for a header like several columns in one."""
-    if column == IMAGE_COLUMN and facts.kind.name != "image":
+    if column == stream.IMAGE_COLUMN and facts.kind.name != "image":
         raise LimbeckError(
             f"{source} holds images, and {facts.name} reads {facts.kind.reads.noun}s",
             "name files of rows, or a model of images",
@@ -102,9 +101,9 @@ def _width(facts: AboutModel, *, embeds_only: bool) -> tuple[int, int]:
 def _known(
     facts: AboutModel, width: tuple[int, int], *, embeds_only: bool
 ) -> list[tuple[str, ...]]:
-    usual = USUAL_TEXTS if embeds_only else _USUAL.get(facts.kind.name, USUAL_TEXTS)
+    usual = table.USUAL_TEXTS if embeds_only else _USUAL.get(facts.kind.name, table.USUAL_TEXTS)
     if facts.regression and not embeds_only:
-        usual = (*LISTED_TEXTS, *usual)
+        usual = (*candidates.LISTED_TEXTS, *usual)
     low, high = width
     every = dict.fromkeys((*facts.columns, *usual))
     return [names for names in every if low <= len(names) <= high]

@@ -12,13 +12,13 @@ from rich.console import Console
 
 from limbeck.data.stream import RowStream
 from limbeck.labelling.plain_table import check_place
+from limbeck.predicting import reader_kinds
 from limbeck.predicting.about_model import AboutModel, facts_of
 from limbeck.predicting.chunks import ChunkPass, PredictedRows
 from limbeck.predicting.columns import kept_columns, text_columns
 from limbeck.predicting.formats import CsvForm, clash, json_lines, merged, row_table
 from limbeck.predicting.model import load_row_models
 from limbeck.predicting.output import PartialOutput, parquet_bytes
-from limbeck.predicting.reader_kinds import reader_of
 from limbeck.predicting.readers import EMBEDDINGS, RowReader
 from limbeck.predicting.settings import PredictSettings
 from limbeck.students.execution import warn_of_emulated_bf16
@@ -288,7 +288,7 @@ def prepare(
         columns = tried(text_columns, facts, heads, settings) or ()
         to_csv = form == "csv" or (target is not None and target.suffix.lower() == ".csv")
         problems += _unread(settings, facts, to_csv=to_csv)
-        reader = tried(reader_of, facts, settings, len(columns) or 1)
+        reader = tried(reader_kinds.reader_of, facts, settings, len(columns) or 1)
     if problems or facts is None or stream is None or reader is None:
         raise LimbeckError(problems)
     job = PredictJob(facts, settings, open_rows, stream, columns, keep, reader)

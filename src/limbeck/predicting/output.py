@@ -19,6 +19,7 @@ import xxhash
 from limbeck.data.files import TakenRows
 from limbeck.data.stream import RowStream
 from limbeck.predicting.formats import Types, common_schema, with_schema
+from limbeck.support import lock, plain
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import (
     checksum,
@@ -27,8 +28,6 @@ from limbeck.support.files import (
     write_whole,
     written_whole,
 )
-from limbeck.support.lock import HOLDER, LOCK, held
-from limbeck.support.plain import read_json, read_text
 
 _PARTIAL = ".partial"
 _SETTINGS = "settings.json"
@@ -73,7 +72,7 @@ class PartialOutput:
         Raises:
             LimbeckError: another one does, or nobody may write there.
         """
-        return held(self.folder, "to")
+        return lock.held(self.folder, "to")
 
     def begin(self, settings: Mapping[str, Any], *, overwrite: bool) -> None:
         """Begin, or find what an earlier start left.
@@ -86,7 +85,7 @@ class PartialOutput:
             LimbeckError: an earlier start had other settings, each with both values.
         """
         path, wanted = self.folder / _SETTINGS, json.loads(json.dumps(settings))
-        known = read_json(read_text(path), str(path)) if path.is_file() else wanted
+        known = plain.read_json(plain.read_text(path), str(path)) if path.is_file() else wanted
         other = [one for one in {**known, **wanted} if known.get(one) != wanted.get(one)]
         if other and not overwrite:
             raise LimbeckError(
@@ -118,7 +117,7 @@ class PartialOutput:
             path, data = self._record(number), self._data(number)
             if not path.is_file() or not data.is_file():
                 return
-            record = ChunkRecord(**read_json(read_text(path), str(path)))
+            record = ChunkRecord(**plain.read_json(plain.read_text(path), str(path)))
             if checksum(data) != record.checksum:
                 return
             yield record
@@ -165,7 +164,7 @@ class PartialOutput:
                     with file.open("rb") as chunk:
                         shutil.copyfileobj(chunk, out)
         for file in self.folder.iterdir():
-            if file.name not in (LOCK, HOLDER):
+            if file.name not in (lock.LOCK, lock.HOLDER):
                 file.unlink()
 
     def first_difference(self, stream: RowStream) -> tuple[int, int] | None:

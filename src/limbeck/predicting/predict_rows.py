@@ -15,9 +15,8 @@ from limbeck.functional.labels import NO_LABEL
 from limbeck.predicting.job import Predictions, prepare
 from limbeck.predicting.settings import PredictSettings
 from limbeck.scoring.scored_model import ScoredModel
+from limbeck.support import files, terminal
 from limbeck.support.errors import LimbeckError
-from limbeck.support.files import at_home
-from limbeck.support.terminal import messages
 from limbeck.tasks import Task
 
 
@@ -44,9 +43,9 @@ def predict(
         LimbeckError: whatever is wrong with model, rows or settings.
     """
     given = {name: value for name, value in settings.items() if value is not None}
-    asked, target = PredictSettings.checked(given), None if to is None else at_home(to)
+    asked, target = PredictSettings.checked(given), None if to is None else files.at_home(to)
     job = prepare(model, lambda: _stream(data, asked.format), asked, target=target)
-    console = messages(shown=show)
+    console = terminal.messages(shown=show)
     return job.collect(console) if target is None else job.write_file(target, console)
 
 

@@ -20,8 +20,7 @@ from limbeck.predicting.about_model import AboutModel
 from limbeck.predicting.model import PassOutputs, RowModel, TorchRowModel
 from limbeck.predicting.settings import PredictSettings
 from limbeck.support.errors import LimbeckError
-from limbeck.tasks.modality import encode_cut
-from limbeck.tasks.positions import OUTSIDE, entity_tags
+from limbeck.tasks import modality, positions
 from limbeck.tasks.rules import ROW, Rows
 from limbeck.tasks.spans import OFFSETS, best_spans, without_space
 from limbeck.tasks.text import answer_limit
@@ -68,7 +67,7 @@ class TagReader(readers.RowReader):
     def encode(self, model: RowModel, texts: Sequence[list[Any]]) -> tuple[Rows, int]:
         """Token ids, and by example which token begins which word, where."""
         (rows,) = texts
-        encoded = encode_cut(
+        encoded = modality.encode_cut(
             model.processor,
             rows,
             max_length=model.max_length,
@@ -126,7 +125,7 @@ class TagReader(readers.RowReader):
     def _of_text(
         self, logits: np.ndarray, likely: np.ndarray, spans: list[Any], text: Any
     ) -> dict[str, list[Any]]:
-        spelled = entity_tags(self.facts.classes)
+        spelled = positions.entity_tags(self.facts.classes)
         tags = [(spelled or self.facts.classes)[int(one.argmax())] for one in logits]
         found: dict[str, list[Any]] = {readers.PREDICTION: [], readers.SCORE: []}
         for label, words in _entities(tags, grouped=spelled is not None):
@@ -149,8 +148,8 @@ def _entities(tags: Sequence[str], *, grouped: bool) -> list[tuple[str, list[int
     found: list[tuple[str, list[int]]] = []
     before = None
     for word, tag in enumerate(tags):
-        mark, label = tag.split("-", 1) if grouped and tag != OUTSIDE else ("B", tag)
-        if grouped and tag == OUTSIDE:
+        mark, label = tag.split("-", 1) if grouped and tag != positions.OUTSIDE else ("B", tag)
+        if grouped and tag == positions.OUTSIDE:
             before = None
             continue
         if grouped and label == before and mark in "IE":
@@ -227,7 +226,7 @@ class TextReader(readers.RowReader):
             texts = [[self.facts.prompt.format(*row) for row in zip(*texts, strict=True)]]
         elif self.facts.task_name is not None:
             return super().encode(model, texts)
-        encoded = encode_cut(model.processor, *texts, max_length=model.max_length)
+        encoded = modality.encode_cut(model.processor, *texts, max_length=model.max_length)
         cut = sum(bool(one.overflowing) for one in encoded.encodings)
         return {**encoded, "index": list(range(len(texts[0])))}, cut
 

@@ -23,11 +23,9 @@ from limbeck.preflight import data_checks, score_checks
 from limbeck.preflight.model_checks import INPUT_CHECKS, check_labels, check_request
 from limbeck.static.row_adam import rows_of
 from limbeck.students import generic_labels, labels_of
+from limbeck.support import machine, terminal, words
 from limbeck.support.cores import cores
 from limbeck.support.errors import LimbeckError, Problem, problem_list
-from limbeck.support.machine import processes, share_of_step
-from limbeck.support.terminal import messages, print_line
-from limbeck.support.words import count_of
 from limbeck.tasks import Processor, Task
 
 Terms = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]
@@ -357,16 +355,18 @@ def errors_of(problems: Sequence[Problem]) -> list[Problem]:
 
 def show(problems: Sequence[Problem]) -> None:
     """Print one list to standard error: errors, then warnings, then what is good to know, and how many of each."""
-    console = messages()
+    console = terminal.messages()
     found = {name: [one for one in problems if one.severity == name] for name in _SEVERITIES}
-    counts = [count_of(len(some), name) for name, some in found.items() if some or name != "note"]
-    print_line(console, f"pre-flight: {', '.join(counts)}")
+    counts = [
+        words.count_of(len(some), name) for name, some in found.items() if some or name != "note"
+    ]
+    terminal.print_line(console, f"pre-flight: {', '.join(counts)}")
     for name, some in found.items():
         for problem in some:
-            print_line(console, f"  {name}  {problem.message}", hang=4)
+            terminal.print_line(console, f"  {name}  {problem.message}", hang=4)
             if problem.fix:
                 label = "" if name == "note" else "fix: "
-                print_line(console, f"      {label}{problem.fix}", hang=6)
+                terminal.print_line(console, f"      {label}{problem.fix}", hang=6)
 
 
 # Does the machine have what the settings ask of it.
@@ -378,9 +378,9 @@ _MOST_A_CORE = 4
 @problem_list
 def check_share(batch_size: int, accumulation: int) -> Iterator[Problem]:
     """Whether the processes of a launched run can share an optimisation step evenly."""
-    if share_of_step(batch_size, accumulation) is not None:
+    if machine.share_of_step(batch_size, accumulation) is not None:
         return
-    count = processes()
+    count = machine.processes()
     passes = f" times {accumulation} forward passes" if accumulation > 1 else ""
     yield Problem(
         f"batch_size {batch_size}: {count} processes cannot share a step of {batch_size} examples{passes} evenly",

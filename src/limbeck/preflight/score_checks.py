@@ -18,9 +18,8 @@ from transformers import PreTrainedModel
 
 from limbeck.activations import Request
 from limbeck.data import Collator, batches_of, encode
+from limbeck.support import manifest, plain
 from limbeck.support.errors import LimbeckError, Problem, problem_list
-from limbeck.support.manifest import verified
-from limbeck.support.plain import read_json
 from limbeck.tasks import Processor, ScoredSplit, Task, as_array, join
 from limbeck.tasks.metrics import CORRELATIONS, plain_metric
 from limbeck.teachers.teacher import Teacher
@@ -71,7 +70,9 @@ def teacher_record(path: str | Path | None, task: Task) -> tuple[Mapping[str, An
 
 def _read_record(path: Path) -> Mapping[str, Any] | None:
     try:
-        record = verified(read_json(path.read_bytes(), str(path), constant=lambda _: None), path)
+        record = manifest.verified(
+            plain.read_json(path.read_bytes(), str(path), constant=lambda _: None), path
+        )
     except (OSError, LimbeckError):
         return None
     # Another program's record.json, or a folder's parent that holds something else.

@@ -10,18 +10,15 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from limbeck.data.files import form_of
+from limbeck.data import files
 from limbeck.data.own import is_own, own_name
 from limbeck.objectives.registration import plain_terms
-from limbeck.recipe import catalog
-from limbeck.recipe.paper_settings import QUICK, stated_in
-from limbeck.recipe.quick import USUAL
-from limbeck.recipe.teacher_text import what_teacher_says
+from limbeck.recipe import catalog, paper_settings, quick, teacher_text
 from limbeck.students import names_cnn
+from limbeck.support import plain
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.files import at_home
 from limbeck.support.given import PREFIX
-from limbeck.support.plain import check_plain, read_text, read_yaml
 from limbeck.support.registry import Registry, load_plugins
 from limbeck.tasks import TASK_TYPES
 
@@ -38,9 +35,9 @@ def read_raw(path_or_name: str | Path | None, overrides: dict[str, Any]) -> dict
         LimbeckError: no such file or method, or the file is not a YAML mapping.
     """
     own = {} if path_or_name is None else _read_file(path_or_name)
-    given = {key: check_plain(value, key) for key, value in plain_terms(overrides).items()}
+    given = {key: plain.check_plain(value, key) for key, value in plain_terms(overrides).items()}
     _find_plugins(own, given, path_or_name or Path())
-    own |= what_teacher_says({**own, **given})
+    own |= teacher_text.what_teacher_says({**own, **given})
     base = _base(str(given.pop("method", None) or own.get("method", "")), own, given)
     raw = _laid_over(base, own, given)
     brought = _brought_by_data(raw)
@@ -57,9 +54,9 @@ def read_raw(path_or_name: str | Path | None, overrides: dict[str, Any]) -> dict
     if named_net(raw):
         stepped = {} if "lr_schedule" in raw else {"lr_schedule": "step", "warmup": 0.0}
         raw = {**_NET_SETTINGS, **stepped, **raw}
-    if raw.get("settings", QUICK) != QUICK:
+    if raw.get("settings", paper_settings.QUICK) != paper_settings.QUICK:
         # What a paper leaves open follows no rows, and its students have their first layers.
-        raw = {**USUAL._asdict(), **raw}
+        raw = {**quick.USUAL._asdict(), **raw}
         if isinstance(raw.get("student"), dict):
             raw["student"].setdefault("pick", "first")
     raw.setdefault("objectives", {})
@@ -98,7 +95,7 @@ def _stated(raw: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     Raises:
         LimbeckError: the method has none of that name.
     """
-    chosen = str(raw.get("settings") or QUICK)
+    chosen = str(raw.get("settings") or paper_settings.QUICK)
     if "stated" not in raw and _is_written_out(own):
         if chosen != own["settings"]:
             raise LimbeckError(
@@ -107,11 +104,13 @@ def _stated(raw: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
                 f"name the method in place of the file: {raw.get('method')} settings={chosen}",
             )
         return {}
-    if chosen == QUICK:
+    if chosen == paper_settings.QUICK:
         return {}
-    sets = stated_in(raw.get("stated", {}))
+    sets = paper_settings.stated_in(raw.get("stated", {}))
     if chosen not in sets:
-        raise LimbeckError(unknown(f"settings of {raw.get('method')}:", chosen, [QUICK, *sets]))
+        raise LimbeckError(
+            unknown(f"settings of {raw.get('method')}:", chosen, [paper_settings.QUICK, *sets])
+        )
     return deepcopy(sets[chosen].settings(raw.get("task"), net=named_net(raw)))
 
 
@@ -158,7 +157,7 @@ def _read_file(path_or_name: str | Path) -> dict[str, Any]:
         return {"method": catalog.find(str(path_or_name)).method}
     if not path.is_file():
         raise LimbeckError(f"recipe: no file {path}", "give an existing YAML file or use --method")
-    raw = read_yaml(read_text(path), f"recipe {path}")
+    raw = plain.read_yaml(plain.read_text(path), f"recipe {path}")
     if not isinstance(raw, dict):
         raise LimbeckError(f"recipe: {path} holds no keys", "write key: value lines")
     return raw
@@ -191,7 +190,7 @@ def as_written_then(raw: dict[str, Any]) -> dict[str, Any]:
     if "test_share" in raw or raw.get("dev") is not None or not isinstance(data, str):
         return raw
     path = Path(data)
-    is_file = form_of(path) is not None or data.startswith(PREFIX)
+    is_file = files.form_of(path) is not None or data.startswith(PREFIX)
     of_words = data in ("hub", "pocket", "digits") or data.startswith("hub:")
     own = is_file or any(raw.get(key) for key in named)
     return {**raw, "test_share": 0.0} if own and not of_words else raw

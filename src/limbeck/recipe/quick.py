@@ -8,9 +8,7 @@ import math
 from functools import cache
 from typing import Any, NamedTuple
 
-from limbeck.recipe import catalog
-from limbeck.recipe.fields import plain_defaults
-from limbeck.recipe.paper_settings import flat, stated_of
+from limbeck.recipe import catalog, fields, paper_settings
 
 # What is shown also where a paper says nothing of it.
 _ALWAYS = (
@@ -77,7 +75,7 @@ def travelled(lr: float, steps: int, schedule: str, warmup: float) -> float:
 
 def quick_settings(method: str) -> dict[str, Any]:
     """The dotted training keys of a shipped method as they are without any paper's settings."""
-    own = dict(flat(catalog.read(method)))
+    own = dict(paper_settings.flat(catalog.read(method)))
     defaults = _defaults() | (USUAL._asdict() if "kind" in own else BY_ROWS)
     known = [key for key in _known(method) if key in own or key in defaults]
     found = {key: own.get(key, defaults.get(key)) for key in (*_ALWAYS, *known)}
@@ -88,12 +86,15 @@ def quick_settings(method: str) -> dict[str, Any]:
 
 def _known(method: str) -> list[str]:
     """Dotted keys that some set of the method states."""
-    sets = stated_of(method).values()
+    sets = paper_settings.stated_of(method).values()
     return [
-        key for one in sets for keys in (one.keys, *one.tasks.values()) for key, _ in flat(keys)
+        key
+        for one in sets
+        for keys in (one.keys, *one.tasks.values())
+        for key, _ in paper_settings.flat(keys)
     ]
 
 
 @cache
 def _defaults() -> dict[str, Any]:
-    return plain_defaults() | _LEFT_OUT
+    return fields.plain_defaults() | _LEFT_OUT

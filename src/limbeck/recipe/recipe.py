@@ -10,12 +10,11 @@ from pydantic import ValidationError, field_validator
 from limbeck.data import Conditions, CorpusSpec, Division
 from limbeck.input_transforms import InputTransform, MixupSpec, TransformSpec
 from limbeck.objectives import RECORDED, CurriculumSpec, Loss, TermSpec, WeightingSpec
+from limbeck.recipe import quick, validation
 from limbeck.recipe.augment_spec import AugmentSpec
 from limbeck.recipe.fields import RecipeFields
 from limbeck.recipe.groups import FirstStage, ImageSpec, StudentSpec
 from limbeck.recipe.load import as_written_then, read_raw
-from limbeck.recipe.quick import USUAL
-from limbeck.recipe.validation import check
 from limbeck.students.execution import Attention, Precision
 from limbeck.support.errors import LimbeckError
 from limbeck.support.plain import write_yaml
@@ -59,7 +58,7 @@ class Recipe(RecipeFields):
             LimbeckError: every mistake in it, together.
         """
         raw = read_raw(path_or_name, overrides)
-        recipe: Recipe = check(raw, cls, known_tasks=tuple(TASKS))
+        recipe: Recipe = validation.check(raw, cls, known_tasks=tuple(TASKS))
         return recipe
 
     @classmethod
@@ -142,7 +141,7 @@ class Recipe(RecipeFields):
     @property
     def passes(self) -> float:
         """Passes over the training rows, as far as they are known before these are read."""
-        return USUAL.epochs if self.epochs is None else self.epochs
+        return quick.USUAL.epochs if self.epochs is None else self.epochs
 
     def passes_over(self, rows: int) -> float:
         """How often a stage sees its rows, with fractions where it stops after so many steps."""

@@ -8,15 +8,13 @@ from typing import Any
 from transformers import PretrainedConfig
 
 from limbeck import tasks
-from limbeck.data.candidates import holds_candidates
-from limbeck.data.files import form_of
+from limbeck.data import candidates, files, table
 from limbeck.data.own import FirstRows
-from limbeck.data.table import usual_label, usual_texts
 from limbeck.recipe import catalog
 from limbeck.students import labels_of, read_config
+from limbeck.support import given
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home
-from limbeck.support.given import is_reference
 from limbeck.tasks.metrics import TEACHER_LABEL
 
 _LABEL_OF = {tasks.TOKENS.name: "tags", tasks.SPANS.name: "answers", tasks.PAIR_SCORE.name: "label"}
@@ -54,7 +52,7 @@ def what_teacher_says(raw: dict[str, Any]) -> dict[str, Any]:
     except LimbeckError as error:
         unread = error
     data, first = raw.get("data"), None
-    one_file = isinstance(data, str) and (is_reference(data) or form_of(at_home(data)))
+    one_file = isinstance(data, str) and (given.is_reference(data) or files.form_of(at_home(data)))
     if one_file and task not in tasks.TASKS:
         first = FirstRows.of(str(data))
     kind = _kind(raw, config, first)
@@ -62,7 +60,7 @@ def what_teacher_says(raw: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     # Where the text is clear, nothing else is wrong: other errors name what the file lacks too.
     # A name without a path may be that of a run that a study is still to make.
-    clear = first is not None and alone and "/" in teacher and bool(usual_texts(first.words))
+    clear = first is not None and alone and "/" in teacher and bool(table.usual_texts(first.words))
     if clear and unread is not None:
         raise unread
     if first is not None and alone and raw.get("text_columns") is None and not first.plain:
@@ -96,7 +94,9 @@ def _kind(
         return tasks.SENTENCE
     kind = tasks.kind_of_config(config)
     one = kind is tasks.SENTENCE and len(labels_of(config)) == 1
-    pairs = first is not None and ({*first.columns} >= _PAIR or holds_candidates([*first.columns]))
+    pairs = first is not None and (
+        {*first.columns} >= _PAIR or candidates.holds_candidates([*first.columns])
+    )
     return tasks.PAIR_SCORE if one and pairs else kind
 
 
@@ -121,7 +121,7 @@ def _is_labelled(
     if raw.get("classes") or raw.get("labels"):
         return True
     names = {*first.columns}
-    usual = usual_label([*names], first.class_columns) is not None
+    usual = table.usual_label([*names], first.class_columns) is not None
     graded = {"labels", "positive", "score"} if kind is tasks.PAIR_SCORE else set()
     classes = set() if config is None else {*labels_of(config)}
     return usual or _LABEL_OF.get(kind.name) in names or bool(names & (graded | classes))

@@ -10,18 +10,16 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from limbeck.data.load import has_own_tasks, is_absent
+from limbeck.data import load
 from limbeck.data.own import may_be_own
 from limbeck.mappings import MappingSpec
 from limbeck.mappings.spec import class_of
-from limbeck.objectives import OBJECTIVES
-from limbeck.objectives.registration import UNKNOWN_TERM, plain_terms
+from limbeck.objectives import OBJECTIVES, registration
 from limbeck.objectives.registration import class_of as term_class
-from limbeck.recipe.augment_spec import augmentation
-from limbeck.recipe.checks import recipe_problems
+from limbeck.recipe import augment_spec, checks
 from limbeck.recipe.fields import RecipeFields
+from limbeck.support import files
 from limbeck.support.errors import LimbeckError, Problem, unknown
-from limbeck.support.files import at_home
 from limbeck.support.given import is_reference
 from limbeck.support.settings import RefusedValueError, Settings
 from limbeck.tasks import TASK_TYPES
@@ -49,16 +47,16 @@ def check(raw: dict[str, Any], model: type[RecipeFields], *, known_tasks: tuple[
             problems.append(unknown(f"{prefix}kind", kind, sorted(TASK_TYPES)))
         source = str(place.get("data", "hub"))
         # Of what is not there, or holds no rows, the run says so, whatever the task.
-        own = own_columns or may_be_own(at_home(source)) or has_own_tasks(source)
-        own = own or is_absent(source) or is_reference(source)
+        own = own_columns or may_be_own(files.at_home(source)) or load.has_own_tasks(source)
+        own = own or load.is_absent(source) or is_reference(source)
         if task is not None and not own and task not in known_tasks:
             problems.append(unknown(f"{prefix}task", task, known_tasks))
     if not raw["objectives"]:
         problems.append(Problem("objectives: none are given", "add one, or name a `method`"))
     if recipe is not None:
-        problems += recipe_problems(recipe)
+        problems += checks.recipe_problems(recipe)
         if recipe.augment is not None:
-            problems += augmentation().problems(recipe)
+            problems += augment_spec.augmentation().problems(recipe)
     if problems:
         raise LimbeckError(problems)
     return recipe
@@ -98,7 +96,7 @@ def _whole_problems(
     """The problems of an error that no other branch of a union can add to; None for any other."""
     if detail["type"] == "extra_forbidden":
         return [_unknown_key(place, model, raw)]
-    if detail["type"] == UNKNOWN_TERM:
+    if detail["type"] == registration.UNKNOWN_TERM:
         problem = unknown("compare", detail["input"]["compare"], sorted(OBJECTIVES))
         return [replace(problem, message=f"{_path(place)}: {problem.message}")]
     refused = detail.get("ctx", {}).get("error")
@@ -145,7 +143,7 @@ def _settings_at(parents: list[str], model: type[BaseModel], raw: Any) -> type[B
     for place in parents:
         given = given.get(place, given) if isinstance(given, Mapping) else given
         if terms:
-            given = plain_terms(given)
+            given = registration.plain_terms(given)
             home, terms = term_class(given["compare"]), False
         elif place in home.model_fields:
             terms = place == "objectives"

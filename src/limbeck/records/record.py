@@ -16,10 +16,8 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 
 from limbeck.records import facts
+from limbeck.support import files, manifest, plain
 from limbeck.support.errors import LimbeckError
-from limbeck.support.files import write_whole
-from limbeck.support.manifest import sealed, verified
-from limbeck.support.plain import read_json, regular
 
 SCHEMA = 1
 RECORD_NAME = "record.json"
@@ -115,8 +113,10 @@ class Record(facts.RecordPart):
         """
         target = _record_file(Path(path))
         plain = facts.finite(self.model_dump(mode="python", by_alias=True))
-        text = json.dumps(sealed(plain), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-        write_whole(target, text)
+        text = (
+            json.dumps(manifest.sealed(plain), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        )
+        files.write_whole(target, text)
         self._path = target
         return target
 
@@ -130,7 +130,7 @@ class Record(facts.RecordPart):
         source = _record_file(Path(path))
         try:
             # A pipe would be waited for.
-            file = regular(source) if source.exists() else source
+            file = plain.regular(source) if source.exists() else source
             text = file.read_text(encoding="utf-8")
         except FileNotFoundError:
             raise LimbeckError(
@@ -142,7 +142,7 @@ class Record(facts.RecordPart):
                 f"cannot read {source}: {error}", "check the file and its permissions"
             ) from None
         # Other writers' NaN and Infinity read as "no number", as our own null does.
-        content = read_json(text, str(source), constant=lambda _: None)
+        content = plain.read_json(text, str(source), constant=lambda _: None)
         return cls.of(content, source)
 
     @classmethod
@@ -151,7 +151,7 @@ class Record(facts.RecordPart):
 
         Raises LimbeckError for what is not a record of this schema, or not what was written.
         """
-        record = _validated(cls, verified(content, source), source)
+        record = _validated(cls, manifest.verified(content, source), source)
         record._path = source
         return record
 
@@ -223,7 +223,7 @@ def write_collection(path: Path, records: Mapping[str, Mapping[str, Any]]) -> No
     )
     text = "".join(f"{line}\n" for line in lines)
     # Without a time stamp, so that unchanged records are an unchanged file.
-    write_whole(path, gzip.compress(text.encode(), compresslevel=9, mtime=0))
+    files.write_whole(path, gzip.compress(text.encode(), compresslevel=9, mtime=0))
 
 
 def _lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -242,7 +242,7 @@ def _lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 def _named(line: str, path: Path, number: int) -> tuple[str, dict[str, Any]]:
     try:
         # Other writers' NaN and Infinity read as "no number", as in a single record.
-        content = read_json(line, f"{path}, line {number},", constant=lambda _: None)
+        content = plain.read_json(line, f"{path}, line {number},", constant=lambda _: None)
         return str(content["name"]), content["record"]
     except (TypeError, KeyError):
         raise LimbeckError(

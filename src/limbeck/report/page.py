@@ -24,16 +24,11 @@ from limbeck.report.sections import (
     team_section,
 )
 from limbeck.runtimes.manifest import ExportManifest
-from limbeck.support.cells import duration
-from limbeck.support.files import write_whole
-from limbeck.support.plain import write_yaml
+from limbeck.support import cells, files, plain, words
 from limbeck.support.templates import templates_of
-from limbeck.support.words import count_of
-from limbeck.tables import ResultsTable, build_table, model
-from limbeck.tables.facts import FACTS, facts_of, with_bench
+from limbeck.tables import ResultsTable, build_table, facts, model, teachers
 from limbeck.tables.model import place_title
 from limbeck.tables.render import grid
-from limbeck.tables.teachers import split_teachers
 
 GroupKey = tuple[str, int | None]
 """Method and student layers: one line or bar of the report."""
@@ -105,7 +100,11 @@ class Content:
     def name(self, key: GroupKey) -> str:
         """A group's printed name; the depth only where depths differ."""
         method, layers = key
-        return f"{method}, {count_of(layers, 'layer')}" if self.many_depths and layers else method
+        return (
+            f"{method}, {words.count_of(layers, 'layer')}"
+            if self.many_depths and layers
+            else method
+        )
 
     def sections(self, similarity: Mapping[str, np.ndarray] | None) -> list[Section]:
         """The sections that have something to show, in reading order."""
@@ -138,7 +137,7 @@ class Content:
             if len(rows) == len(runs) == 1 and (kept := runs[0].kept) is not None:
                 lines = [f"{100 * kept.share:.1f} % of the teacher's score ({kept.interval})"]
             # Of all methods of this depth.
-            row = replace(rows[0], facts=facts_of([run.student for run in runs], runs, None))
+            row = replace(rows[0], facts=facts.facts_of([run.student for run in runs], runs, None))
             cards.append(_card("Student", row, teacher, self._score(rows), lines))
         return cards
 
@@ -259,10 +258,10 @@ class Content:
         shown: dict[str, dict[str, str]] = {}
         for run in self.records:
             recipe = {key: value for key, value in run.recipe.items() if key != "seed"}
-            text = write_yaml(recipe, width=88)
+            text = plain.write_yaml(recipe, width=88)
             if recipe and text not in shown:
                 layers = run.student.layers
-                depth = f", {count_of(layers, 'layer')}" if layers else ""
+                depth = f", {words.count_of(layers, 'layer')}" if layers else ""
                 name = f"{run.method}, {model.place_title(run, self.many_sources)}{depth}"
                 shown[text] = {"name": name, "text": text}
         return list(shown.values())
@@ -290,7 +289,9 @@ class Content:
             for depth in depths:
                 own = [run for run in found.get(place, []) if run.student.layers == depth]
                 if own:
-                    shown = f", {count_of(depth, 'layer')}" if self.many_depths and depth else ""
+                    shown = (
+                        f", {words.count_of(depth, 'layer')}" if self.many_depths and depth else ""
+                    )
                     yield model.place_title(own[0], self.many_sources) + shown, own
 
     def _series(
@@ -325,7 +326,7 @@ def _teacher(scores: Iterable[float | None]) -> Level:
 
 
 def _titled(run: Record) -> str:
-    layers = f" of {count_of(run.student.layers, 'layer')}" if run.student.layers else ""
+    layers = f" of {words.count_of(run.student.layers, 'layer')}" if run.student.layers else ""
     if run.kind == "distill":
         return f"student{layers} by {run.method}, seed {run.seed}"
     return f"model{layers}"
@@ -335,7 +336,7 @@ def _card(
     title: str, row: model.Row, teacher: model.Row | None, score: str | None, lines: list[str]
 ) -> dict[str, str]:
     """Title, the score in large type (the depth where there is no single score), and a line for each fact."""
-    depth = count_of(row.layers, "layer") if row.layers else None
+    depth = words.count_of(row.layers, "layer") if row.layers else None
     for name, noun in (("parameters", "parameters"), ("flops", "FLOPs per example")):
         value, other = (
             None if one is None or name not in one.facts else one.facts[name].value
@@ -343,11 +344,11 @@ def _card(
         )
         if value is not None:
             share = f" ({100 * value / other:.0f} %)" if other else ""
-            lines = [*lines, f"{FACTS[name].text(value)} {noun}{share}"]
+            lines = [*lines, f"{facts.FACTS[name].text(value)} {noun}{share}"]
     if (latency := row.facts.get("latency")) is not None and latency.value is not None:
         ratio = row.facts["speedup"].value if teacher is not None else None
         said = f" ({ratio:.1f} × the teacher's speed)" if ratio else ""
-        lines = [*lines, f"{FACTS['latency'].text(latency.value)} ms{said}"]
+        lines = [*lines, f"{facts.FACTS['latency'].text(latency.value)} ms{said}"]
     if score is None:
         return {"title": title, "big": depth or title, "lines": "\n".join(lines)}
     head = f"{title}, {depth}" if depth else title
@@ -381,14 +382,14 @@ def write_report(
     Raises LimbeckError for runs without anything to show, and for a place that cannot be written.
     """
     # One bench's times wherever it timed all the runs: cards and table then say the same.
-    records, _ = with_bench(records)
+    records, _ = facts.with_bench(records)
     table = table or _own_table(records)
-    _, students = split_teachers(records, table.profile)
+    _, students = teachers.split_teachers(records, table.profile)
     content = Content(records, students, table)
     sections = [*content.sections(similarity), *more]
     templates = templates_of("limbeck.report", html=True)
     templates.filters["said"] = lambda value, form="%s": "–" if value is None else form % value
-    templates.filters["duration"] = lambda value: "–" if value is None else duration(value)
+    templates.filters["duration"] = lambda value: "–" if value is None else cells.duration(value)
     page = templates.get_template("report.html.j2").render(
         title=title,
         subtitle=_subtitle(records, table.profile if table.follows_profile else None),
@@ -406,13 +407,13 @@ def write_report(
     path = Path(out_path)
     if path.is_dir() or not path.suffix:
         path /= REPORT_NAME
-    write_whole(path, page)
+    files.write_whole(path, page)
     return path
 
 
 def _own_table(records: Sequence[Record]) -> ResultsTable:
     """The page's own: against plain training, where it is one of several methods."""
-    methods = {record.method for record in split_teachers(records, _PROFILE)[1]}
+    methods = {record.method for record in teachers.split_teachers(records, _PROFILE)[1]}
     baseline = "finetune" if "finetune" in methods and len(methods) > 1 else None
     table = build_table(records, profile=_PROFILE, baseline=baseline, facts=_FACTS)
     return replace(table, title="Results")

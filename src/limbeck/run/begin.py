@@ -11,16 +11,13 @@ from limbeck.recipe import Recipe, departures
 from limbeck.recipe.quick import USUAL, training_for
 from limbeck.records import Record, hardware, versions
 from limbeck.records.facts import Examples, Execution
-from limbeck.run.beside_teacher import outputs_facts
-from limbeck.run.earlier_run import digests, plugins_read, record_in, refuse_changed
+from limbeck.run import beside_teacher, earlier_run
 from limbeck.run.prepared import TEST, Prepared
 from limbeck.run.run_folder import RunFolder
 from limbeck.students import read_config
 from limbeck.students.execution import resolve_attention, resolve_precision
+from limbeck.support import machine, terminal, words
 from limbeck.support.errors import LimbeckError
-from limbeck.support.machine import agreed, is_first, processes, wait_for_all
-from limbeck.support.terminal import messages, print_line
-from limbeck.support.words import count_of
 from limbeck.tasks.metrics import TEACHER_LABEL
 
 logger = logging.getLogger(__name__)
@@ -45,7 +42,7 @@ def new_record(recipe: Recipe, prepared: Prepared) -> Record:
         versions=versions(),
         hardware=hardware(),
         execution=prepared.execution,
-        outputs=outputs_facts(prepared),
+        outputs=beside_teacher.outputs_facts(prepared),
         examples=Examples(
             train=rows,
             dev=len(prepared.selecting) if labels is None else len(prepared.splits["dev"]),
@@ -67,17 +64,17 @@ def new_record(recipe: Recipe, prepared: Prepared) -> Record:
 
 def begin(recipe: Recipe, folder: RunFolder, record: Record, *, fresh: bool) -> None:
     """The folder is this run's from now on."""
-    if fresh and is_first():
+    if fresh and machine.is_first():
         folder.clear()
-    wait_for_all()
-    if is_first():
+    machine.wait_for_all()
+    if machine.is_first():
         folder.begin(recipe, record.execution.training)
     save(record, folder)
 
 
 def save(record: Record, folder: RunFolder) -> None:
     """One process of several writes the record."""
-    if is_first():
+    if machine.is_first():
         record.save(folder.path)
 
 
@@ -97,11 +94,11 @@ def resolve(
             other rows or teachers than the run began with.
     """
     # The first process may have written its record before another one reads it.
-    record = None if fresh else record_in(folder)
-    before = agreed(Execution() if record is None else record.execution)
+    record = None if fresh else earlier_run.record_in(folder)
+    before = machine.agreed(Execution() if record is None else record.execution)
     recipe = prepared.recipe
-    read = digests(prepared) | plugins_read(recipe)
-    refuse_changed(folder, before.read, read)
+    read = earlier_run.digests(prepared) | earlier_run.plugins_read(recipe)
+    earlier_run.refuse_changed(folder, before.read, read)
     precision = before.precision or resolve_precision(recipe.precision)
     training = before.training or _training(prepared)
     train = prepared.train.encoded
@@ -132,14 +129,14 @@ def say_training(prepared: Prepared, *, show: bool) -> None:
     """Print which epochs and which rate were chosen, if any were left out."""
     recipe = prepared.recipe
     chosen = prepared.execution.training and recipe.max_steps is None
-    if not (show and is_first() and chosen):
+    if not (show and machine.is_first() and chosen):
         return
-    rows = count_of(len(prepared.train.encoded), "row")
+    rows = words.count_of(len(prepared.train.encoded), "row")
     own, whole = _depths(prepared)
     layers = "" if own is None or own == whole else f", {own} of {whole} layers"
-    passes = f"{count_of(recipe.passes, 'epoch')} at {recipe.lr:g}"
+    passes = f"{words.count_of(recipe.passes, 'epoch')} at {recipe.lr:g}"
     others = "(set --epochs and --lr for others)"
-    print_line(messages(), f"training: {rows}{layers}: {passes} {others}")
+    terminal.print_line(terminal.messages(), f"training: {rows}{layers}: {passes} {others}")
 
 
 def _training(prepared: Prepared) -> dict[str, float]:
@@ -184,19 +181,19 @@ def _processes(prepared: Prepared, folder: RunFolder, before: tuple[int, ...]) -
     Raises:
         LimbeckError: another number goes on with a run whose batches depend on it.
     """
-    now = processes()
+    now = machine.processes()
     if not before or before[-1] == now:
         return before or (now,)
     if not folder.begun:  # nothing is trained yet
         return (*before[:-1], now)
-    said = f"out: {folder.path} was begun by {count_of(before[-1], 'process')}"
+    said = f"out: {folder.path} was begun by {words.count_of(before[-1], 'process')}"
     recipes = [inputs.recipe for inputs in prepared.stages]
     if prepared.task.kind.group_column is not None or any(one.labelled_share for one in recipes):
         raise LimbeckError(
             f"{said}, and its batches would hold other examples in {now}",
             f"start it with {before[-1]} again; or pass --overwrite to begin again with {now}",
         )
-    if is_first():
+    if machine.is_first():
         logger.warning(
             "%s and goes on with %d: its steps hold the same examples, but random numbers (dropout) differ, "
             "so that the student is not the same to the last digit",

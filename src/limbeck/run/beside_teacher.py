@@ -15,10 +15,8 @@ from datasets import Dataset
 from transformers import PreTrainedModel
 
 from limbeck.activations import Request
-from limbeck.data import batches_of
-from limbeck.data.row_facts import facts_of
-from limbeck.data.row_ids import ids_of
-from limbeck.evaluation.classification import task_classification
+from limbeck.data import batches_of, row_facts, row_ids
+from limbeck.evaluation import classification
 from limbeck.evaluation.linear_floor import MOST_ROWS, LinearFloor, fit_floor, has_floor
 from limbeck.evaluation.row_tests import is_ahead, kept_share, row_tests
 from limbeck.preflight import TeacherOutputs, ask_teacher, recorded_scores, teacher_record
@@ -26,15 +24,12 @@ from limbeck.preflight.data_checks import REPEATED
 from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME, Record
 from limbeck.records.facts import FloorFacts, Numbers, OutputsFacts
-from limbeck.run.bound_rows import stored_results
+from limbeck.run import bound_rows, run_folder
 from limbeck.run.models import Named, learns_from_its_teacher
 from limbeck.run.prepared import TEST, Prepared, SplitsToScore
 from limbeck.run.rows import add_unlabelled, load_rows
-from limbeck.run.run_folder import kept_by_its_run
 from limbeck.support.errors import LimbeckError, Problem
-from limbeck.tasks import Processor, Task
-from limbeck.tasks.abstract_type import labelled_rows
-from limbeck.tasks.metrics import TEACHER_LABEL, is_agreement
+from limbeck.tasks import Processor, Task, abstract_type, metrics
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +63,7 @@ def teacher_scores(
     if one.stored:
         found, task = dict(known), prepared.task
         for split in missing:
-            results = stored_results(one, task, scored[split].raw)
+            results = bound_rows.stored_results(one, task, scored[split].raw)
             if results is not None:
                 task = replace(task, thresholds=results.thresholds or task.thresholds)
                 found[split] = dict(results.scores)
@@ -160,7 +155,7 @@ def _learned_from(path: str, task: Task, rows: Dataset) -> bool:
         recipe = Recipe.recorded(Record.load(place).recipe, str(place))
         # Rows that the teacher's own run scored are among its text, and were left out of training.
         trained = add_unlabelled(recipe, *load_rows(recipe))[0]["train"]
-        known = np.isin(ids_of(task, rows), ids_of(task, trained))
+        known = np.isin(row_ids.ids_of(task, rows), row_ids.ids_of(task, trained))
     except (LimbeckError, KeyError):  # its rows are not there any more
         return False
     if known.mean() <= REPEATED:  # as many repetitions as data have of their own
@@ -202,11 +197,11 @@ def compare(
     rows = {split: scored[split].raw for split in predictions}
     record.floor = floor_facts(prepared, rows, predictions, taught)
     # Labels that are the teacher's own predictions leave nothing to test it on.
-    tested = not is_agreement(task.primary)
+    tested = not metrics.is_agreement(task.primary)
     for name, student in predictions.items():
         teacher = taught.get(name)
         texts = task.kind.shown_texts(task, rows[name]) if prepared.recipe.keep_texts else None
-        classes = task_classification(task, student, teacher, texts)
+        classes = classification.task_classification(task, student, teacher, texts)
         if classes is not None:
             record.classification[name] = classes
         if teacher is not None and tested:
@@ -221,7 +216,7 @@ def _teachers(
     prepared: Prepared, scored: SplitsToScore, split: str, student: ByRow, measured: Predictions
 ) -> ByRow | None:
     """The teacher's predictions on a split, measured or kept by its run; None unless of the very same rows."""
-    found = measured.get(split) or kept_by_its_run(
+    found = measured.get(split) or run_folder.kept_by_its_run(
         prepared.named[prepared.reference].path, prepared.task, split, scored[split].fingerprint
     )
     return found if found is not None and list(found["label"]) == list(student["label"]) else None
@@ -268,12 +263,12 @@ def _on_dev(
     """A teacher's predictions on dev rows, and these rows: stored, kept by its run, or asked for by a check or now."""
     task, dev = prepared.task, prepared.splits[prepared.task.dev_splits[0]]
     if one.stored:
-        stored = stored_results(one, task, dev)
+        stored = bound_rows.stored_results(one, task, dev)
         return None if stored is None else (dev, stored.predictions)
     if task.kind.of_teacher(one.teacher.model.config) is not task.kind:
         return None
     split = task.dev_splits[0]
-    kept = kept_by_its_run(one.path, task, split, prepared.dev[split].fingerprint)
+    kept = run_folder.kept_by_its_run(one.path, task, split, prepared.dev[split].fingerprint)
     if kept is not None:
         return dev, kept
     try:
@@ -344,7 +339,7 @@ def floor_facts(
             continue
         found.student_tests[split] = row_tests(task, student, own)
         # A teacher is right by definition where the labels are its own.
-        if teacher is not None and recipe.label_column != TEACHER_LABEL:
+        if teacher is not None and recipe.label_column != metrics.TEACHER_LABEL:
             found.teacher_tests[split] = row_tests(task, teacher, own)
     return found
 
@@ -356,13 +351,13 @@ def _labels_of_teacher(prepared: Prepared) -> dict[int, Any]:
     """
     task, inputs, train = prepared.task, prepared.last, prepared.splits["train"]
     labels = np.asarray(train.with_format("numpy")[task.label_column][:])
-    places = np.flatnonzero(~labelled_rows(labels))
+    places = np.flatnonzero(~abstract_type.labelled_rows(labels))
     if not inputs.members or not len(places) or task.kind.problem_of(task.regression) is None:
         return {}
     most = _MOST_ASKED if any(one.live for one in inputs.members) else MOST_ROWS
     chosen = np.random.default_rng(prepared.recipe.seed).permutation(len(places))[:most]
     places = np.sort(places[chosen])
-    numbers = facts_of(inputs.rows.encoded).numbers
+    numbers = row_facts.facts_of(inputs.rows.encoded).numbers
     assert numbers is not None  # every encoded row has one
     indices = train.with_format("numpy")["index"][:][places]
     # Not all rows need be among those that are trained on.

@@ -19,9 +19,7 @@ from limbeck.recipe import Recipe, Stage
 from limbeck.run.models import Named
 from limbeck.run.rows import EncodedRows
 from limbeck.support.errors import LimbeckError, Problem
-from limbeck.tasks import Processor, Results, ScoredSplit, Task
-from limbeck.tasks.abstract_type import labelled_rows
-from limbeck.tasks.rules import ROW
+from limbeck.tasks import Processor, Results, ScoredSplit, Task, abstract_type, rules
 from limbeck.teachers.teacher import ModelInputs, OwnTokens
 
 # Where not one row has outputs, to leave those without out leaves nothing.
@@ -106,7 +104,7 @@ def order_problems(task: Task, rows: Dataset, named: Sequence[Named]) -> list[Pr
     if task.label_column not in rows.column_names:
         return []
     labels = np.asarray(rows.with_format("numpy")[task.label_column][:])
-    labelled = np.flatnonzero(labelled_rows(labels))
+    labelled = np.flatnonzero(abstract_type.labelled_rows(labels))
     if not len(labelled):
         return []
     ids = ids_of(task, rows.select(labelled))
@@ -114,7 +112,7 @@ def order_problems(task: Task, rows: Dataset, named: Sequence[Named]) -> list[Pr
     for outputs in stored:
         said = outputs.logits(ids)
         given = preflight.TeacherOutputs(said, labels[labelled], "on training rows")
-        problems += preflight.check_class_order(
+        problems += preflight.score_checks.check_class_order(
             task,
             given,
             side=f"outputs: {outputs.place}",
@@ -155,7 +153,7 @@ def stored_results(one: Named, task: Task, rows: Dataset) -> Results | None:
     logits = outputs.logits(keys.ids)
     if not outputs.embedding:
         return task.kind.results_of_rows(task, logits, rows)
-    texts = Dataset.from_dict({ROW: np.asarray(rows["index"][:])[keys.rows]})
+    texts = Dataset.from_dict({rules.ROW: np.asarray(rows["index"][:])[keys.rows]})
     return task.kind.results(task, logits, ScoredSplit(texts, rows, one.tokenizer))
 
 
@@ -169,7 +167,7 @@ class StudentTokens:
 
     def differ(self, tokenizer: Processor) -> bool:
         """Whether another tokenizer splits the rows otherwise."""
-        checks = preflight.INPUT_CHECKS[self.task.kind.reads.name]
+        checks = preflight.model_checks.INPUT_CHECKS[self.task.kind.reads.name]
         found = checks.processors(self.task, self.rows, tokenizer, self.tokenizer, side="")
         return bool(preflight.errors_of(found))
 

@@ -14,24 +14,16 @@ from transformers import PreTrainedModel
 
 from limbeck import preflight
 from limbeck.activations import Passes, Request, Trace, capture
-from limbeck.data.row_facts import facts_of
-from limbeck.data.samplers import together
+from limbeck.data import row_facts, samplers
 from limbeck.input_transforms import StepInputs
 from limbeck.objectives import Objectives, TeamObjectives
 from limbeck.objectives.example_weights import COUNTED, ExampleWeights
 from limbeck.outputs.stored_teacher import AbsentModel
 from limbeck.recipe import Recipe, Stage
 from limbeck.recipe.quick import USUAL, travelled
-from limbeck.run.beside_teacher import fit_before, floor_problems
-from limbeck.run.bound_rows import (
-    input_problems,
-    left_out_problems,
-    order_problems,
-)
-from limbeck.run.in_place import layer_problems
+from limbeck.run import beside_teacher, bound_rows, in_place, several_teachers
 from limbeck.run.models import Named, learns_from_its_teacher
 from limbeck.run.prepared import Prepared, StageInputs
-from limbeck.run.several_teachers import origin_problems
 from limbeck.students import labels_of
 from limbeck.support.errors import LimbeckError, Problem, problem_list
 from limbeck.support.settings import Ramp
@@ -82,7 +74,7 @@ def trial_terms(
         trial = _Trial(inputs, student)
     except LimbeckError as error:
         return error.problems, None
-    stored = layer_problems(inputs, trial.objectives, prepared.tokenizer)
+    stored = in_place.layer_problems(inputs, trial.objectives, prepared.tokenizer)
     if preflight.errors_of(stored):
         return stored, None
     train = inputs.rows.encoded
@@ -90,7 +82,7 @@ def trial_terms(
     too_wide = [
         problem
         for side, model in models.items()
-        for problem in preflight.check_padding(side, model, recipe.padded_width)
+        for problem in preflight.model_checks.check_padding(side, model, recipe.padded_width)
     ]
     few = train.select(_few(inputs))
     method = preflight.Method(
@@ -118,7 +110,7 @@ def trial_terms(
 def _few(inputs: StageInputs) -> list[int]:
     """Places of some training rows, of those that belong together all or none."""
     train, column = inputs.rows.encoded, inputs.rows.kind.group_column
-    groups = None if column is None else facts_of(train).groups(column)
+    groups = None if column is None else row_facts.facts_of(train).groups(column)
     if groups is None:
         return list(range(min(_EXAMPLES, len(train))))
     several = [rows for rows in by_query(groups) if len(rows) > 1][:_EXAMPLES]
@@ -199,13 +191,13 @@ def check_run(prepared: Prepared, *, show: bool) -> Prepared:
     recipe, (*before, last) = prepared.recipe, prepared.stages
     problems, method = trial_terms(last, prepared)
     problems += chain_problems(recipe, last, prepared.named)
-    problems += origin_problems(recipe, prepared.named)
+    problems += several_teachers.origin_problems(recipe, prepared.named)
     for inputs in before:
         found = _inspect_stage(inputs, prepared)
         problems += [_in_stage(inputs.stage, problem) for problem in found]
     problems += _of_rows(prepared) + query_problems(prepared)
-    problems += preflight.check_workers(recipe.workers)
-    problems += preflight.check_share(last.recipe.batch_size, last.recipe.accumulation)
+    problems += preflight.checking.check_workers(recipe.workers)
+    problems += preflight.checking.check_share(last.recipe.batch_size, last.recipe.accumulation)
     sides = {}
     if learns_from_its_teacher(recipe):
         alone = _logits_only(recipe)
@@ -219,9 +211,13 @@ def check_run(prepared: Prepared, *, show: bool) -> Prepared:
             for one in prepared.named
             if not one.stored
         }
-        problems += order_problems(prepared.task, prepared.splits["train"], prepared.named)
-        problems += left_out_problems(prepared.without_outputs, len(prepared.splits["train"]))
-        misread = input_problems(prepared.named, prepared.tokens, logits_only=alone)
+        problems += bound_rows.order_problems(
+            prepared.task, prepared.splits["train"], prepared.named
+        )
+        problems += bound_rows.left_out_problems(
+            prepared.without_outputs, len(prepared.splits["train"])
+        )
+        misread = bound_rows.input_problems(prepared.named, prepared.tokens, logits_only=alone)
         problems += misread
         if preflight.errors_of(misread):
             method = None  # a teacher that reads something else has nothing to compare
@@ -240,9 +236,9 @@ def check_run(prepared: Prepared, *, show: bool) -> Prepared:
     if errors:
         raise LimbeckError(problem for problem in problems if problem.severity != "note")
     problems += _plateau(prepared, method)
-    floor = fit_before(prepared)
+    floor = beside_teacher.fit_before(prepared)
     if floor is not None:
-        problems += floor_problems(prepared, floor, checked.asked)
+        problems += beside_teacher.floor_problems(prepared, floor, checked.asked)
     if show and problems:
         preflight.show(problems)
     return replace(prepared, floor=floor, in_train=checked.in_train)
@@ -259,7 +255,7 @@ def _plateau(prepared: Prepared, method: preflight.Method | None) -> list[Proble
     steps = recipe.max_steps or math.ceil(math.ceil(rows / step) * recipe.passes)
     rate = USUAL.lr if recipe.lr is None else recipe.lr
     travel = travelled(rate, steps, recipe.lr_schedule, recipe.warmup)
-    return preflight.check_start(prepared.student, batch, travel)
+    return preflight.checking.check_start(prepared.student, batch, travel)
 
 
 def _logits_only(recipe: Recipe) -> bool:
@@ -287,9 +283,9 @@ def _inspect_stage(inputs: StageInputs, prepared: Prepared) -> list[Problem]:
     problems = _own_teacher(inputs, prepared)
     # Of rows that this stage alone has, or a teacher that it alone has the run's.
     if inputs.recipe.needs_teacher and (inputs.own or not stage.same_rows):
-        problems += input_problems(inputs.readers, prepared.tokens, logits_only=False)
-    problems += preflight.check_share(stage.recipe.batch_size, stage.recipe.accumulation)
-    problems += left_out_problems(inputs.without_outputs, len(rows.raw))
+        problems += bound_rows.input_problems(inputs.readers, prepared.tokens, logits_only=False)
+    problems += preflight.checking.check_share(stage.recipe.batch_size, stage.recipe.accumulation)
+    problems += bound_rows.left_out_problems(inputs.without_outputs, len(rows.raw))
     if not stage.same_rows and rows.truncated:
         said = f"{rows.truncated} of {len(rows.encoded)} examples are cut to max_length {stage.recipe.max_length}"
         problems.append(Problem(said, "raise max_length, or accept the loss", "warning"))
@@ -301,10 +297,10 @@ def _inspect_stage(inputs: StageInputs, prepared: Prepared) -> list[Problem]:
         return problems
     for side, model in ({"student": prepared.student} | inputs.models).items():
         if not isinstance(model, AbsentModel):  # what of it is stored has been looked at
-            problems += preflight.check_request(side, model, method.requests[side])
-    problems += preflight.check_weights(method.weights)
+            problems += preflight.model_checks.check_request(side, model, method.requests[side])
+    problems += preflight.checking.check_weights(method.weights)
     if not preflight.errors_of(problems):
-        problems += preflight.check_influence(
+        problems += preflight.checking.check_influence(
             method.terms, method.weights, prepared.student, method.batch, method.modules
         )
     return problems
@@ -316,7 +312,7 @@ def _own_teacher(inputs: StageInputs, prepared: Prepared) -> list[Problem]:
     if own is None:
         return []
     teacher, tokenizer = own.teacher, own.tokenizer
-    checks = preflight.INPUT_CHECKS[prepared.task.kind.reads.name]
+    checks = preflight.model_checks.INPUT_CHECKS[prepared.task.kind.reads.name]
     problems = checks.processors(
         prepared.task, prepared.splits["train"], tokenizer, prepared.tokenizer, side="teacher"
     )
@@ -336,7 +332,7 @@ def _own_teacher(inputs: StageInputs, prepared: Prepared) -> list[Problem]:
         and theirs == ours
         and labels_of(teacher.config) != labels_of(prepared.student.config)
     ):
-        problems += preflight.check_labels("teacher", teacher.config, prepared.task)
+        problems += preflight.model_checks.check_labels("teacher", teacher.config, prepared.task)
     if theirs != ours:
         problems += [
             Problem(
@@ -356,7 +352,7 @@ def _of_rows(prepared: Prepared) -> Iterator[Problem]:
         yield task.said
     if learns_from_its_teacher(recipe) and recipe.teacher_rows != "any":
         for one in prepared.named:
-            yield from preflight.check_conditions(
+            yield from preflight.data_checks.check_conditions(
                 one.path, task, recipe.conditions, setting=one.setting
             )
     rows, total = prepared.unlabelled, len(prepared.train.encoded)
@@ -400,7 +396,7 @@ def query_problems(prepared: Prepared) -> list[Problem]:
 
 def _of_queries(inputs: StageInputs) -> list[Problem]:
     recipe, kind = inputs.stage.recipe, inputs.rows.kind
-    setting, facts = inputs.stage.setting, facts_of(inputs.rows.encoded)
+    setting, facts = inputs.stage.setting, row_facts.facts_of(inputs.rows.encoded)
     if kind.group_column is None or facts.groups(kind.group_column) is None:
         return _of_none(inputs)
     problems = _ungraded(inputs)
@@ -414,7 +410,7 @@ def _of_queries(inputs: StageInputs) -> list[Problem]:
             )
         ]
     try:
-        order = together(
+        order = samplers.together(
             kind, facts, recipe.seed, batch_size=recipe.batch_size, candidates=recipe.candidates
         )
     except LimbeckError as error:
@@ -463,7 +459,7 @@ def _ungraded(inputs: StageInputs) -> list[Problem]:
     reading, setting = inputs.rows.kind.candidates, inputs.stage.setting
     if reading is None or not reading.queries_are_rows:
         return []
-    grades = facts_of(inputs.rows.encoded).numbers_of(reading.grades_of[0])
+    grades = row_facts.facts_of(inputs.rows.encoded).numbers_of(reading.grades_of[0])
     if grades is None or (grades > 0).any():
         return []
     return [

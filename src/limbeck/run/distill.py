@@ -14,28 +14,19 @@ from limbeck.recipe.augment_spec import augmentation
 from limbeck.records import Record
 from limbeck.records.facts import Execution, Numbers
 from limbeck.records.runs_meant import named_one_by_one
+from limbeck.run import check, inputs, objects, rows, stored_outputs, teacher_labels
 from limbeck.run.begin import begin, new_record, resolve, save, say_training
-from limbeck.run.check import check_run
 from limbeck.run.earlier_run import EarlierRun
 from limbeck.run.finish import card_run, fail, finish, report_run, take_over
-from limbeck.run.inputs import checksums_of_inputs, refuse_inputs, with_start
-from limbeck.run.objects import settings_of
 from limbeck.run.prepare import prepare, refuse_wrong
 from limbeck.run.prepared import Prepared
-from limbeck.run.rows import with_columns
 from limbeck.run.run_folder import RunFolder, default_folder
 from limbeck.run.several_teachers import Train, with_team
-from limbeck.run.stored_outputs import seconds_stored_before, with_stored_outputs
-from limbeck.run.teacher_labels import with_teacher_labels
 from limbeck.run.train import train_stages
 from limbeck.students import load_model
 from limbeck.students.execution import warn_of_emulated_bf16
+from limbeck.support import files, given, lock, machine, terminal
 from limbeck.support.errors import LimbeckError
-from limbeck.support.files import one_error_for_a_full_disk
-from limbeck.support.given import absent, at_hand
-from limbeck.support.lock import in_use
-from limbeck.support.machine import agreed, is_first, wait_for_all
-from limbeck.support.terminal import messages, print_line
 from limbeck.teachers.teacher import Teacher
 from limbeck.training.progress import Parts
 
@@ -73,8 +64,8 @@ class Plan:
         if not self.overwrite and earlier.is_of_another():
             refuse_wrong(self.recipe, teacher)
         options = {"overwrite": self.overwrite, "for_another": self.for_another}
-        record = agreed(earlier.finished(live_teacher=teacher, **options))
-        if record is not None and is_first():
+        record = machine.agreed(earlier.finished(live_teacher=teacher, **options))
+        if record is not None and machine.is_first():
             self.folder.remove_checkpoints()
         return record
 
@@ -87,12 +78,12 @@ def plan_run(
     Raises:
         LimbeckError: objects that are not at hand, runs that are not finished, a folder that the run reads.
     """
-    if problems := absent(recipe.model_dump(mode="json")):
+    if problems := given.absent(recipe.model_dump(mode="json")):
         raise LimbeckError(problems)
-    recipe = with_columns(with_start(named_one_by_one(recipe)))
+    recipe = rows.with_columns(inputs.with_start(named_one_by_one(recipe)))
     folder = RunFolder(Path(out) if out is not None else default_folder(recipe))
-    refuse_inputs(recipe, folder.path)
-    recipe = with_teacher_labels(recipe, folder.path.parent, live_teacher)
+    inputs.refuse_inputs(recipe, folder.path)
+    recipe = teacher_labels.with_teacher_labels(recipe, folder.path.parent, live_teacher)
     return Plan(recipe, folder, live_teacher, **options)
 
 
@@ -128,10 +119,10 @@ def make_ready(
     before = prepared.execution
     asks = any(inputs.recipe.needs_teacher for inputs in prepared.stages)
     with parts.part("storing" if asks else "preparation"):
-        prepared = with_stored_outputs(prepared, show=plan.show, keep=keep)
+        prepared = stored_outputs.with_stored_outputs(prepared, show=plan.show, keep=keep)
         keep(prepared.execution)
     # The first checkpoint, if there is one, knows them too, and takes their place.
-    parts.restore({"storing": seconds_stored_before(prepared, before)})
+    parts.restore({"storing": stored_outputs.seconds_stored_before(prepared, before)})
     return prepared
 
 
@@ -197,11 +188,11 @@ def distill(
             of rows or models that have changed since; a loss that stopped being a number; a full
             disk.
     """
-    settings, writers = settings_of(recipe, overrides, tokenizer)
-    with at_hand(writers):
+    settings, writers = objects.settings_of(recipe, overrides, tokenizer)
+    with given.at_hand(writers):
         if not isinstance(recipe, Recipe):
             recipe = Recipe.load(recipe, **settings)
-        show = show and is_first()  # one process of several talks
+        show = show and machine.is_first()  # one process of several talks
         plan = plan_run(recipe, out, live_teacher, overwrite=overwrite, show=show, report=report)
         return _carry_out(plan)
 
@@ -210,7 +201,7 @@ def _carry_out(plan: Plan) -> Result:
     record = plan.finished()
     if record is not None:
         return Result(plan.folder.path, record)
-    with in_use(plan.folder.path), one_error_for_a_full_disk(plan.folder.path):
+    with lock.in_use(plan.folder.path), files.one_error_for_a_full_disk(plan.folder.path):
         # Who held the folder until now may have finished the run.
         record = plan.finished() or _run(plan)
     return Result(plan.folder.path, record)
@@ -218,18 +209,20 @@ def _carry_out(plan: Plan) -> Result:
 
 def _run(plan: Plan) -> Record:
     recipe, folder, parts = plan.recipe, plan.folder, Parts()
-    goes_on = agreed(EarlierRun(folder, recipe).continues(overwrite=plan.overwrite))
+    goes_on = machine.agreed(EarlierRun(folder, recipe).continues(overwrite=plan.overwrite))
     set_seed(recipe.seed)
     # Before they are read, so that one that changes meanwhile is seen to have changed.
-    files = checksums_of_inputs(recipe)
-    if plan.show and is_first():
+    files = inputs.checksums_of_inputs(recipe)
+    if plan.show and machine.is_first():
         named = recipe.outputs or recipe.teachers or ([recipe.teacher] if recipe.teacher else [])
         named = [*named, *([] if recipe.student.from_teacher else [recipe.student.init])]
-        print_line(messages(), f"reading {recipe.data}, loading {', '.join(named)}")
+        terminal.print_line(
+            terminal.messages(), f"reading {recipe.data}, loading {', '.join(named)}"
+        )
     warn_of_emulated_bf16(recipe.precision)
     prepared = prepare(recipe, plan.live_teacher, progress=plan.show)
     prepared = resolve(prepared, folder, files, fresh=not goes_on)
-    prepared = check_run(prepared, show=plan.show)
+    prepared = check.check_run(prepared, show=plan.show)
     say_training(prepared, show=plan.show)
     record = new_record(recipe, prepared)
     begin(recipe, folder, record, fresh=not goes_on)
@@ -242,12 +235,12 @@ def _run(plan: Plan) -> Record:
     except Exception as error:  # recorded, whatever it is, and raised again
         fail(record, folder, error)
         raise
-    if is_first():
+    if machine.is_first():
         if plan.report:
             report_run(ready, record, folder)
         card_run(folder)
         folder.remove_checkpoints()
-    wait_for_all()
+    machine.wait_for_all()
     return record
 
 

@@ -17,16 +17,13 @@ from limbeck.outputs.key import add_model
 from limbeck.recipe import Recipe
 from limbeck.recipe.load import as_written_then
 from limbeck.records import RECORD_NAME, Record
-from limbeck.run.inputs import checksums_of_inputs
+from limbeck.run import inputs
 from limbeck.run.prepare import prepare
 from limbeck.run.prepared import Prepared
 from limbeck.run.run_folder import RunFolder
+from limbeck.support import files, lock, plain, registry
 from limbeck.support.errors import LimbeckError
-from limbeck.support.files import is_temporary
-from limbeck.support.lock import HOLDER, LOCK
 from limbeck.support.manifest import NAME, Manifest
-from limbeck.support.plain import read_text, read_yaml
-from limbeck.support.registry import checksum_of
 from limbeck.teachers.teacher import Teacher
 
 logger = logging.getLogger(__name__)
@@ -55,7 +52,7 @@ class EarlierRun:
         self.damaged = record is None and self._recorded
         chosen = {} if record is None else record.execution.training
         try:
-            there = read_yaml(read_text(folder.recipe), str(folder.recipe))
+            there = plain.read_yaml(plain.read_text(folder.recipe), str(folder.recipe))
         except (LimbeckError, OSError):
             there = None
         self.changed = _difference(there, recipe, chosen)
@@ -118,7 +115,7 @@ class EarlierRun:
 
     def _rows_or_models_changed(self, record: Record, live_teacher: Teacher | None) -> list[str]:
         """What is other than it was, by name; what is not there any more cannot be compared, and is said."""
-        began, now = record.execution.files, checksums_of_inputs(self._recipe)
+        began, now = record.execution.files, inputs.checksums_of_inputs(self._recipe)
         if other := _differing(record.execution.read, plugins_read(self._recipe)):
             return other
         if gone := [name for name in began if name not in now]:
@@ -162,7 +159,11 @@ class EarlierRun:
         """Raise LimbeckError for a folder without a manifest that holds more than the recipe that is to be run."""
         paths = self.folder.path.iterdir() if self.folder.path.is_dir() else ()
         # A start that was killed before it began may leave some.
-        others = {p.name for p in paths if not is_temporary(p) and p.name not in (LOCK, HOLDER)}
+        others = {
+            p.name
+            for p in paths
+            if not files.is_temporary(p) and p.name not in (lock.LOCK, lock.HOLDER)
+        }
         if others and (others != {self.folder.recipe.name} or self.changed):
             raise LimbeckError(
                 f"out: {self.folder.path} is not empty and holds no limbeck run (no {NAME} says which of its "
@@ -244,7 +245,7 @@ def digests(prepared: Prepared) -> dict[str, str]:
 
 def plugins_read(recipe: Recipe) -> dict[str, str]:
     """The files of Python that a recipe names → checksum of what was executed."""
-    return {f"plugin {path}": checksum_of(path) for path in recipe.plugins}
+    return {f"plugin {path}": registry.checksum_of(path) for path in recipe.plugins}
 
 
 def refuse_changed(folder: RunFolder, began: Mapping[str, str], now: Mapping[str, str]) -> None:

@@ -16,25 +16,21 @@ from transformers import PreTrainedModel
 from limbeck.activations import Passes, stack_names
 from limbeck.cards.card import CARD_NAME, is_ours, write_card
 from limbeck.data import CORPUS, add_inputs, batches_of
-from limbeck.evaluation import measuring
+from limbeck.evaluation import measuring, similarity_matrix
 from limbeck.evaluation.measuring import flops_of, latencies
-from limbeck.evaluation.similarity_matrix import similarity_of_layers
 from limbeck.records import Record
 from limbeck.records.facts import Best, Cost, Epoch, ModelFacts, Numbers, StageFacts, TeacherFacts
 from limbeck.report import write_report
 from limbeck.report.sections import page_parts
-from limbeck.run.begin import save
+from limbeck.run import begin, check, several_teachers
 from limbeck.run.beside_teacher import Kept, compare, reference_scores
-from limbeck.run.check import warn_of_none_counted
 from limbeck.run.prepared import Prepared, SplitsToScore
 from limbeck.run.run_folder import RunFolder
-from limbeck.run.several_teachers import promote
 from limbeck.run.train import Spent, Trained, write_student
 from limbeck.runtimes.manifest import exports_of_student
 from limbeck.students import labels_of
+from limbeck.support import files, machine
 from limbeck.support.errors import LimbeckError
-from limbeck.support.files import full_disk, is_full, write_whole
-from limbeck.support.machine import is_first, wait_for_all
 from limbeck.tables.model import task_title
 from limbeck.tasks import LOWER_IS_BETTER, Task
 from limbeck.tasks.rules import THRESHOLDS, thresholds_of
@@ -53,7 +49,7 @@ def finish(trained: Trained, record: Record, folder: RunFolder, parts: Parts) ->
     ]
     choose = min if recipe.select_by in LOWER_IS_BETTER else max
     epochs = trainer.progress.epochs
-    warn_of_none_counted(epochs)
+    check.warn_of_none_counted(epochs)
     best, last = choose(epochs, key=lambda entry: entry["dev"][recipe.select_by]), epochs[-1]
     record.best = Best(epoch=best["epoch"], primary=best["dev"]["primary"])
     record.last = Best(epoch=last["epoch"], primary=last["dev"].get("primary"))
@@ -74,23 +70,23 @@ def finish(trained: Trained, record: Record, folder: RunFolder, parts: Parts) ->
     team = record.team
     for member in team.members if team is not None and team.use == "sample" else ():
         member.sampled = sum(epoch.sampled.get(member.name, 0) for epoch in record.epochs)
-    wait_for_all()
-    if is_first():
+    machine.wait_for_all()
+    if machine.is_first():
         with parts.part("saving"):
             write_student(trainer, folder, prepared)
             folder.ship(folder.student, folder.predictions)
     record.cost = cost(spent, record.stages, parts.read())
     record.status = "finished"
-    save(record, folder)
-    wait_for_all()
+    begin.save(record, folder)
+    machine.wait_for_all()
 
 
 def take_over(record: Record, folder: RunFolder) -> None:
     """Finish a run whose student is that of the best of several runs made for it."""
-    if is_first():
-        promote(record, folder)
-    save(record, folder)
-    wait_for_all()
+    if machine.is_first():
+        several_teachers.promote(record, folder)
+    begin.save(record, folder)
+    machine.wait_for_all()
 
 
 # What a run leaves when it fails.
@@ -98,10 +94,10 @@ def take_over(record: Record, folder: RunFolder) -> None:
 
 def fail(record: Record, folder: RunFolder, error: Exception) -> None:
     """Keep the reason in the record; on a full disk, first make room for it."""
-    full = is_full(error)
+    full = files.is_full(error)
     raw = full and not isinstance(error, LimbeckError)
-    record.fail(str(full_disk(folder.path, error)) if raw else error)
-    if not is_first():
+    record.fail(str(files.full_disk(folder.path, error)) if raw else error)
+    if not machine.is_first():
         return
     if not full:
         record.save(folder.path)
@@ -129,8 +125,8 @@ def predict(
             setattr(trainer.student.config, THRESHOLDS, [*found.thresholds])
         scores[split], predictions[split] = dict(found.scores), found.predictions
         _warn_of_one_answer(prepared.task, split, found.predictions)
-    if is_first():
-        write_whole(folder.predictions, json.dumps(predictions))
+    if machine.is_first():
+        files.write_whole(folder.predictions, json.dumps(predictions))
     return scores, predictions
 
 
@@ -269,7 +265,7 @@ def similarity(prepared: Prepared) -> list[list[float | None]] | None:
     few = range(min(_EXAMPLES, len(encoded)))
     device = prepared.student.device
     batches = [*batches_of(encoded, prepared.collator, _BATCH, device, order=few)]
-    found = similarity_of_layers(
+    found = similarity_matrix.similarity_of_layers(
         prepared.teacher, prepared.student, batches, map(inputs.of, batches)
     )
     return [list(row) for row in found.cka]

@@ -17,9 +17,9 @@ from rich.console import Console
 
 from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME, Record
+from limbeck.run import inputs
 from limbeck.run.distill import distill
 from limbeck.run.earlier_run import EarlierRun
-from limbeck.run.inputs import with_start
 from limbeck.run.prepare import Loaded, refuse_wrong
 from limbeck.run.run_folder import RunFolder
 from limbeck.students import RANDOM, TEAMS
@@ -189,7 +189,7 @@ def _recipes(
     wrong: dict[str, list[Problem]] = {}
     for name, own in cells.items():
         try:
-            recipes[name] = with_start(Recipe.load(recipe, **settings, **own))
+            recipes[name] = inputs.with_start(Recipe.load(recipe, **settings, **own))
         except LimbeckError as error:
             wrong[name] = error.problems
     _raise(wrong, len(cells))

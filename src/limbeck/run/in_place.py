@@ -13,24 +13,21 @@ from typing import Any
 import numpy as np
 
 from limbeck.activations import ActivationKey, Request
-from limbeck.data import outputs_file
-from limbeck.data.candidates import PASSAGE, QUERY
-from limbeck.data.files import form_of
+from limbeck.data import candidates, files, outputs_file
 from limbeck.functional.partial_logits import KeptTokens
 from limbeck.objectives import Objectives, TeamObjectives, TermSpec
 from limbeck.objectives.predictions import SoftSpec
+from limbeck.outputs import key
 from limbeck.outputs.columns import LOGITS, name_of_key, word_of
-from limbeck.outputs.key import digest_of_tokenizer
 from limbeck.outputs.store import OutputStore, open_store, place_and_member
 from limbeck.outputs.stored_teacher import GivenOutputs, StoredParts, StoredTeacher, by_layer
 from limbeck.recipe import Recipe
 from limbeck.run.models import ALONE, Named
 from limbeck.run.prepared import StageInputs
 from limbeck.students import class_places, numbered_places, places_by_name
+from limbeck.support import given, words
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import at_home, checksum, checksum_of_text
-from limbeck.support.given import is_reference
-from limbeck.support.words import short_names
 from limbeck.tasks import Processor, Task, get_task_type
 
 
@@ -77,7 +74,7 @@ def _layer_problems(
     # States of tokens have to be those of these rows' tokens.
     about = layers.store.manifest.teacher.fingerprint
     made_by, length = about.get("tokenizer"), about.get("max_length")
-    if made_by is not None and made_by != digest_of_tokenizer(tokenizer):
+    if made_by is not None and made_by != key.digest_of_tokenizer(tokenizer):
         yield (
             f"{url} holds states of tokens that another tokenizer made than the student's",
             "save the student with the teacher's tokenizer; or compare pooled states, or logits (method kd)",
@@ -109,7 +106,7 @@ def _label_line(
     # A store knows the end of its teacher's path.
     name = layers.store.manifest.teacher.name
     teacher = name if at_home(name).exists() else f"PATH/{name}"
-    data = "DATA" if is_reference(recipe.data) else str(recipe.data)
+    data = "DATA" if given.is_reference(recipe.data) else str(recipe.data)
     command = ["limbeck", "label", "--teacher", teacher, "--data", data]
     command += ["--max-length", str(recipe.max_length)]
     command += ["--outputs", LOGITS, *(word for word in words.values() if word is not None)]
@@ -248,7 +245,7 @@ def token_problems(
             "give one store",
         )
     made_by = parts.store.manifest.teacher.fingerprint.get("tokenizer")
-    if made_by != digest_of_tokenizer(tokenizer):
+    if made_by != key.digest_of_tokenizer(tokenizer):
         yield Problem(
             f"outputs: {place} holds tokens of another tokenizer than the student's",
             "save the student with the teacher's tokenizer, or label with a teacher of the student's",
@@ -306,7 +303,7 @@ def stored_teachers(recipe: Recipe, task: Task, tokenizer: Processor) -> list[Na
     # The task as of which outputs are stored: its own, or of a query with a passage in each row.
     stored = task
     if kind is not task.kind:
-        stored = replace(task, kind=kind, text_columns=(QUERY, PASSAGE))
+        stored = replace(task, kind=kind, text_columns=(candidates.QUERY, candidates.PASSAGE))
     teachers = []
     for place in places if not problems else ():
         try:
@@ -323,7 +320,7 @@ def stored_teachers(recipe: Recipe, task: Task, tokenizer: Processor) -> list[Na
         problems += token_problems(recipe, teacher.outputs, tokenizer)
     if problems:
         raise LimbeckError(list(dict.fromkeys(problems)))
-    names = [ALONE] if recipe.team is None else short_names(places)
+    names = [ALONE] if recipe.team is None else words.short_names(places)
     return [
         Named(name, place, teacher, tokenizer)
         for name, place, teacher in zip(names, places, teachers, strict=True)
@@ -336,7 +333,7 @@ def open_outputs(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
     Raises:
         LimbeckError: they cannot be read, or are of other classes or another type of task.
     """
-    if form_of(Path(place)) is not None and at_home(place).is_file():
+    if files.form_of(Path(place)) is not None and at_home(place).is_file():
         return _of_file(place, task, recipe)
     return outputs_of_store(place, task, recipe)
 
@@ -372,7 +369,7 @@ def embeddings_of(place: str, recipe: Recipe) -> GivenOutputs | None:
         LimbeckError: they cannot be read.
     """
     path = at_home(place)
-    if form_of(path) in (None, "text") or not path.is_file():
+    if files.form_of(path) in (None, "text") or not path.is_file():
         return None
     found = outputs_file.read_embeddings_file(path, recipe.text_columns or ())
     if found is None:

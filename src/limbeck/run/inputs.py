@@ -9,20 +9,16 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from limbeck.data.load import is_absent, no_source
-from limbeck.data.own import folder_without_task
-from limbeck.data.stream import matching
-from limbeck.data.text_rows import row_files
+from limbeck.data import load, own, stream, text_rows
+from limbeck.outputs import manifest, store
 from limbeck.outputs.files import StoreFiles
-from limbeck.outputs.manifest import MANIFEST
-from limbeck.outputs.store import place_and_member
 from limbeck.recipe import Recipe, StudentSpec
 from limbeck.recipe.paper_settings import stated_of
 from limbeck.run.models import learns_from_its_teacher
 from limbeck.students import named_model, names_cnn, resolve_checkpoint, starts_random
+from limbeck.support import given
 from limbeck.support.errors import LimbeckError, Problem, problem_list
 from limbeck.support.files import at_home, checksum, checksum_of_text, no_such_file
-from limbeck.support.given import place_of
 from limbeck.support.manifest import NAME
 from limbeck.training import tracker_problems
 from limbeck.training.assistant_start import recorded_start
@@ -73,10 +69,10 @@ def places(settings: dict[str, Any], above: str = "") -> Iterator[tuple[str, Pat
                 other = key in ("init", "model") and text in _OTHERS
                 if not isinstance(text, str) or shape or other or text in _NO_PLACES:
                     continue
-                url = place_and_member(text)[0] if key == "outputs" else text
+                url = store.place_and_member(text)[0] if key == "outputs" else text
                 # All files that a pattern means.
                 pattern = key == "unlabelled" and not at_home(url).exists()
-                for path in (matching(url) if pattern else []) or [
+                for path in (stream.matching(url) if pattern else []) or [
                     at_home(url.removeprefix("hub:"))
                 ]:
                     yield name, path
@@ -102,7 +98,7 @@ def checksums_of_inputs(recipe: Recipe) -> dict[str, str]:
             files = _of_model(place) if model else _of_rows(place, set())
             found[f"{setting} {place}"] = _of(place, files)
     # Of stores that lie behind a URL the manifest, which has the checksum of every shard.
-    urls = [place_and_member(named)[0] for named in recipe.outputs or ()]
+    urls = [store.place_and_member(named)[0] for named in recipe.outputs or ()]
     for url in urls:
         with suppress(FileNotFoundError):
             if "://" in url:
@@ -113,7 +109,7 @@ def checksums_of_inputs(recipe: Recipe) -> dict[str, str]:
 def _of_manifest(url: str) -> str:
     """Raise FileNotFoundError where there is none."""
     try:
-        return checksum_of_text(StoreFiles(url).read(MANIFEST).decode(errors="replace"))
+        return checksum_of_text(StoreFiles(url).read(manifest.MANIFEST).decode(errors="replace"))
     except LimbeckError:  # whoever reads it says why it cannot
         return _UNREADABLE
 
@@ -165,18 +161,18 @@ def _once(path: Path, size: int, modified: int, changed: int) -> str:
 @problem_list
 def missing(recipe: Recipe) -> Iterator[Problem]:
     """Settings a run cannot do without, and files that are not there."""
-    path = at_home(place_of(recipe.data))
-    if is_absent(recipe.data):
-        yield no_source(recipe.data)
+    path = at_home(given.place_of(recipe.data))
+    if load.is_absent(recipe.data):
+        yield load.no_source(recipe.data)
     elif recipe.task is None and path.is_dir():
-        yield folder_without_task(path)
+        yield own.folder_without_task(path)
     elif recipe.task is None:
         yield Problem("task: none is given", "add --task mrpc, or task: in the recipe")
     for split, named in (("dev", recipe.dev), ("test", recipe.test)):
-        if named is not None and not at_home(place_of(named)).exists():
+        if named is not None and not at_home(given.place_of(named)).exists():
             yield no_such_file(split, named)
     try:
-        row_files(recipe.unlabelled, "unlabelled")
+        text_rows.row_files(recipe.unlabelled, "unlabelled")
     except LimbeckError as error:
         yield from error.problems
     taught = learns_from_its_teacher(recipe)

@@ -13,10 +13,9 @@ from transformers import PretrainedConfig, PreTrainedModel
 from limbeck import students
 from limbeck.data import Labelling
 from limbeck.recipe import Recipe
+from limbeck.support import files, words
 from limbeck.support.errors import LimbeckError
-from limbeck.support.files import at_home
 from limbeck.support.given import is_reference
-from limbeck.support.words import short_names
 from limbeck.tasks import IMAGE, TEXT_READING, Processor, Task
 from limbeck.teachers.teacher import Teacher
 from limbeck.teachers.team import Team, form
@@ -184,7 +183,7 @@ def named_teachers(recipe: Recipe, task: Task, live_teacher: Teacher | None) -> 
     One that is given is there even for terms that ask none: the student can be compared with it.
     """
     if recipe.teachers and recipe.team is not None:
-        paths, names = recipe.teachers, short_names(recipe.teachers)
+        paths, names = recipe.teachers, words.short_names(recipe.teachers)
     elif live_teacher or learns_from_its_teacher(recipe) or recipe.student.from_teacher:
         paths, names = [str(recipe.teacher)], [ALONE]
     else:
@@ -251,7 +250,7 @@ def labelling_of(recipe: Recipe) -> Labelling:
     if recipe.outputs:  # by name, in whatever order the data's are
         path = None
     # Only data of the user's own have classes to find.
-    own = is_reference(recipe.data) or at_home(recipe.data).exists()
+    own = is_reference(recipe.data) or files.at_home(recipe.data).exists()
     if path is None or not own:
         return given
     return replace(given, teacher=names_at(path))

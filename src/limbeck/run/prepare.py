@@ -8,16 +8,13 @@ from transformers import PreTrainedModel
 from limbeck.data import encoding
 from limbeck.recipe import Recipe, Stage
 from limbeck.recipe.augment_spec import augmentation
-from limbeck.run import models
+from limbeck.run import in_place, models
 from limbeck.run.bound_rows import StudentTokens, bound, with_outputs
-from limbeck.run.in_place import stored_teachers
 from limbeck.run.inputs import missing
 from limbeck.run.prepared import FinalRows, Prepared, StageInputs
 from limbeck.run.rows import EncodedRows, add_unlabelled, check_left, load_rows, stage_rows
 from limbeck.static import StaticStudent
-from limbeck.students import build_student, load_model, read_tokenizer
-from limbeck.students.pretrained import load_checkpoint
-from limbeck.students.static import build_static
+from limbeck.students import build_student, load_model, pretrained, read_tokenizer, static
 from limbeck.support.errors import LimbeckError, unknown
 from limbeck.tasks import Processor, Task
 from limbeck.tasks.abstract_type import labelled_rows
@@ -187,7 +184,7 @@ def build_models(
     named = [] if stored else models.named_teachers(recipe, task, live_teacher)
     start = models.start_of(recipe, task)
     if stored:
-        named = stored_teachers(recipe, task, start.tokenizer)
+        named = in_place.stored_teachers(recipe, task, start.tokenizer)
     lead = models.lead_model(recipe, task, named)
     teacher = named[0].teacher.model if models.learns_from_its_teacher(recipe) and named else None
     names = models.names_for_students(teacher, task)
@@ -248,7 +245,7 @@ def _static(
     spec, init = recipe.student, start.init
     source = None if init == "fresh" else teacher
     if not spec.from_teacher and isinstance(init, str):
-        source, _ = load_checkpoint(init, auto=task.kind.auto)
+        source, _ = pretrained.load_checkpoint(init, auto=task.kind.auto)
     own = recipe.lead if spec.from_teacher else init
     if isinstance(source, StaticStudent):
         raise LimbeckError(
@@ -260,7 +257,7 @@ def _static(
     if rows is not None and source is not None:
         some = rows.select(range(0, len(rows), max(1, len(rows) // _COUNTED)))
         texts = [text for column in task.kind.texts(task, some[:]) for text in column]
-    return build_static(
+    return static.build_static(
         source,
         start.tokenizer,
         texts,

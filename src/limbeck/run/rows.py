@@ -12,13 +12,20 @@ import numpy as np
 from datasets import Dataset, DatasetDict
 from transformers import PretrainedConfig
 
-from limbeck.data import CORPUS, Collator, encode, load_corpus, load_task, rows_fingerprint
+from limbeck.data import (
+    CORPUS,
+    Collator,
+    encode,
+    load_corpus,
+    load_task,
+    row_facts,
+    rows_fingerprint,
+    samplers,
+    table,
+)
 from limbeck.data.encoding import LazyRows
 from limbeck.data.own import FirstRows
-from limbeck.data.row_facts import facts_of
-from limbeck.data.samplers import labelled_in_batch
 from limbeck.data.splits import divided
-from limbeck.data.table import usual_label, usual_texts
 from limbeck.data.text_rows import UnlabelledRows, read_unlabelled, with_unlabelled
 from limbeck.embedding import folder, modules_of
 from limbeck.objectives import TermSpec
@@ -28,9 +35,18 @@ from limbeck.recipe.groups import EmbeddingModelSpec
 from limbeck.run.models import labelling_of
 from limbeck.students import named_model, read_config
 from limbeck.support.errors import LimbeckError, Problem
-from limbeck.tasks import SENTENCE, SPANS, TASKS, TOKENS, Processor, Reading, Task, TaskType
-from limbeck.tasks.abstract_type import labelled_rows, no_unlabelled
-from limbeck.tasks.metrics import TEACHER_LABEL
+from limbeck.tasks import (
+    SENTENCE,
+    SPANS,
+    TASKS,
+    TOKENS,
+    Processor,
+    Reading,
+    Task,
+    TaskType,
+    abstract_type,
+    metrics,
+)
 
 
 @dataclass(frozen=True)
@@ -85,7 +101,7 @@ class EncodedRows:
     @property
     def mean_tokens(self) -> float | None:
         """Mean length of an example; None of images."""
-        return facts_of(self.encoded).mean_tokens
+        return row_facts.facts_of(self.encoded).mean_tokens
 
 
 def load_rows(recipe: Recipe, *, labels_read: bool = True) -> tuple[Task, DatasetDict]:
@@ -195,7 +211,7 @@ def add_unlabelled(
         LimbeckError: files that cannot be read, rows that are scored on too, terms that have nothing to learn from, a
             task type that needs labels.
     """
-    refused = no_unlabelled(task.kind)
+    refused = abstract_type.no_unlabelled(task.kind)
     if refused is not None:
         if recipe.unlabelled:
             raise LimbeckError(
@@ -204,7 +220,9 @@ def add_unlabelled(
             )
         task.kind.need_labels(task, splits["train"])
         return splits, UnlabelledRows()
-    labelled = labelled_rows(splits["train"].with_format("numpy")[task.label_column][:])
+    labelled = abstract_type.labelled_rows(
+        splits["train"].with_format("numpy")[task.label_column][:]
+    )
     _check_share(recipe, labelled, more=bool(recipe.unlabelled))
     if labelled.all() and not recipe.unlabelled:
         if recipe.unlabelled_weight != 1:
@@ -246,7 +264,7 @@ def _check_share(recipe: Recipe, labelled: np.ndarray, *, more: bool) -> None:
         return
     for stage in recipe.stages():
         if stage.same_rows:
-            labelled_in_batch(recipe.labelled_share, stage.recipe.batch_size)
+            samplers.labelled_in_batch(recipe.labelled_share, stage.recipe.batch_size)
     if not labelled.any() or (labelled.all() and not more):
         raise LimbeckError(
             f"labelled_share: {recipe.labelled_share:g}, and {'all' if labelled.any() else 'no'} training rows have a "
@@ -321,7 +339,7 @@ def with_columns(recipe: Recipe) -> Recipe:
     The recipe then says what was read, as does every command that repeats it. What is not clear stays open, for the
     reader of the rows to say.
     """
-    by_teacher = recipe.label_column == TEACHER_LABEL
+    by_teacher = recipe.label_column == metrics.TEACHER_LABEL
     if recipe.task in TASKS or recipe.text_columns or (recipe.label_column and not by_teacher):
         return recipe
     if recipe.kind not in (None, SENTENCE.name) and (not by_teacher or recipe.kind in _OWN_NAMES):
@@ -329,13 +347,19 @@ def with_columns(recipe: Recipe) -> Recipe:
     first = FirstRows.of(recipe.data)
     if first is None:
         return recipe
-    label = TEACHER_LABEL if by_teacher else usual_label([*first.columns], first.class_columns)
+    label = (
+        metrics.TEACHER_LABEL
+        if by_teacher
+        else table.usual_label([*first.columns], first.class_columns)
+    )
     if label is None:
         return recipe
-    texts = usual_texts(first.words, label)
+    texts = table.usual_texts(first.words, label)
     if by_teacher:
         unread = [name for name in first.like_labels if name not in texts]
-        texts = texts or usual_texts(name for name in first.words if name not in {label, *unread})
+        texts = texts or table.usual_texts(
+            name for name in first.words if name not in {label, *unread}
+        )
         if len(texts) == 1 and unread:
             logger.warning(
                 "column %r of %s is not read; if it holds labels: --label-column %s",

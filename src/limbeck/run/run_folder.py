@@ -11,25 +11,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from limbeck.cards.card import CARD_NAME, is_ours
-from limbeck.cards.settings import SETTINGS_NAME
+from limbeck.cards import card, settings
 from limbeck.preflight import recorded_scores
 from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME
 from limbeck.report.sections import page_parts
 from limbeck.runtimes.manifest import EXPORTS, exports_of, remove_export
-from limbeck.support import files
+from limbeck.support import files, given, lock, plain
 from limbeck.support.errors import LimbeckError
-from limbeck.support.given import PREFIX, note
-from limbeck.support.lock import held
 from limbeck.support.manifest import NAME, Manifest
-from limbeck.support.plain import read_json
 from limbeck.tasks import TASKS, Task
-from limbeck.training.checkpoints import (
-    SEAL,
-    remove_all,
-    remove_unfinished,
-)
+from limbeck.training.checkpoints import SEAL, remove_all, remove_unfinished
 
 # The predictions that a run keeps of the splits it was scored on.
 
@@ -43,7 +35,7 @@ def kept_predictions(run: Path, split: str) -> Mapping[str, Sequence[Any]] | Non
     if manifest is None or manifest.damaged(run, PREDICTIONS_NAME):
         return None
     try:
-        kept = read_json((run / PREDICTIONS_NAME).read_bytes(), PREDICTIONS_NAME)[split]
+        kept = plain.read_json((run / PREDICTIONS_NAME).read_bytes(), PREDICTIONS_NAME)[split]
         same = len(kept["prediction"]) == len(kept["label"])
     except (OSError, LimbeckError, KeyError, TypeError):
         return None
@@ -71,7 +63,7 @@ def _names() -> tuple[str, ...]:
         PREDICTIONS_NAME,
         "report.html",
         *(name for part in page_parts() for name in part.files),
-        SETTINGS_NAME,
+        settings.SETTINGS_NAME,
         "student.part/**/*",
         "checkpoints/**/checkpoint-*/*",
         "tensorboard/**/events.out.tfevents.*",
@@ -127,7 +119,7 @@ class RunFolder:
                 path.unlink(missing_ok=True)
         if Manifest.read(self.path) is None:
             Manifest(_names()).write(self.path)
-        told = note(recipe.model_dump(mode="json"))
+        told = given.note(recipe.model_dump(mode="json"))
         if training:
             chosen = ", ".join(f"{key} {value:g}" for key, value in training.items())
             told += (
@@ -177,8 +169,8 @@ class RunFolder:
         manifest = Manifest.read(self.path)
         if manifest is None:
             return
-        if is_ours(self.student / CARD_NAME):
-            (self.student / CARD_NAME).unlink(missing_ok=True)
+        if card.is_ours(self.student / card.CARD_NAME):
+            (self.student / card.CARD_NAME).unlink(missing_ok=True)
         for export in exports_of(self.path):
             with suppress(LimbeckError):  # its files are not known
                 remove_export(export)
@@ -188,7 +180,7 @@ class RunFolder:
         for place in (self.students, self.tries, self.assistants):
             for run in list(place.iterdir()) if place.is_dir() else ():
                 if Manifest.read(run) is not None:
-                    with held(run):
+                    with lock.held(run):
                         RunFolder(run).clear()
                 with suppress(OSError):  # it holds something else
                     run.rmdir()
@@ -229,7 +221,7 @@ def _models(recipe: Recipe) -> list[str]:
 
 def _short(model: str, recipe: Recipe) -> str:
     """The last part of a path, without the task that the run's own name begins with."""
-    if model.startswith(PREFIX):
+    if model.startswith(given.PREFIX):
         return "given"
     name = Path(model).name.removeprefix(f"{recipe.task}-")
     return files.file_name(name)[:_LONGEST].rstrip("-.")

@@ -15,11 +15,9 @@ from rich.console import Console
 from torch import Tensor
 
 from limbeck.activations import Request, token_mask
-from limbeck.data import Collator, batches_of
-from limbeck.data.row_facts import facts_of
-from limbeck.data.row_ids import output_keys
+from limbeck.data import Collator, batches_of, row_facts, row_ids
+from limbeck.outputs import cache
 from limbeck.outputs.building import StoringQuestion, stored_if_it_pays
-from limbeck.outputs.cache import default_store
 from limbeck.outputs.columns import Ask, Lengths
 from limbeck.outputs.key import digest_of_ids, digest_of_tokenizer, fingerprint
 from limbeck.outputs.manifest import EntryAbout, EntryRows, RowsIdentity
@@ -28,10 +26,8 @@ from limbeck.records.facts import Execution
 from limbeck.run.check import objectives_of
 from limbeck.run.prepared import Prepared
 from limbeck.run.rows import EncodedRows
+from limbeck.support import given, machine, terminal
 from limbeck.support.errors import LimbeckError
-from limbeck.support.given import is_reference
-from limbeck.support.machine import device
-from limbeck.support.terminal import bars, print_line
 from limbeck.tasks.abstract_type import labelled_rows
 from limbeck.teachers.teacher import Teacher
 from limbeck.training.teacher_cache import wanted_of, why_live
@@ -95,7 +91,7 @@ class _Storable:
 
     def question(self, recipe: Recipe, setting: str | None) -> StoringQuestion:
         """Whether its outputs are to be stored; `setting` demands it."""
-        self.teacher.to(device())
+        self.teacher.to(machine.device())
         inputs, place = self.teacher.inputs, self.places[-1]
         # As this teacher reads them: whose other columns lie beside is none of its business.
         read = self.rows if inputs is None else inputs.of_rows(self.rows)
@@ -140,7 +136,7 @@ def with_stored_outputs(
     asked, reasons = _storable(prepared)
     for place, reason in reasons if recipe.cache == "auto" else ():
         whose = f" of {place.name}" if place.name else ""
-        print_line(console, f"teacher outputs{whose} are not stored: {reason}")
+        terminal.print_line(console, f"teacher outputs{whose} are not stored: {reason}")
 
     def starting(key: str) -> None:
         stored.append(key)
@@ -155,11 +151,11 @@ def with_stored_outputs(
             demanded = recipe.cache == "always" or before == {"stored"}
             teacher = stored_if_it_pays(
                 one.question(recipe, "cache: always" if demanded else None),
-                default_store(),
+                cache.default_store(),
                 ours=stored,
                 starting=starting,
                 say=partial(console.print, highlight=False),
-                watching=partial(bars, console),
+                watching=partial(terminal.bars, console),
             )
         answers |= dict.fromkeys(keys, "live" if teacher is None else "stored")
         if teacher is not None:
@@ -219,7 +215,7 @@ def _storable(prepared: Prepared) -> tuple[list[_Storable], list[tuple[_Place, s
 
 def _too_many(rows: EncodedRows) -> str | None:
     """A pass over very many rows, only to store the teacher's outputs, would come before the first step."""
-    if facts_of(rows.encoded).encoded:
+    if row_facts.facts_of(rows.encoded).encoded:
         return None
     return (
         f"of {len(rows.encoded):,} training rows each batch is encoded, and asked about, in its turn; "
@@ -255,7 +251,7 @@ def _are_rows(rows: EncodedRows) -> bool:
 
 def _rows(group: _Storable) -> EntryRows:
     rows, recipe = group.loaded, group.places[-1].stage.recipe
-    keys, written = output_keys(rows.task, rows.raw), rows.kind.key_columns
+    keys, written = row_ids.output_keys(rows.task, rows.raw), rows.kind.key_columns
     ids = np.full(int(keys.examples.max()) + 1, -1, dtype=np.int64)
     ids[keys.examples] = keys.ids
     # As a user's own file calls them, or as the task does.
@@ -264,7 +260,7 @@ def _rows(group: _Storable) -> EntryRows:
     identity = RowsIdentity(
         count=len(group.rows),
         fingerprint=digest_of_ids(ids),
-        source=tuple(place for place in places if not is_reference(place)),
+        source=tuple(place for place in places if not given.is_reference(place)),
         columns=((named if len(named) == len(own) else own) + tuple(written)),
         target=bool(written),
     )

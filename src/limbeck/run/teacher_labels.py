@@ -16,28 +16,34 @@ import numpy as np
 from datasets import Dataset, Features
 from transformers import PreTrainedModel
 
-from limbeck.data import Collator, encode
+from limbeck.data import Collator, encode, text_rows
 from limbeck.data.own import FirstRows
 from limbeck.data.splits import SplitRows, hold_out, make_split
 from limbeck.data.table import read_table
-from limbeck.data.text_rows import read_text_rows
 from limbeck.embedding.embedder import WAYS
 from limbeck.evaluation.model_outputs import compact_outputs_of
 from limbeck.preflight import positions_of, refuse_unfit
 from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME, Record
-from limbeck.run.inputs import checksums_of_inputs
-from limbeck.run.models import processor_of
+from limbeck.run import inputs, models
 from limbeck.run.rows import embedding_kind
 from limbeck.students import labels_of, load_model
+from limbeck.support import given, machine
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import TEACHER_LABELS, at_home, checksum_of_text, written_whole
-from limbeck.support.given import place_of
-from limbeck.support.machine import agreed, is_first
-from limbeck.tasks import PAIR_SCORE, SENTENCE, SPANS, TASKS, TOKENS, Processor, Task, get_task_type
-from limbeck.tasks.abstract_type import no_unlabelled
-from limbeck.tasks.metrics import TEACHER_EMBEDDING, TEACHER_LABEL
-from limbeck.tasks.pair_score import query_ids
+from limbeck.tasks import (
+    PAIR_SCORE,
+    SENTENCE,
+    SPANS,
+    TASKS,
+    TOKENS,
+    Processor,
+    Task,
+    abstract_type,
+    get_task_type,
+    metrics,
+    pair_score,
+)
 from limbeck.tasks.rules import ScoredSplit
 from limbeck.teachers.teacher import Teacher
 
@@ -76,28 +82,28 @@ def with_teacher_labels(recipe: Recipe, runs: Path, live_teacher: Teacher | None
     Raises:
         LimbeckError: rows that the teacher cannot read, too few of them, or a place that cannot be written.
     """
-    if recipe.label_column != TEACHER_LABEL or recipe.dev is not None:
+    if recipe.label_column != metrics.TEACHER_LABEL or recipe.dev is not None:
         return recipe
     first = FirstRows.of(recipe.data)
-    if first is None or TEACHER_LABEL in first.columns:
+    if first is None or metrics.TEACHER_LABEL in first.columns:
         return recipe
     if problems := [*_problems(recipe, first)]:
         raise LimbeckError(problems)
     folder = runs / TEACHER_LABELS / _digest(recipe)
     problems = []
-    if is_first() and not (folder / "dev.parquet").is_file():
+    if machine.is_first() and not (folder / "dev.parquet").is_file():
         try:
             _write(recipe, folder, live_teacher)
         except LimbeckError as error:
             problems = error.problems
-    if problems := agreed(problems):
+    if problems := machine.agreed(problems):
         raise LimbeckError(problems)
     kind = get_task_type(recipe.kind or SENTENCE.name)
     settings: dict[str, Any] = {"dev_share": None, "test_share": None}
     settings["dev"] = str(folder / "dev.parquet")
     if (folder / "test.parquet").is_file():
         settings["test"] = str(folder / "test.parquet")
-    if no_unlabelled(kind) is None:
+    if abstract_type.no_unlabelled(kind) is None:
         settings["unlabelled_duplicates"] = "drop"
     elif kind.taught_labels:
         settings["data"] = str(folder / "train.parquet")
@@ -137,7 +143,7 @@ def _problems(recipe: Recipe, first: FirstRows) -> Iterator[Problem]:
 
 def _texts_of_teacher(recipe: Recipe) -> int | None:
     """How many texts a row of the teacher's own training had, where its record says so."""
-    place = at_home(place_of(str(recipe.teacher)))
+    place = at_home(given.place_of(str(recipe.teacher)))
     run = place.parent if place.name == "student" else place
     if recipe.kind in ("embedding", "pair-score") or not (run / RECORD_NAME).is_file():
         return None
@@ -148,7 +154,7 @@ def _texts_of_teacher(recipe: Recipe) -> int | None:
 
 def _digest(recipe: Recipe) -> str:
     known = recipe.model_dump(mode="json")
-    files = sorted(checksums_of_inputs(recipe).items())
+    files = sorted(inputs.checksums_of_inputs(recipe).items())
     read = [[name, value] for name, value in files if name.split()[0] in ("teacher", "data")]
     found = [_VERSION, {key: known[key] for key in _KEYS}, read]
     return checksum_of_text(json.dumps(found, sort_keys=True))[:12]
@@ -190,7 +196,7 @@ def _write(recipe: Recipe, folder: Path, live_teacher: Teacher | None) -> None:
     """Hold rows out, ask the teacher about them and write them; the dev file last, which says that all are there."""
     texts = _texts(recipe)
     columns = [*texts]
-    groups = query_ids(texts[columns[0]]) if recipe.kind == "pair-score" else None
+    groups = pair_score.query_ids(texts[columns[0]]) if recipe.kind == "pair-score" else None
     parts = _held_out(recipe, len(texts[columns[0]]), groups)
     teacher = _teacher(recipe, columns, live_teacher)
     rows = {"test": parts.test, "dev": parts.dev}
@@ -210,7 +216,7 @@ def _texts(recipe: Recipe) -> Mapping[str, list[Any]]:
     """Every different row of the file, by the columns that hold its texts."""
     kind, named = recipe.kind, recipe.text_columns
     if kind in (TOKENS.name, SPANS.name):
-        path = at_home(place_of(recipe.data))
+        path = at_home(given.place_of(recipe.data))
         table = read_table(next(path.glob("*")) if path.is_dir() else path)
         names = named or _USUAL[kind]
         rows = {
@@ -225,7 +231,7 @@ def _texts(recipe: Recipe) -> Mapping[str, list[Any]]:
                 )
         return dict(zip(names, map(list, zip(*rows.values(), strict=True)), strict=True))
     first_only = kind == "embedding" and named is not None and len(named) > 2
-    found = read_text_rows(
+    found = text_rows.read_text_rows(
         recipe.data,
         text_columns=(named or ())[: 1 if first_only else None],
     )
@@ -265,9 +271,9 @@ def _teacher(recipe: Recipe, columns: list[str], live_teacher: Teacher | None) -
     names = kind.class_names(labels_of(model.config))
     task = Task(
         str(recipe.task), path, tuple(columns), names, (), "",
-        label_column=TEACHER_LABEL, kind=kind,
+        label_column=metrics.TEACHER_LABEL, kind=kind,
     )  # fmt: skip
-    tokenizer = processor_of(recipe, task, path)
+    tokenizer = models.processor_of(recipe, task, path)
     refuse_unfit(path, model, tokenizer)
     length = kind.scored_length(recipe.max_length)
     task = kind.decided_by(task, model.config)
@@ -287,8 +293,10 @@ def _labelled(teacher: _Asked, texts: Mapping[str, list[Any]]) -> Dataset:
     outputs, encoded = teacher.about(rows)
     split = ScoredSplit(encoded, rows, teacher.tokenizer)
     labels, feature = kind.file_labels(teacher.task, outputs, split)
-    features = Features({name: rows.features[name] for name in texts} | {TEACHER_LABEL: feature})
-    return Dataset.from_dict({**texts, TEACHER_LABEL: labels}, features=features)
+    features = Features(
+        {name: rows.features[name] for name in texts} | {metrics.TEACHER_LABEL: feature}
+    )
+    return Dataset.from_dict({**texts, metrics.TEACHER_LABEL: labels}, features=features)
 
 
 def _scored_pairs(teacher: _Asked, texts: list[str]) -> Dataset:
@@ -305,7 +313,7 @@ def _scored_pairs(teacher: _Asked, texts: list[str]) -> Dataset:
         {
             first: texts,
             second: [texts[other] for other in others],
-            TEACHER_LABEL: WAYS[similarity].of_pairs(pairs).tolist(),
-            TEACHER_EMBEDDING: outputs.astype(np.float32).tolist(),
+            metrics.TEACHER_LABEL: WAYS[similarity].of_pairs(pairs).tolist(),
+            metrics.TEACHER_EMBEDDING: outputs.astype(np.float32).tolist(),
         }
     )

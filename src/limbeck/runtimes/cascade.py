@@ -13,9 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from scipy.special import expit, logit, softmax
 
 from limbeck.runtimes.manifest import GateRowsFacts
+from limbeck.support import files, plain
 from limbeck.support.errors import LimbeckError
-from limbeck.support.files import at_home, damaged, write_whole
-from limbeck.support.plain import read_json, read_text
 from limbeck.tasks import TaskType
 from limbeck.tasks.rules import USUAL, Thresholds
 
@@ -153,12 +152,12 @@ class CascadeManifest(_Record):
 
     def write(self, folder: Path) -> None:
         """Write it into a folder, whole or not at all."""
-        write_whole(folder / CASCADE_NAME, json.dumps(self.model_dump(), indent=1) + "\n")
+        files.write_whole(folder / CASCADE_NAME, json.dumps(self.model_dump(), indent=1) + "\n")
 
 
 def is_cascade(folder: str | Path) -> bool:
     """Whether a folder holds a cascade."""
-    return (at_home(folder) / CASCADE_NAME).is_file()
+    return (files.at_home(folder) / CASCADE_NAME).is_file()
 
 
 def read_cascade(folder: str | Path) -> CascadeManifest:
@@ -167,8 +166,8 @@ def read_cascade(folder: str | Path) -> CascadeManifest:
     Raises:
         LimbeckError: a manifest that cannot be read, or damaged files.
     """
-    path = at_home(folder) / CASCADE_NAME
-    found: Any = read_json(read_text(path), str(path))
+    path = files.at_home(folder) / CASCADE_NAME
+    found: Any = plain.read_json(plain.read_text(path), str(path))
     try:
         manifest = CascadeManifest.model_validate(found)
     except ValidationError as error:
@@ -178,7 +177,7 @@ def read_cascade(folder: str | Path) -> CascadeManifest:
             "make the cascade again: limbeck cascade",
         ) from None
     outside = [one.place for one in manifest.members if ".." in Path(one.place).parts]
-    broken = [*outside, *damaged(path.parent, manifest.checksums)]
+    broken = [*outside, *files.damaged(path.parent, manifest.checksums)]
     if broken:
         raise LimbeckError(
             f"cascade {str(folder)!r} is damaged: {', '.join(broken)}",

@@ -12,10 +12,9 @@ from typing import Any
 
 from pydantic import BaseModel, Field, ValidationError
 
+from limbeck.support import files, plain
 from limbeck.support.errors import LimbeckError, Problem
-from limbeck.support.files import at_home, checksum, damaged, write_whole
 from limbeck.support.manifest import Manifest
-from limbeck.support.plain import read_json, read_text
 
 EXPORT_NAME = "export.json"
 SCHEMA = 1
@@ -149,7 +148,7 @@ class ExportManifest(BaseModel):
 
     def write(self, folder: Path) -> None:
         """Write it into a folder, whole or not at all."""
-        write_whole(folder / EXPORT_NAME, json.dumps(self.model_dump(), indent=1) + "\n")
+        files.write_whole(folder / EXPORT_NAME, json.dumps(self.model_dump(), indent=1) + "\n")
 
 
 def weight_bytes(path: Path) -> int:
@@ -160,7 +159,7 @@ def weight_bytes(path: Path) -> int:
 
 def is_export(folder: str | Path) -> bool:
     """Whether a folder holds an exported model of limbeck's."""
-    return (at_home(folder) / EXPORT_NAME).is_file()
+    return (files.at_home(folder) / EXPORT_NAME).is_file()
 
 
 def exports_of(run: Path) -> list[Path]:
@@ -197,7 +196,7 @@ def read_export(folder: str | Path, *, check: bool = True) -> ExportManifest:
     problem = other_student(manifest.folder, manifest.format, manifest.weights)
     if problem is not None:
         raise LimbeckError([problem])
-    broken = damaged(manifest.folder, manifest.checksums) if check else []
+    broken = files.damaged(manifest.folder, manifest.checksums) if check else []
     if broken:
         raise LimbeckError(
             f"exported model {str(folder)!r} is damaged: {', '.join(broken)}",
@@ -215,13 +214,13 @@ def remove_export(folder: Path) -> None:
 
 
 def _read(folder: str | Path) -> ExportManifest:
-    place = at_home(folder)
+    place = files.at_home(folder)
     if not is_export(place):
         raise LimbeckError(
             f"{str(folder)!r} holds no exported model (no {EXPORT_NAME})",
             "name a folder that limbeck export wrote",
         )
-    found: Any = read_json(read_text(place / EXPORT_NAME), str(place / EXPORT_NAME))
+    found: Any = plain.read_json(plain.read_text(place / EXPORT_NAME), str(place / EXPORT_NAME))
     try:
         manifest = ExportManifest.model_validate(found)
     except ValidationError as error:
@@ -256,7 +255,7 @@ def weights_of(folder: Path) -> dict[str, str]:
     An embedding model's linear map has a folder of its own, `2_Dense`.
     """
     found = [*folder.glob(f"*{_WEIGHTS}"), *folder.glob(f"[0-9]*_*/*{_WEIGHTS}")]
-    return {path.relative_to(folder).as_posix(): checksum(path) for path in sorted(found)}
+    return {path.relative_to(folder).as_posix(): files.checksum(path) for path in sorted(found)}
 
 
 def shipped_weights(run: Path) -> dict[str, str] | None:

@@ -12,14 +12,12 @@ from typing import Any
 import numpy as np
 
 from limbeck.data import NOTHING_NAMED, RowsAsked
-from limbeck.evaluation.class_predictions import agreement
-from limbeck.evaluation.classification import task_classification
+from limbeck.evaluation import class_predictions, classification
 from limbeck.evaluation.row_tests import row_tests
 from limbeck.recipe import Recipe
 from limbeck.records import Record
 from limbeck.records.facts import ClassificationScores, Numbers, RowTests, finite
-from limbeck.run.finish import refresh
-from limbeck.run.run_folder import kept_predictions
+from limbeck.run import finish, run_folder
 from limbeck.scoring.scored_model import LoadedSplit, Scored, ScoredModel, finished_run, own_task
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import at_home
@@ -142,7 +140,7 @@ def _beside(scored: Scored, name: str, teacher: str | None, *, texts: bool) -> E
     return Evaluation(
         name,
         dict(scored.results.scores),
-        task_classification(task, own, taught, shown),
+        classification.task_classification(task, own, taught, shown),
         None if taught is None else row_tests(task, own, taught),
     )
 
@@ -151,7 +149,7 @@ def _as_recorded(record: Record, folder: Path, found: Evaluation, scored: Scored
     """Whether the run recorded these very predictions, its teacher's beside them."""
     if found.split not in {*record.classification, *record.row_tests}:
         return False
-    kept = kept_predictions(folder, found.split)
+    kept = run_folder.kept_predictions(folder, found.split)
     mine = scored.results.predictions
     if kept is None or list(kept["label"]) != list(mine["label"]):
         return False
@@ -190,7 +188,7 @@ def _keep(record: Record, folder: Path, found: Evaluation, fingerprint: str) -> 
     if found.row_tests is not None:
         record.row_tests = record.row_tests | {name: found.row_tests}
     record.save(folder)
-    refresh(folder)
+    finish.refresh(folder)
 
 
 @dataclass(frozen=True)
@@ -248,7 +246,7 @@ def compare_runs(first: str | Path, second: str | Path, split: str | None = None
     if problems := problems or _other_rows(folders, records, tasks, chosen):
         raise LimbeckError(problems)
     sides = [_predictions(folder, chosen) for folder in folders]
-    share = agreement(tasks[0], *sides)
+    share = class_predictions.agreement(tasks[0], *sides)
     return RunComparison(
         task=tasks[0].name,
         split=chosen,
@@ -294,7 +292,7 @@ def _other_rows(
 
 
 def _predictions(folder: Path, split: str) -> Mapping[str, Sequence[Any]]:
-    found = kept_predictions(folder, split)
+    found = run_folder.kept_predictions(folder, split)
     if found is None:
         raise LimbeckError(
             f"{folder} holds no whole predictions of {split}",

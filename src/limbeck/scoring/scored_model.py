@@ -38,9 +38,8 @@ from limbeck.runtimes.manifest import ExportManifest, exports_of, is_export, rea
 from limbeck.runtimes.sessions import RUNTIMES, GraphSession, check_reader, open_export
 from limbeck.students import load_model, read_config, read_processor, resolve_checkpoint
 from limbeck.students.pretrained import Head
+from limbeck.support import files, given
 from limbeck.support.errors import LimbeckError, Problem, unknown
-from limbeck.support.files import at_home
-from limbeck.support.given import is_reference, refuse_absent_rows
 from limbeck.tasks.metrics import TEACHER_LABEL
 
 logger = logging.getLogger(__name__)
@@ -209,7 +208,7 @@ class ScoredModel:
             return cls._exported(name, backend)
         if is_cascade(name):
             return cls._cascade(name)
-        record, recipe = finished_run(at_home(name)) or (None, None)
+        record, recipe = finished_run(files.at_home(name)) or (None, None)
         return cls(name, resolve_checkpoint(name), TORCH, read_config(name), record, recipe)
 
     @classmethod
@@ -311,7 +310,7 @@ class ScoredModel:
         return _split_of(task, splits, asked, labeled=labeled)
 
     def _rows_of_recipe(self, recipe: Recipe, asked: RowsAsked, *, labeled: bool) -> LoadedSplit:
-        if asked.data is not None and is_reference(recipe.data):
+        if asked.data is not None and given.is_reference(recipe.data):
             # Rows that can be read, where the run's own were objects.
             recipe = recipe.model_copy(update={"data": str(asked.data)})
         own = asked.task in (None, recipe.task)
@@ -485,7 +484,7 @@ def find_export(path: str) -> Path:
     Raises:
         LimbeckError: there is none, or there are several to choose from.
     """
-    folder = at_home(path)
+    folder = files.at_home(path)
     found = [folder] if is_export(folder) else exports_of(folder)
     if len(found) == 1:
         return found[0]
@@ -580,7 +579,7 @@ def rows_of_run(
         text_columns=asked.text_columns or (recipe.text_columns if own else None),
         label_column=asked.label_column or (recipe.label_column if labelled else None),
     )
-    refuse_absent_rows(str(wanted.data))
+    given.refuse_absent_rows(str(wanted.data))
     # The split that the run drew from a single file of its own is drawn again the same way.
     drawn = own and asked.data is None
     task, splits = load_task(
@@ -625,7 +624,7 @@ def class_names(task: tasks.Task, config: PretrainedConfig, *, side: str) -> lis
     Raises:
         LimbeckError: another number of classes than the rows', or a class of theirs at another output.
     """
-    found = preflight.check_labels(side, config, task)
+    found = preflight.model_checks.check_labels(side, config, task)
     if errors := preflight.errors_of(found):
         raise LimbeckError(errors)
     return found
@@ -648,7 +647,7 @@ def resolve_class_order(
     if not unproven:
         return
     given = preflight.TeacherOutputs(outputs, labels, f"measured on {split}")
-    if found := preflight.check_class_order(task, given, side=side):
+    if found := preflight.score_checks.check_class_order(task, given, side=side):
         raise LimbeckError(found)
     for problem in unproven:
         logger.warning("%s (%s)", problem.message, problem.fix)

@@ -13,8 +13,7 @@ import numpy as np
 
 from limbeck import preflight
 from limbeck.data import RowsAsked
-from limbeck.evaluation.measuring import example_size, model_facts
-from limbeck.evaluation.model_outputs import compact_outputs_of
+from limbeck.evaluation import measuring, model_outputs
 from limbeck.evaluation.team import TeamScores, team_of
 from limbeck.records.facts import ModelFacts
 from limbeck.records.runs_meant import members_at
@@ -100,7 +99,7 @@ def _measure(team: dict[str, ScoredModel], loaded: LoadedSplit) -> TeamLook:
     task = loaded.task
     problems: list[Problem] = []
     for name, member in team.items():
-        problems += preflight.check_labels(name, member.config, task)
+        problems += preflight.model_checks.check_labels(name, member.config, task)
     if errors := preflight.errors_of(problems):
         raise LimbeckError(errors)
     for problem in problems:
@@ -111,9 +110,9 @@ def _measure(team: dict[str, ScoredModel], loaded: LoadedSplit) -> TeamLook:
         own = member.recipe.max_length if member.recipe else loaded.usual_length
         model = member.load(task.kind)
         encoded = member.read(replace(loaded, usual_length=own), model)
-        outputs[name] = compact_outputs_of(model, encoded.encoded, encoded.collator)
-        models[name] = model_facts(
-            model, example_size(encoded.encoded, encoded.processor, task.kind)
+        outputs[name] = model_outputs.compact_outputs_of(model, encoded.encoded, encoded.collator)
+        models[name] = measuring.model_facts(
+            model, measuring.example_size(encoded.encoded, encoded.processor, task.kind)
         )
     found = team_of(
         outputs,

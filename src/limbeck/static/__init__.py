@@ -4,7 +4,7 @@
 `write_model2vec` write the files that its users load.
 """
 
-from limbeck.static.formats import int8_rows, write_model2vec, write_plain
+from limbeck.static.formats import write_model2vec, write_plain
 from limbeck.static.model import StaticConfig, StaticStudent, pair_rows
 from limbeck.static.reader import StaticReader
 from limbeck.static.row_adam import RowAdam, clip_gradients
@@ -17,7 +17,6 @@ __all__ = [
     "StaticStudent",
     "clip_gradients",
     "from_teacher",
-    "int8_rows",
     "pair_rows",
     "static_student",
     "train_tokenizer",

@@ -5,11 +5,10 @@ reads a whole pretrained model, `pick_layers` turns a rule into layer numbers, `
 name into a model.
 """
 
-from limbeck.students.build import PICKS, Layers, build_student, pick_layers
+from limbeck.students.build import build_student, pick_layers
 from limbeck.students.configuration import (
     class_places,
     generic_labels,
-    labels_agree,
     labels_of,
     numbered_places,
     places_by_name,
@@ -28,31 +27,20 @@ from limbeck.students.shapes import (
     RANDOM,
     TEAMS,
     TOY_MODELS,
-    NamedCnn,
-    NamedModel,
-    ToyModels,
     named_model,
     names_cnn,
     starts_random,
 )
-from limbeck.tasks.rules import Labelled
 
 __all__ = [
     "BERT_VOCABULARY",
     "NAMED_CNNS",
-    "PICKS",
     "RANDOM",
     "TEAMS",
     "TOY_MODELS",
-    "Labelled",
-    "Layers",
-    "NamedCnn",
-    "NamedModel",
-    "ToyModels",
     "build_student",
     "class_places",
     "generic_labels",
-    "labels_agree",
     "labels_of",
     "load_model",
     "named_model",

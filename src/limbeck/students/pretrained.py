@@ -42,9 +42,8 @@ from limbeck.embedding import embedding_width
 from limbeck.embedding.embedder import embedding_config
 from limbeck.static import StaticStudent
 from limbeck.students.configuration import labels_agree, labels_of, with_labels
+from limbeck.support import files, given
 from limbeck.support.errors import LimbeckError, Problem, first_line
-from limbeck.support.files import at_home
-from limbeck.support.given import place_of
 from limbeck.support.manifest import Manifest
 from limbeck.tasks import SENTENCE, TEXT_READING, Processor, Reading, kind_of_config
 
@@ -59,7 +58,7 @@ def resolve_checkpoint(path_or_name: str | Path) -> str:
     when a folder does not exist, has no `config.json` or holds no safetensors, or names weights that
     would have to be unpickled or lie outside it; and for a Hub name in no cache if the Hub cannot be reached.
     """
-    folder = at_home(place_of(path_or_name))
+    folder = files.at_home(given.place_of(path_or_name))
     if not folder.exists():
         refuse_absent(path_or_name)
         return str(path_or_name)
@@ -262,7 +261,7 @@ def _readable_errors(source: str | Path) -> Iterator[None]:
             f"model {str(source)!r}: damaged weights file ({error})", "copy or download it again"
         ) from error
     except OSError as error:
-        here = at_home(source).exists()
+        here = files.at_home(source).exists()
         raise LimbeckError(
             f"model {str(source)!r} cannot be read: {first_line(error)}",
             "check the files in that folder" if here else _NOT_ON_HUB,
@@ -624,7 +623,7 @@ def _knock(endpoint: str) -> None:
 
 def _near(text: str) -> str:
     """A folder beside the place that a path names, of nearly its name."""
-    place = at_home(text)
+    place = files.at_home(text)
     try:
         folders = [path.name for path in place.parent.iterdir() if path.is_dir()]
     except OSError:
@@ -650,7 +649,7 @@ def read_processor(path_or_name: str | Path, reads: Reading) -> Processor:
 
     Raises LimbeckError where there is none to read.
     """
-    folder = at_home(place_of(path_or_name))
+    folder = files.at_home(given.place_of(path_or_name))
     student = folder / "student"
     here = folder.exists()
     own = any((folder / name).exists() for name in _OWN_FILES)

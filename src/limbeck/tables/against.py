@@ -11,9 +11,9 @@ import numpy as np
 
 from limbeck.evaluation import compare
 from limbeck.records.words import grouped
+from limbeck.support import words
 from limbeck.support.cells import signed
 from limbeck.support.errors import LimbeckError, unknown
-from limbeck.support.words import count_of
 from limbeck.tables.model import AVERAGE, SIGNIFICANT, TableColumn, Tested
 
 RowId = tuple[str, int | None, tuple[str, ...]]
@@ -329,4 +329,4 @@ def _difference(title: str, test: Tested) -> str:
 def row_label(row: RowId) -> str:
     """A row as notes name it: method, settings, depth."""
     method, layers, variant = row
-    return " ".join([method, *variant]) + (f", {count_of(layers, 'layer')}" if layers else "")
+    return " ".join([method, *variant]) + (f", {words.count_of(layers, 'layer')}" if layers else "")

@@ -14,7 +14,7 @@ from limbeck.records import RECORD_NAME, Record, is_collection, read_collection
 from limbeck.records.words import agreement_said, grouped
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.words import count_of
-from limbeck.tables import against, model
+from limbeck.tables import against, model, profiles
 from limbeck.tables.facts import DEFAULT_FACTS, check_facts, facts_of, with_bench
 from limbeck.tables.notes import (
     comparability_notes,
@@ -26,7 +26,6 @@ from limbeck.tables.notes import (
     teacher_notes,
     teacher_of,
 )
-from limbeck.tables.profiles import get_profile, knows, weighted_mean
 from limbeck.tables.teachers import TeacherRow, share_kept, split_teachers
 
 FLOOR = "words alone"
@@ -71,7 +70,7 @@ def build_table(
     of their own, and the one that a student's record describes is only whom its speed is held against. Raises
     LimbeckError for an unknown profile, baseline or fact column, or where there is nothing to show.
     """
-    about = f"Profile {profile}: {get_profile(profile).summary}."
+    about = f"Profile {profile}: {profiles.get_profile(profile).summary}."
     check_facts(facts)
     tests = baseline if isinstance(baseline, against.Baseline) else against.Baseline(baseline)
     method = tests.method
@@ -121,7 +120,7 @@ def build_table(
         is_baseline = group.method == method
         row = model.Row(group.label, "student", group.layers, cells, average, found, is_baseline)
         rows.append(row)
-    follows = any(knows(run.task) for run in records)
+    follows = any(profiles.knows(run.task) for run in records)
     notes = [about if follows else "", said, _seed_note(rows), *test_notes]
     notes += left_out + _agreement_notes(students)
     notes += comparability_notes(students) + teacher_notes(students)
@@ -308,10 +307,12 @@ def _average(
     parts = [(one.weight, scores.get(one.key, {})) for one in columns if one.in_average]
     if not parts or not all(part for _, part in parts):
         return model.TableCell()
-    mean = weighted_mean([(weight, fmean(part.values())) for weight, part in parts])
+    mean = profiles.weighted_mean([(weight, fmean(part.values())) for weight, part in parts])
     shared = set.intersection(*(set(part) for _, part in parts))
     whole = sorted(shared) if all(set(part) == shared for _, part in parts) else []
-    per_seed = [weighted_mean([(weight, part[seed]) for weight, part in parts]) for seed in whole]
+    per_seed = [
+        profiles.weighted_mean([(weight, part[seed]) for weight, part in parts]) for seed in whole
+    ]
     deviation = summary([value for value in per_seed if value is not None])[1]
     return model.TableCell(mean, deviation, len(shared), comparison=comparison)
 

@@ -17,8 +17,8 @@ from limbeck.records import Record
 from limbeck.records.facts import ModelFacts, TeacherFacts
 from limbeck.support.cells import CellTable, decimal, duration, magnitude, shown, signed
 from limbeck.support.words import count_of
+from limbeck.tables import profiles
 from limbeck.tables.model import columns_of, place_of, teacher_values, values_of
-from limbeck.tables.profiles import get_profile, knows
 
 
 @dataclass(frozen=True)
@@ -190,10 +190,10 @@ def members_table(members: Mapping[str, Record | None], profile: str = TEAM_PROF
     that failed, is a row without numbers. Raises LimbeckError for an unknown profile.
     """
     records = [record for record in members.values() if record is not None]
-    known = get_profile(profile).columns
+    known = profiles.get_profile(profile).columns
     profile = profile if all(record.task in known for record in records) else "glue"
     columns = columns_of(records, profile, out_of_domain="left out")
-    follows = any(knows(record.task) for record in records)
+    follows = any(profiles.knows(record.task) for record in records)
     said = f"Dev scores of profile {profile}" if follows else "Primary dev scores"
     titles = [column.title for column in columns]
     cells = [["name", "layers", "width", "heads", "parameters", *titles, "time"]]

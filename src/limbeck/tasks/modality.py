@@ -14,8 +14,7 @@ from datasets import Dataset
 from torch import Tensor
 from transformers import AutoTokenizer, DataCollatorWithPadding
 
-from limbeck.embedding.embedder import in_lower_case
-from limbeck.embedding.folder import lower_cased
+from limbeck.embedding import embedder, folder
 from limbeck.support.errors import LimbeckError, Problem
 
 Processor = Any
@@ -92,7 +91,7 @@ class TextReading(Reading):
     def load(self, source: str) -> Processor:
         """A checkpoint's tokenizer, in lower case where an embedding model's folder says so."""
         found = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
-        return in_lower_case(found) if lower_cased(source) else found
+        return embedder.in_lower_case(found) if folder.lower_cased(source) else found
 
     def describe(self, processor: Processor) -> str:
         """The tokenizer, without the last call's truncation that it carries."""

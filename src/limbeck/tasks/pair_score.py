@@ -19,8 +19,7 @@ from transformers import PretrainedConfig
 
 from limbeck import functional as F
 from limbeck.support.errors import LimbeckError
-from limbeck.tasks import metrics, rules
-from limbeck.tasks.abstract_type import TASK_TYPES, task_type
+from limbeck.tasks import abstract_type, metrics, rules
 from limbeck.tasks.candidates import QUERY_ID, SCORED, texts_of_rows
 from limbeck.tasks.classes import Sentence
 from limbeck.tasks.modality import Processor, encode_cut
@@ -34,7 +33,7 @@ _MARK = "limbeck_task_type"
 _CROSS_ENCODER = {"activation_fn": "torch.nn.modules.linear.Identity"}
 
 
-@task_type("pair-score")
+@abstract_type.task_type("pair-score")
 class PairScore(Sentence):
     """Relevance of a passage for a query."""
 
@@ -216,7 +215,7 @@ def _check(task: rules.TaskLike, scores: np.ndarray, grades: np.ndarray) -> None
         )
 
 
-PAIR_SCORE = TASK_TYPES.get("pair-score")
+PAIR_SCORE = abstract_type.TASK_TYPES.get("pair-score")
 
 
 # Tuples of texts as a cross-encoder reads them, which teaches an embedding model.

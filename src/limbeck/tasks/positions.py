@@ -32,10 +32,9 @@ from limbeck.functional.labels import NO_LABEL
 from limbeck.functional.partial_logits import PartialLogits, partial_soft_label
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.machine import on_host, send
-from limbeck.tasks import metrics, rules
+from limbeck.tasks import metrics, modality, rules
 from limbeck.tasks.abstract_type import TASK_TYPES, TaskType, task_type
 from limbeck.tasks.classes import balanced_over
-from limbeck.tasks.modality import encode_cut
 
 # Task types whose labels stand at positions of a text: tags, masked tokens, target words.
 
@@ -183,7 +182,7 @@ class Tokens(LabelledPositions):
         rows: rules.Rows,
     ) -> rules.Rows:
         """Words come as lists; the first piece of each word carries its tag."""
-        encoded = encode_cut(
+        encoded = modality.encode_cut(
             tokenizer,
             rows[task.text_columns[0]],
             max_length=max_length,
@@ -354,7 +353,7 @@ class Masked(LabelledPositions):
         rows: rules.Rows,
     ) -> rules.Rows:
         """The whole text; tokens are masked batch by batch."""
-        encoded = encode_cut(tokenizer, *self.texts(task, rows), max_length=max_length)
+        encoded = modality.encode_cut(tokenizer, *self.texts(task, rows), max_length=max_length)
         return {**encoded, "index": rows["index"], rules.CUT: rules.truncated(encoded)}
 
     def draw(

@@ -12,8 +12,7 @@ import torch
 from datasets import Dataset, List, Value
 from torch import Tensor
 
-from limbeck.embedding.embedder import WAYS
-from limbeck.embedding.folder import COSINE
+from limbeck.embedding import embedder, folder
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks.metrics import is_ranking_metric, mean_scores, retrieval_scores
 from limbeck.tasks.rules import Results, TaskLike
@@ -32,7 +31,7 @@ def retrieves(task: TaskLike) -> bool:
 
 
 def retrieval_results(
-    task: TaskLike, vectors: np.ndarray, rows: Dataset, similarity: str = COSINE
+    task: TaskLike, vectors: np.ndarray, rows: Dataset, similarity: str = folder.COSINE
 ) -> Results:
     """Means over the queries of every metric, and by query its primary one.
 
@@ -52,7 +51,9 @@ def retrieval_results(
         )
     judged, numbers = rows[JUDGED][:], rows["index"][:]
     asked = np.array([bool(places) for places in judged])
-    searched = WAYS[similarity].searched(torch.from_numpy(np.asarray(vectors, dtype=np.float32)))
+    searched = embedder.WAYS[similarity].searched(
+        torch.from_numpy(np.asarray(vectors, dtype=np.float32))
+    )
     passages = [number for number, query in zip(numbers, asked, strict=True) if not query]
     queries = [number for number, query in zip(numbers, asked, strict=True) if query]
     relevant = {

@@ -20,7 +20,7 @@ from limbeck import functional as F
 from limbeck.embedding.embedder import WAYS
 from limbeck.embedding.folder import BARE, COSINE, SENTENCE, DenseModule, set_modules
 from limbeck.support.errors import LimbeckError
-from limbeck.tasks import metrics, retrieval, rules
+from limbeck.tasks import metrics, modality, pair_score, retrieval, rules
 from limbeck.tasks.abstract_type import TASK_TYPES, TaskType, task_type
 from limbeck.tasks.candidates import (
     EMBEDDED,
@@ -33,8 +33,6 @@ from limbeck.tasks.candidates import (
     asked_pairs,
     texts_of_rows,
 )
-from limbeck.tasks.modality import encode_cut
-from limbeck.tasks.pair_score import CROSS_ENCODED, PAIR_SCORE, is_cross_encoder
 
 
 @task_type("embedding")
@@ -116,12 +114,12 @@ class Embedding(TaskType):
 
     def of_teacher(self, config: PretrainedConfig) -> TaskType:
         """A cross-encoder reads each text beside the query of its tuple."""
-        return CROSS_ENCODED if is_cross_encoder(config) else self
+        return pair_score.CROSS_ENCODED if pair_score.is_cross_encoder(config) else self
 
     @property
     def stored_as(self) -> TaskType:
         """Scores of a query with a passage."""
-        return PAIR_SCORE
+        return pair_score.PAIR_SCORE
 
     def asked_texts(
         self, task: rules.TaskLike, rows: Mapping[str, Sequence[Any]], *, alone: bool = False
@@ -193,7 +191,7 @@ class Embedding(TaskType):
     ) -> rules.Rows:
         """An example for each sentence; `row` names the split's row it is of, the others what it is there."""
         found = texts_of_rows(task, rows)
-        encoded = encode_cut(tokenizer, self._prompted(found), max_length=max_length)
+        encoded = modality.encode_cut(tokenizer, self._prompted(found), max_length=max_length)
         columns: rules.Rows = {**encoded, rules.CUT: rules.truncated(encoded)}
         columns[rules.ROW] = [rows["index"][one.place] for one in found]
         return columns | _tuples(task, rows, found)

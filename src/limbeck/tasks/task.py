@@ -16,13 +16,11 @@ import numpy as np
 
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.plain import read_text, read_yaml
+from limbeck.tasks import image, positions, spans
 from limbeck.tasks.abstract_type import TaskType, get_task_type
 from limbeck.tasks.classes import SENTENCE
-from limbeck.tasks.image import IMAGE
 from limbeck.tasks.metrics import METRICS, RANKED_METRICS, mean_of
-from limbeck.tasks.positions import MASKED, TOKENS
 from limbeck.tasks.rules import USUAL, Thresholds, check_outputs
-from limbeck.tasks.spans import SPANS
 from limbeck.vision import Normalisation
 
 
@@ -175,7 +173,10 @@ def judged_by_teacher(task: Task) -> Task:
 # The tasks that are known by name, from `datasets.yaml`.
 
 
-_TYPES = {one.name: one for one in (SENTENCE, IMAGE, MASKED, SPANS, TOKENS)}
+_TYPES = {
+    one.name: one
+    for one in (SENTENCE, image.IMAGE, positions.MASKED, spans.SPANS, positions.TOKENS)
+}
 
 
 def image_metrics(classes: int) -> tuple[str, ...]:

@@ -25,10 +25,9 @@ from transformers import (
 from limbeck.activations.compat import TEXT_TO_TEXT
 from limbeck.functional.labels import NO_LABEL
 from limbeck.support.errors import LimbeckError
-from limbeck.tasks import abstract_type, rules
+from limbeck.tasks import abstract_type, modality, rules
 from limbeck.tasks.classes import SENTENCE, constant_class
 from limbeck.tasks.metrics import SampledScore, matthews, mean_of
-from limbeck.tasks.modality import encode_cut
 from limbeck.tasks.positions import LabelledPositions, padded_labels
 
 # Longer than any class name of GLUE; a batch with longer targets generates as far as they go.
@@ -119,7 +118,7 @@ class Text(LabelledPositions):
         rows: rules.Rows,
     ) -> rules.Rows:
         """The prompt as input, the label word as `labels`."""
-        encoded = encode_cut(tokenizer, *self.texts(task, rows), max_length=max_length)
+        encoded = modality.encode_cut(tokenizer, *self.texts(task, rows), max_length=max_length)
         columns: rules.Rows = {
             **encoded,
             "index": rows["index"],

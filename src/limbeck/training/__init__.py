@@ -4,13 +4,11 @@ from limbeck.training.arguments import training_arguments
 from limbeck.training.callbacks import Patience, reporting, tensorboard, tracker_problems
 from limbeck.training.config import DistillationConfig
 from limbeck.training.optimizer import Optimisation
-from limbeck.training.step import Distiller
 from limbeck.training.trainer import DistillationTrainer
 
 __all__ = [
     "DistillationConfig",
     "DistillationTrainer",
-    "Distiller",
     "Optimisation",
     "Patience",
     "reporting",

@@ -9,10 +9,9 @@ from transformers import PreTrainedModel
 
 from limbeck.recipe import StudentSpec
 from limbeck.students import build_student, labels_of, named_model, names_cnn, starts_random
+from limbeck.support import files, plain
 from limbeck.support.errors import LimbeckError
-from limbeck.support.files import at_home
 from limbeck.support.manifest import DamagedRecordError, verified
-from limbeck.support.plain import read_json
 from limbeck.tasks import task_type_of
 
 
@@ -70,12 +69,14 @@ def recorded_start(source: str) -> tuple[StudentSpec, str | None] | None:
         DamagedRecordError: the record is not what a run wrote.
         LimbeckError: the record does not say what the student started from.
     """
-    folder = at_home(source)
+    folder = files.at_home(source)
     places = (folder, folder.parent) if folder.is_dir() else ()
     path = next((file for place in places if (file := place / "record.json").is_file()), None)
     if path is None:
         return None
-    content: Any = verified(read_json(path.read_bytes(), str(path), constant=lambda _: None), path)
+    content: Any = verified(
+        plain.read_json(path.read_bytes(), str(path), constant=lambda _: None), path
+    )
     try:
         spec = StudentSpec.model_validate(content["recipe"]["student"])
         return spec, content["recipe"].get("teacher") if spec.from_teacher else None

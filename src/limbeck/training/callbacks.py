@@ -28,9 +28,8 @@ from transformers import (
 from transformers.integrations import TensorBoardCallback, integration_utils
 
 from limbeck.recipe import Recipe, Stage
+from limbeck.support import plain, terminal
 from limbeck.support.errors import LimbeckError, Problem, unknown
-from limbeck.support.plain import write_yaml
-from limbeck.support.terminal import print_line, step_bar
 from limbeck.tasks import LOWER_IS_BETTER
 from limbeck.training.progress import stop_if_not_finite
 from limbeck.training.step import TakesSteps
@@ -186,9 +185,11 @@ class Display(TrainerCallback):
         if not self.console.is_terminal:
             self.said = time.monotonic()
             rest = f", {state.global_step} of them made" if state.global_step else ""
-            print_line(self.console, f"{self.name}  training: {state.max_steps} steps{rest}")
+            terminal.print_line(
+                self.console, f"{self.name}  training: {state.max_steps} steps{rest}"
+            )
             return
-        self.bar = step_bar(self.console)
+        self.bar = terminal.step_bar(self.console)
         self.bar.start()
         self.task = self.bar.add_task(self.name, total=state.max_steps, completed=state.global_step)
 
@@ -227,7 +228,7 @@ class Display(TrainerCallback):
         place = f"step {state.global_step}/{state.max_steps}"
         if args is not None and args.max_steps <= 0:
             place = f"epoch {state.epoch:.3g}/{args.num_train_epochs:g}"
-        print_line(self.console, f"{self.name}  {place}{what}")
+        terminal.print_line(self.console, f"{self.name}  {place}{what}")
 
     def close(self) -> None:
         """Take the bar down; also after an error, so that the terminal stays usable."""
@@ -393,7 +394,7 @@ class TrackedRecipe(TrainerCallback):
             _TRACKERS[name].settings(sys.modules[name], self.recipe)
         for writer in self._writers():
             # It shows Markdown, where lines indented by four spaces stay as they are.
-            lines = write_yaml(self.recipe).splitlines()
+            lines = plain.write_yaml(self.recipe).splitlines()
             writer.add_text("recipe", "\n".join(f"    {line}" for line in lines))
 
     def on_train_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:

@@ -24,9 +24,9 @@ from transformers import Trainer
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from transformers.training_args import ParallelMode
 
+from limbeck.support import machine
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import checksums, damaged, is_temporary, sync_files, write_whole
-from limbeck.support.machine import accelerator, wait_for_all
 from limbeck.training.feeding import SendsBatches
 
 logger = logging.getLogger(__name__)
@@ -314,7 +314,7 @@ def restore_generators(state: dict[str, Any], every_device: bool) -> None:
 
 
 def _accelerator() -> Any:
-    found = accelerator()
+    found = machine.accelerator()
     return None if found is None else torch.get_device_module(found)
 
 
@@ -370,7 +370,7 @@ class Resumes(SendsBatches):
             super()._save_checkpoint(model, trial)
         finally:
             self.args.save_total_limit = limit
-        wait_for_all()  # each process writes its generators
+        machine.wait_for_all()  # each process writes its generators
         if self.args.should_save:
             seal(folder / f"checkpoint-{self.state.global_step}")
             rotate(folder, limit, self.state.best_model_checkpoint)

@@ -13,10 +13,8 @@ from transformers.trainer_utils import SchedulerType
 from transformers.training_args import OptimizerNames
 
 from limbeck.objectives.registration import plain_terms
-from limbeck.recipe import Recipe
-from limbeck.recipe.quick import USUAL, training_for
+from limbeck.recipe import Recipe, quick, validation
 from limbeck.recipe.recipe import LOSS_KEYS
-from limbeck.recipe.validation import check
 from limbeck.support.errors import LimbeckError, Problem, problem_list, unknown
 from limbeck.tasks import TaskType
 from limbeck.training.method import OBJECTS, method_defaults, of_kind, own_terms
@@ -175,7 +173,7 @@ class DistillationConfig(TrainingArguments):
         self.by_rows = tuple(
             name for name in _BY_ROWS if getattr(self, name) is None and defaults[name] is None
         )
-        defaults |= {name: getattr(USUAL, _BY_ROWS[name]) for name in self.by_rows}
+        defaults |= {name: getattr(quick.USUAL, _BY_ROWS[name]) for name in self.by_rows}
         for name, value in defaults.items():
             if getattr(self, name) is None:
                 setattr(self, name, value)
@@ -232,7 +230,7 @@ class DistillationConfig(TrainingArguments):
         made.by_rows = ()
         if kind is not None and (kind.whole_text or not depth):
             step = self.train_batch_size * (self.gradient_accumulation_steps or 1) * self.world_size
-            chosen = training_for(rows, step, depth)
+            chosen = quick.training_for(rows, step, depth)
             for name in self.by_rows:
                 setattr(made, name, getattr(chosen, _BY_ROWS[name]))
         return made
@@ -289,7 +287,7 @@ class DistillationConfig(TrainingArguments):
         if isinstance(method, Path):
             method = str(method)
         elif isinstance(method, Mapping):
-            method = check(dict(method), Recipe, known_tasks=(str(method.get("task")),))
+            method = validation.check(dict(method), Recipe, known_tasks=(str(method.get("task")),))
         self.method = method
         for name in _DICTS:
             value = _read(getattr(self, name))

@@ -9,10 +9,8 @@ from torch import nn
 from transformers import PreTrainedModel, TrainingArguments
 
 from limbeck.objectives import OBJECTIVES, Objective
-from limbeck.recipe import FirstStage, Recipe
-from limbeck.recipe.load import merge, put_terms_of_kind
+from limbeck.recipe import FirstStage, Recipe, load, validation
 from limbeck.recipe.recipe import TRAINING, TRANSFORMS, stage_seed
-from limbeck.recipe.validation import check
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.words import short_names
 from limbeck.tasks import TaskType, task_type_of
@@ -61,7 +59,7 @@ def own_terms(objectives: Mapping[str, Any], beside: Mapping[str, Any]) -> Recip
     if problems:
         raise LimbeckError(problems)
     raw = {"method": "own", "objectives": dict(objectives), **beside}
-    found: Recipe = check(raw, Recipe, known_tasks=())
+    found: Recipe = validation.check(raw, Recipe, known_tasks=())
     return found
 
 
@@ -85,8 +83,8 @@ def of_kind(recipe: Recipe, kind: TaskType) -> Recipe:
     if not any(term.compare in kind.becomes for term in terms):
         return recipe
     raw = {**recipe.model_dump(), "kind": kind.name}
-    put_terms_of_kind(raw, {})
-    found: Recipe = check(raw, Recipe, known_tasks=(str(recipe.task),))
+    load.put_terms_of_kind(raw, {})
+    found: Recipe = validation.check(raw, Recipe, known_tasks=(str(recipe.task),))
     return found
 
 
@@ -123,10 +121,10 @@ def with_first_stage(recipe: Recipe, given: Mapping[str, Any] | None) -> Recipe:
     if not settings:
         return recipe
     raw = recipe.model_dump()
-    raw["first_stage"] = merge(raw["first_stage"] or {}, settings)
+    raw["first_stage"] = load.merge(raw["first_stage"] or {}, settings)
     terms = raw["first_stage"].get("objectives") or {}
     raw["first_stage"]["objectives"] = {n: t for n, t in terms.items() if t is not None}
-    found: Recipe = check(raw, Recipe, known_tasks=(str(recipe.task),))
+    found: Recipe = validation.check(raw, Recipe, known_tasks=(str(recipe.task),))
     return found
 
 

@@ -20,9 +20,8 @@ import torch
 from transformers import EarlyStoppingCallback, PreTrainedModel, TrainingArguments
 
 from limbeck.recipe import Recipe, Stage
+from limbeck.support import files, machine
 from limbeck.support.errors import LimbeckError, Problem
-from limbeck.support.files import write_whole
-from limbeck.support.machine import agreed
 from limbeck.tasks import TaskType
 from limbeck.teachers.teacher import Teacher
 from limbeck.teachers.team import (
@@ -34,12 +33,7 @@ from limbeck.teachers.team import (
     has_ties,
     shares,
 )
-from limbeck.training import checkpoints
-from limbeck.training.assistant_start import pretrained_start
-from limbeck.training.callbacks import users_callbacks
-from limbeck.training.feeding import numbered
-from limbeck.training.method import RANKED, first_stage_arguments, teaching, unscored
-from limbeck.training.objectives import objectives_for
+from limbeck.training import assistant_start, callbacks, checkpoints, feeding, method, objectives
 from limbeck.training.step import TakesSteps
 
 log = logging.getLogger(__name__)
@@ -163,10 +157,10 @@ class Course:
     @classmethod
     def begin(cls, folder: Path, *, write: bool) -> "Course":
         """A new one; its identity is written where later calls look, if checkpoints are kept."""
-        course = cls(agreed(uuid.uuid4().hex))
+        course = cls(machine.agreed(uuid.uuid4().hex))
         if write:
             folder.mkdir(parents=True, exist_ok=True)
-            write_whole(folder / IDENTITY, json.dumps({"run": course.identity}))
+            files.write_whole(folder / IDENTITY, json.dumps({"run": course.identity}))
         return course
 
     @classmethod
@@ -188,7 +182,7 @@ class Course:
                     f"resume_from_checkpoint: {folder} holds no training to go on from",
                     "name a checkpoint, or leave resume_from_checkpoint out to begin",
                 ) from None
-            own = agreed(checkpoints.last_whole(folder, run=identity))
+            own = machine.agreed(checkpoints.last_whole(folder, run=identity))
             return cls(identity, fresh=False, parts_are_done=own is not None), own
         path = Path(str(checkpoint))
         identity = checkpoints.run_of(path)
@@ -212,7 +206,7 @@ class Course:
             return None
         if self.at is not None and self.at.parent == folder.resolve():
             return self.at
-        found = agreed(checkpoints.last_whole(folder, run=self.identity))
+        found = machine.agreed(checkpoints.last_whole(folder, run=self.identity))
         if self.parts_are_done and (found is None or not checkpoints.is_last(found)):
             raise LimbeckError(
                 f"resume_from_checkpoint: {folder} does not hold what was trained there before the checkpoint",
@@ -262,14 +256,16 @@ class MethodPlan:
 
     def __init__(self, recipe: Recipe, given: Any, first: Mapping[str, Any]) -> None:
         self.recipe = recipe
-        self.teacher, self.members, self.names = teaching(recipe, given)
+        self.teacher, self.members, self.names = method.teaching(recipe, given)
         self.first = first
         *before, last = recipe.stages()
         self.first_stage: Stage | None = before[0] if before else None
         self.last = last.recipe
         by = getattr(recipe.team, "by", None)
         # Of a team that the user has formed the shares are known.
-        self.ranking: str | None = by if by in RANKED and not isinstance(given, Team) else None
+        self.ranking: str | None = (
+            by if by in method.RANKED and not isinstance(given, Team) else None
+        )
         self.chained = isinstance(recipe.team, ChainSpec) and len(self.members) > 1
         own = first.get("teacher")
         self.first_teacher = Teacher(own) if isinstance(own, PreTrainedModel) else own
@@ -295,13 +291,13 @@ class MethodPlan:
             teacher = self.first_teacher or self.teacher
             rows = self.first.get("train_dataset", trainer.train_dataset)
             loss = self.first_stage.recipe.loss
-            for one in _unbuildable(student, teacher, loss, numbered(rows)):
+            for one in _unbuildable(student, teacher, loss, feeding.numbered(rows)):
                 own = one.message.startswith(("objectives", "curriculum"))
                 said = f"{FIRST}{'.' if own else ': '}{one.message}"
                 problems.append(replace(one, message=said))
         for first, second in chain_links(self.members) if self.chained else ():
             large, small = self.members[first], self.members[second]
-            rows = numbered(trainer.train_dataset)
+            rows = feeding.numbered(trainer.train_dataset)
             problems += _unbuildable(small.model, large, self.last.loss, rows)
         if self.ranking is not None:
             problems += unscorable(trainer, self.members, self.ranking)
@@ -361,14 +357,14 @@ class TrainerParts(Maker[FinishedPart]):
         # No epoch is scored, so none can be the one to stop at.
         changes["callbacks"] = [
             callback
-            for callback in users_callbacks(self.trainer)
+            for callback in callbacks.users_callbacks(self.trainer)
             if not isinstance(callback, EarlyStoppingCallback)
         ]
         return self._trained(
             FIRST,
             self.trainer.student,
             self.plan.first_teacher or self.trainer.teacher,
-            args=first_stage_arguments(self.plan.recipe, self.trainer.args),
+            args=method.first_stage_arguments(self.plan.recipe, self.trainer.args),
             method=stage.model_copy(update={"team": None, "teachers": None}),
             optimisation=optimisation,
             **changes,
@@ -406,7 +402,7 @@ class TrainerParts(Maker[FinishedPart]):
     def _pretrained(self, place: int) -> PreTrainedModel:
         """A teacher's model with its pretrained weights, to be distilled."""
         model = self.members[place].model
-        started = pretrained_start(model, seed=self.trainer.args.seed)
+        started = assistant_start.pretrained_start(model, seed=self.trainer.args.seed)
         if started is None:
             log.warning(
                 "assistant %s starts from the weights that it was given with: nothing says which pretrained checkpoint "
@@ -462,7 +458,7 @@ class TrainerParts(Maker[FinishedPart]):
     def score_of_teacher(self, place: int) -> float:
         """On the evaluation data, as the student is scored."""
         trainer, member = self.trainer, self.members[place]
-        args = unscored(trainer.args)
+        args = method.unscored(trainer.args)
         args.output_dir = str(trainer.folder / "teachers")
         args.report_to = []
         frozen = [weight.requires_grad for weight in member.model.parameters()]
@@ -483,7 +479,7 @@ def _unbuildable(*of: Any) -> list[Problem]:
     """Why the terms of a student, a teacher, a loss and rows cannot be built."""
     try:
         with torch.random.fork_rng(devices=[]):
-            objectives_for(*of)
+            objectives.objectives_for(*of)
     except LimbeckError as error:
         return list(error.problems)
     return []

@@ -13,10 +13,9 @@ from torch import Tensor
 from limbeck.activations import token_mask
 from limbeck.input_transforms import InputTransform
 from limbeck.objectives import Objectives
+from limbeck.outputs import cache, key
 from limbeck.outputs.building import StoringQuestion, stored_if_it_pays
-from limbeck.outputs.cache import default_store
 from limbeck.outputs.columns import INDEX, Ask, Lengths
-from limbeck.outputs.key import fingerprint
 from limbeck.outputs.manifest import EntryAbout
 from limbeck.outputs.remembering import RememberingTeacher
 from limbeck.support.errors import LimbeckError
@@ -57,7 +56,7 @@ def answering_once(trainer: TakesSteps, mode: str, gib: float) -> Teacher | Team
             members[place] = RememberingTeacher(member, tuple(sorted(pools)))
         elif reason is None:
             question = _question(trainer, member, wanted, mode, gib)
-            members[place] = stored_if_it_pays(question, default_store()) or member
+            members[place] = stored_if_it_pays(question, cache.default_store()) or member
         elif mode != "auto":
             raise LimbeckError(
                 f"cache_teacher_outputs={mode}: {reason}",
@@ -158,7 +157,7 @@ def _question(
         teacher=member,
         wanted=wanted,
         precision=precision,
-        key=fingerprint(member.model, digest, wanted, precision),
+        key=key.fingerprint(member.model, digest, wanted, precision),
         lengths=lengths,
         batches=rows.batches,
         passes=trainer.args.num_train_epochs,

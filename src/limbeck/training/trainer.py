@@ -29,17 +29,14 @@ from limbeck.support.errors import LimbeckError
 from limbeck.tasks import task_type_of
 from limbeck.teachers.teacher import Teacher
 from limbeck.teachers.team import LearnedProbabilities, Team, members_of
-from limbeck.training import arguments, checkpoints, objectives
+from limbeck.training import arguments, checkpoints, feeding, method, objectives, teacher_cache
 from limbeck.training.callbacks import EpochEntries, users_callbacks
 from limbeck.training.checkpoints import Resumes
 from limbeck.training.config import OWN_SETTINGS, DistillationConfig
-from limbeck.training.feeding import hold_out, numbered
-from limbeck.training.method import kind_of, learns_whom_to_sample, with_first_stage
 from limbeck.training.optimizer import Optimises, unseen_maps
 from limbeck.training.parts import Course, FinishedPart, MethodPlan, TrainerParts, best_of
 from limbeck.training.progress import Progress, stop_if_not_finite
 from limbeck.training.step import Distiller, TakesSteps
-from limbeck.training.teacher_cache import answering_once
 from limbeck.training.word_embeddings import WordsInUse, words_of
 
 # What the trainer of a part is given as this one was.
@@ -180,7 +177,7 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
         """What is to be trained, and by whom."""
         self.own = own
         settings = cast(dict[str, Any], own.first_stage or {})
-        recipe = with_first_stage(own.recipe(kind_of(model)), {**settings, **first})
+        recipe = method.with_first_stage(own.recipe(method.kind_of(model)), {**settings, **first})
         recipe = recipe.model_copy(update={"seed": own.seed})
         self.plan = MethodPlan(recipe, teacher, first)
         self.transform = self.plan.last.transform
@@ -198,11 +195,11 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
     ) -> tuple[Any, Dataset[Any] | None]:
         """The training rows, numbered where somebody finds them by number, and those held out."""
         recipe = self.plan.recipe
-        if learns_whom_to_sample(recipe) and holdout is None:
-            holdout, rows = hold_out(rows, getattr(recipe.team, "holdout", None), args.seed)
+        if method.learns_whom_to_sample(recipe) and holdout is None:
+            holdout, rows = feeding.hold_out(rows, getattr(recipe.team, "holdout", None), args.seed)
         found = any(term.needs_index for term in self.plan.last.objectives.values())
         if found or self.own.cache_teacher_outputs != "off":
-            rows = numbered(rows)
+            rows = feeding.numbered(rows)
         self._examples = rows
         return rows, holdout
 
@@ -218,7 +215,7 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
         own, *teachers = (getattr(model.config, "num_hidden_layers", None) for model in models)
         deepest = max((depth for depth in teachers if depth), default=own)
         share = 1.0 if own is None or not deepest else own / deepest
-        return args.for_rows(len(rows), kind_of(student), share)
+        return args.for_rows(len(rows), method.kind_of(student), share)
 
     def _add_callbacks(self, given: Any, holdout: Dataset[Any] | None) -> None:
         """Its own, distinguished from those that the user gave."""
@@ -342,7 +339,7 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
             self._run = course.identity
             if kwargs.get("resume_from_checkpoint") is None:
                 self.begin_counting()  # the teachers have worked for the parts as well
-        self.teacher = answering_once(
+        self.teacher = teacher_cache.answering_once(
             self, self.own.cache_teacher_outputs, self.plan.recipe.cache_limit
         )
         if self.own.skip_unused_embeddings:

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 import tiny_runs as tiny
-from limbeck.preflight import check_labels
+from limbeck.preflight.model_checks import check_labels
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.scoring import evaluate

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 import tiny_runs as tiny
-from limbeck.preflight import check_workers, checking
+from limbeck.preflight import checking
+from limbeck.preflight.checking import check_workers
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.support.errors import LimbeckError

@@ -7,8 +7,8 @@ import transformers as hf
 
 import tiny_runs as tiny
 from limbeck.data import load_task
-from limbeck.preflight import check, check_padding
-from limbeck.preflight.model_checks import check_positions
+from limbeck.preflight import check
+from limbeck.preflight.model_checks import check_padding, check_positions
 from limbeck.run import distill
 from limbeck.support.errors import LimbeckError
 

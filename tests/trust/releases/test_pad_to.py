@@ -105,7 +105,7 @@ def test_a_run_trains_on_the_width_and_not_on_the_batchs(tmp_path, monkeypatch):
 
 
 def test_a_width_beyond_a_models_positions_is_refused_before_the_first_step(tmp_path):
-    from limbeck.preflight import check_padding
+    from limbeck.preflight.model_checks import check_padding
 
     (problem,) = check_padding("teacher", tiny.bert(2), 40)
     assert str(problem).startswith("pad_to 40 is beyond the 24 positions of the teacher")

@@ -22,9 +22,8 @@ from limbeck.run.models import processor_of
 from limbeck.run.run_folder import RunFolder
 from limbeck.scoring import scored_model
 from limbeck.students import load_model
+from limbeck.support import files, machine
 from limbeck.support.errors import LimbeckError, Problem, unknown
-from limbeck.support.files import at_home
-from limbeck.support.machine import device
 from limbeck.tasks import Processor, Results, ScoredSplit, Task, join
 
 # What a run's record names and is gone may be named otherwise.
@@ -117,7 +116,7 @@ class AnalysedRun:
         split: str | None = None,
         stage: str | None = None,
     ) -> None:
-        self.folder = RunFolder(at_home(str(path)))
+        self.folder = RunFolder(files.at_home(str(path)))
         found = scored_model.finished_run(self.folder.path)
         if found is None:
             raise LimbeckError(
@@ -333,5 +332,5 @@ class AnalysedRun:
 
 
 def _moved(model: PreTrainedModel) -> PreTrainedModel:
-    model.to(device())  # type: ignore[arg-type]  # transformers wraps the method
+    model.to(machine.device())  # type: ignore[arg-type]  # transformers wraps the method
     return model

@@ -47,11 +47,8 @@ from limbeck.recipe.augment_spec import FROM_TEACHER, AugmentSpec
 from limbeck.run.prepared import Prepared
 from limbeck.run.rows import EncodedRows
 from limbeck.students import load_model, resolve_checkpoint
+from limbeck.support import files, machine, terminal, words
 from limbeck.support.errors import LimbeckError, Problem
-from limbeck.support.files import at_home
-from limbeck.support.machine import device
-from limbeck.support.terminal import bars
-from limbeck.support.words import human_size
 from limbeck.tasks import TEXT_READING, Task
 
 _FORMAT = 2
@@ -91,7 +88,7 @@ class Augmenter:
         for column in (_INDEX, *columns):
             digest.update(json.dumps([column, rows[column][:]]).encode())
         if self.spec.embeddings is not None:
-            with at_home(self.spec.embeddings).open("rb") as file:
+            with files.at_home(self.spec.embeddings).open("rb") as file:
                 digest.update(hashlib.file_digest(file, "blake2b").digest())
         return digest.hexdigest()
 
@@ -251,7 +248,7 @@ def load_augmenter(recipe: Recipe, task: Task, rows: Dataset) -> Augmenter:
     masked = spec.replace_by == "masked"
     model = _masked_language_model(name) if masked else load_model(name, auto=AutoModel)
     tokenizer = AutoTokenizer.from_pretrained(resolve_checkpoint(name), trust_remote_code=False)
-    problems = preflight.check_vocabulary("augment.model", model, tokenizer)
+    problems = preflight.model_checks.check_vocabulary("augment.model", model, tokenizer)
     if masked and (not tokenizer.is_fast or tokenizer.mask_token_id is None):
         problems.append(
             Problem(
@@ -335,7 +332,7 @@ def augmented(
             "check that the words of augment.model or augment.embeddings are of the rows' language, or leave it out",
         )
     console.print(
-        f"augmentation: {len(augmented)} augmented examples of {len(rows)} rows, {human_size(entry.bytes)}",
+        f"augmentation: {len(augmented)} augmented examples of {len(rows)} rows, {words.human_size(entry.bytes)}",
         highlight=False,
     )
     return rows_and_examples(rows, augmented, first, key)
@@ -353,15 +350,15 @@ def _made(
     store.sweep()
     model: nn.Module | None = augmenter.model
     if model is not None:
-        model.to(device())
+        model.to(machine.device())
     with store.writing(key) as folder:
-        with bars(console) as watch:
+        with terminal.bars(console) as watch:
             build_augmented_examples(
                 folder, augmenter, rows, task.text_columns, task=recipe.task, watch=watch
             )
         limit = int(recipe.cache_limit * _GIB)
         for entry in store.make_room((folder / SHARD).stat().st_size, limit):
-            logger.info("cache: removed %s (%s)", entry.key, human_size(entry.bytes))
+            logger.info("cache: removed %s (%s)", entry.key, words.human_size(entry.bytes))
     found = store.find(key, just_written=True)
     assert found is not None  # just renamed into its place
     return found

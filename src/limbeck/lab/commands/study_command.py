@@ -14,11 +14,10 @@ from rich.table import Table
 
 from limbeck.cli.console import output, say, trouble
 from limbeck.cli.options import Plugins, is_recipe_file, is_setting, parse_settings, takes_groups
+from limbeck.support import registry, words
 from limbeck.support.cores import cores
 from limbeck.support.errors import LimbeckError, Problem, unknown
-from limbeck.support.registry import load_plugins
 from limbeck.support.terminal import print_line
-from limbeck.support.words import count_of
 
 OUT = Path("runs/studies")
 ENGINES = ("local", "ray")
@@ -192,11 +191,13 @@ def _sizes(plan: Any) -> str:  # importing its type would load torch
     asked = plan.study
     tries = max(group.tries for group in plan.groups)
     parts = [
-        count_of(len(asked.methods), "method"),
-        count_of(len(asked.tasks), "task"),
-        count_of(len(asked.seeds), "seed"),
+        words.count_of(len(asked.methods), "method"),
+        words.count_of(len(asked.tasks), "task"),
+        words.count_of(len(asked.seeds), "seed"),
     ]
-    parts += [f"{count_of(len(values), 'value')} of {key}" for key, values in asked.axes.items()]
+    parts += [
+        f"{words.count_of(len(values), 'value')} of {key}" for key, values in asked.axes.items()
+    ]
     parts += [f"{tries} settings to choose from on dev"] if tries > 1 else []
     return ", ".join(parts)
 
@@ -310,7 +311,7 @@ def analyze(
     plugin: Plugins = None,
 ) -> None:
     """Look into finished runs: layers, attention, noise, agreement, calibration. Alone, it lists what there is."""
-    load_plugins(plugin or ())
+    registry.load_plugins(plugin or ())
     words = arguments or []
     if not words:
         _list_analyses()

@@ -11,13 +11,8 @@ from limbeck.lab.pocket.pocket_models import (
     RECOMMENDED,
     TEXT_STUDENT,
     TEXT_TEACHER,
-    PocketSettings,
-    Recommended,
-    config_of,
     teacher_config,
-    text_config,
     text_tokenizer,
-    tokenizer_of,
 )
 
 __all__ = [
@@ -25,13 +20,8 @@ __all__ = [
     "SIZES",
     "TEXT_STUDENT",
     "TEXT_TEACHER",
-    "PocketSettings",
-    "Recommended",
-    "config_of",
     "load",
     "teacher_config",
-    "text_config",
     "text_tokenizer",
     "tokenizer",
-    "tokenizer_of",
 ]

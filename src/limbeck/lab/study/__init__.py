@@ -6,19 +6,15 @@
 
 from limbeck.lab.study.carry_out import carry_out
 from limbeck.lab.study.plan_builder import StudyPlan
-from limbeck.lab.study.shared_runs import Outcome, SharedRuns, StudyRun
-from limbeck.lab.study.study_estimate import StudyEstimate, estimate
-from limbeck.lab.study.study_fields import SCALES, Study
-from limbeck.lab.study.study_file import ShippedStudy, load_study, shipped
+from limbeck.lab.study.shared_runs import SharedRuns, StudyRun
+from limbeck.lab.study.study_estimate import estimate
+from limbeck.lab.study.study_fields import Study
+from limbeck.lab.study.study_file import load_study, shipped
 from limbeck.lab.study.study_output import study_table, write_study
 
 __all__ = [
-    "SCALES",
-    "Outcome",
     "SharedRuns",
-    "ShippedStudy",
     "Study",
-    "StudyEstimate",
     "StudyPlan",
     "StudyRun",
     "carry_out",

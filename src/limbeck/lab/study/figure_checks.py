@@ -3,8 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from limbeck.lab.analysis import ANALYSES
-from limbeck.lab.analysis.analysed_run import stage_problems
+from limbeck.lab.analysis import ANALYSES, analysed_run
 from limbeck.lab.analysis.analyze import idle_stage, setting_problems
 from limbeck.lab.study import figure_spec
 from limbeck.lab.study.study_fields import Group, Study
@@ -123,5 +122,5 @@ def _unfit(spec: figure_spec.FigureSpec, group: Group) -> list[Problem]:
         if suits is not None:
             suits(recipe)
     except LimbeckError as error:
-        return [*error.problems, *stage_problems(spec.stage, recipe)]
-    return stage_problems(spec.stage, recipe)
+        return [*error.problems, *analysed_run.stage_problems(spec.stage, recipe)]
+    return analysed_run.stage_problems(spec.stage, recipe)

@@ -20,14 +20,13 @@ from transformers import PreTrainedModel
 from limbeck.activations import Request, capture
 from limbeck.data import Collator
 from limbeck.recipe import Recipe, Stage
+from limbeck.run import prepare
 from limbeck.run.inputs import missing
 from limbeck.run.models import Named
-from limbeck.run.prepare import build_models
 from limbeck.run.rows import EncodedRows, load_rows
 from limbeck.students.execution import resolve_precision
+from limbeck.support import machine, words
 from limbeck.support.errors import LimbeckError
-from limbeck.support.machine import accelerator, device
-from limbeck.support.words import count_of
 from limbeck.tasks import Processor, Task
 
 _REPEATS = 3
@@ -118,7 +117,7 @@ def untrained(recipe: Recipe) -> UntrainedRun:
     if problems:
         raise LimbeckError(problems)
     task, rows = load_rows(recipe)
-    return UntrainedRun(task, rows, *build_models(recipe, task))
+    return UntrainedRun(task, rows, *prepare.build_models(recipe, task))
 
 
 def measure(recipe: Recipe, run: UntrainedRun, *, save_as: Path | None = None) -> StepCost:
@@ -137,7 +136,7 @@ def measure(recipe: Recipe, run: UntrainedRun, *, save_as: Path | None = None) -
     encoded = EncodedRows.of(few, task, tokenizer, recipe.max_length)
     assert isinstance(encoded.encoded, Dataset)  # so few are encoded at once
     batch = Collator(tokenizer, kind=task.kind)(list(encoded.encoded))
-    on = device()
+    on = machine.device()
     # Labels too: of a decoder they are the input, and to no other model are they given.
     inputs = {
         name: value.to(on)
@@ -164,7 +163,7 @@ def measure(recipe: Recipe, run: UntrainedRun, *, save_as: Path | None = None) -
         len(train),
         sum(len(rows[split]) for split in task.dev_splits if split in rows),
         sum(weight.numel() for weight in student.parameters()),
-        f"{on.type} with {count_of(torch.get_num_threads(), 'thread')}"
+        f"{on.type} with {words.count_of(torch.get_num_threads(), 'thread')}"
         if on.type == "cpu"
         else str(on),
         tuple(name for name, own in rows.items() if task.label_column in own.column_names),
@@ -192,7 +191,7 @@ def _forward(model: PreTrainedModel, inputs: Mapping[str, Tensor]) -> None:
 
 
 def _wait() -> None:
-    if accelerator():
+    if machine.accelerator():
         torch.accelerator.synchronize()
 
 

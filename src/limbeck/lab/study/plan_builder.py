@@ -10,11 +10,9 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from limbeck.data import load_task
-from limbeck.lab.study import study_fields
+from limbeck.lab.study import figure_checks, study_fields, study_file
 from limbeck.lab.study.dev_search import DevSearch, SearchStorage, needs_optuna
-from limbeck.lab.study.figure_checks import recipe_problems
 from limbeck.lab.study.shared_runs import Held, StudyRun, name_of, taught_by
-from limbeck.lab.study.study_file import OF_TEACHERS, shared_settings, student_settings
 from limbeck.recipe import Recipe
 from limbeck.recipe.load import read_raw
 from limbeck.support.errors import LimbeckError, Problem
@@ -109,14 +107,14 @@ class PlanBuilder:
             model = {} if self.study.model is None else {"student.init": self.study.model}
             settings = {
                 "seed": self.study.seeds[0],
-                **shared_settings(self.study, task),
+                **study_file.shared_settings(self.study, task),
                 **model,
                 **spec.settings,
             }
             settings |= {
-                k.removeprefix(OF_TEACHERS): v
+                k.removeprefix(study_file.OF_TEACHERS): v
                 for k, v in self.study.per_task.get(task, {}).items()
-                if k.startswith(OF_TEACHERS)
+                if k.startswith(study_file.OF_TEACHERS)
             }
             for member, own in (spec.team or {TEACHER_LABEL: None}).items():
                 said = {**settings, **(own or {})}
@@ -167,7 +165,7 @@ class PlanBuilder:
 
     def _group(self, label: str, task: str, condition: Mapping[str, Any]) -> study_fields.Group:
         study, spec = self.study, self.study.method_of(label)
-        settings = student_settings(study, label, task, condition)
+        settings = study_file.student_settings(study, label, task, condition)
         at = None if study.teachers is None or study.teachers.at is None else study.teachers.at
         if settings.get("student.init") == study_fields.MODEL:
             settings["student.init"] = study.model
@@ -311,7 +309,7 @@ class StudyPlan:
         """
         builder = PlanBuilder(study, folder)
         teachers, groups = builder.teachers_and_groups()
-        problems = recipe_problems(study, groups)
+        problems = figure_checks.recipe_problems(study, groups)
         if problems:
             raise LimbeckError(problems)
         return cls(study, teachers, groups, builder.tried)

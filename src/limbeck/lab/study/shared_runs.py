@@ -19,9 +19,8 @@ from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME, Record
 from limbeck.run import distill
 from limbeck.scoring import evaluate
+from limbeck.support import files, manifest
 from limbeck.support.errors import LimbeckError, Problem
-from limbeck.support.files import file_name, write_whole
-from limbeck.support.manifest import verified
 from limbeck.tasks import TASKS
 from limbeck.tasks.abstract_type import get_task_type
 from limbeck.teachers.teacher import Teacher
@@ -126,7 +125,7 @@ def name_of(recipe: Recipe, taught: Mapping[str, Any], role: str, beyond: str = 
     if beyond:
         said["beyond"] = beyond
     digest = hashlib.blake2b(json.dumps(said, sort_keys=True).encode(), digest_size=_DIGEST)
-    return file_name(f"{recipe.task}-{recipe.method}-s{recipe.seed}-{digest.hexdigest()}")
+    return files.file_name(f"{recipe.task}-{recipe.method}-s{recipe.seed}-{digest.hexdigest()}")
 
 
 @dataclass(frozen=True)
@@ -236,7 +235,7 @@ class SharedRuns:
         live = self._teacher(recipe) if alone else None
         folder = self.path / run.name
         if run.beyond:  # until it has all its scores it is not held, whatever happens between
-            write_whole(self._unscored(run.name), "")
+            files.write_whole(self._unscored(run.name), "")
         distill(recipe, folder, show=show, report=False, live_teacher=live)
         if run.beyond:
             evaluate(folder, run.beyond)
@@ -343,7 +342,7 @@ def portable(run: Path) -> dict[str, Any] | None:
     if not file.is_file():
         return None
     # Its checksum is of the run's own record, which names this machine's folders.
-    record = verified(json.loads(file.read_text(encoding="utf-8")), file)
+    record = manifest.verified(json.loads(file.read_text(encoding="utf-8")), file)
     if not isinstance(record, dict) or record["status"] != "finished":
         return None
     found: dict[str, Any] | None = without_folders(record)

@@ -8,19 +8,12 @@ import torch
 from transformers import PreTrainedModel
 
 from limbeck.data.corpus import CorpusSpec
-from limbeck.lab.study import study_fields
-from limbeck.lab.study.figure_checks import figure_problems
-from limbeck.lab.study.figure_spec import TEACHER
+from limbeck.lab.study import figure_checks, figure_spec, study_fields
 from limbeck.lab.study.measured_step import UntrainedRun
 from limbeck.recipe import Recipe, Stage
-from limbeck.run.models import form_team
-from limbeck.run.prepare import teacher_of_stage
-from limbeck.run.rows import stage_rows
+from limbeck.run import models, prepare, rows
 from limbeck.support.errors import LimbeckError, Problem, unknown
-from limbeck.tables.against import CORRECTIONS
-from limbeck.tables.facts import FACTS
-from limbeck.tables.model import AVERAGE, task_title
-from limbeck.tables.profiles import PROFILES, knows
+from limbeck.tables import against, facts, model, profiles
 from limbeck.tasks import TASKS
 from limbeck.teachers.teacher import Teacher
 from limbeck.teachers.team import ChainSpec, Team, chain_links
@@ -64,7 +57,7 @@ def study_problems(study: study_fields.Study) -> list[Problem]:
         for key, task in (("per_task", one) for one in study.per_task)
         if task not in study.tasks
     ]
-    if TEACHER in study.methods:
+    if figure_spec.TEACHER in study.methods:
         found.append(
             Problem(
                 "methods: a row is called teacher, as the teacher's own is", "call it otherwise"
@@ -77,7 +70,7 @@ def study_problems(study: study_fields.Study) -> list[Problem]:
                 "choose on fewer",
             )
         )
-    found += _tried_problems(study, labels) + figure_problems(study)
+    found += _tried_problems(study, labels) + figure_checks.figure_problems(study)
     return found + _table_problems(study, labels)
 
 
@@ -104,7 +97,7 @@ def _team_problems(study: study_fields.Study, labels: list[str]) -> list[Problem
     found = [
         Problem(f"teachers.team: a member is called {one} as a method is", "call it otherwise")
         for one in team
-        if one in (TEACHER, *labels)
+        if one in (figure_spec.TEACHER, *labels)
     ]
     spec = study.teachers
     if spec is not None and spec.at is not None:
@@ -113,7 +106,7 @@ def _team_problems(study: study_fields.Study, labels: list[str]) -> list[Problem
             for key in ("team", "grid", "grids")
             if getattr(spec, key)
         ]
-    members = team or [TEACHER]
+    members = team or [figure_spec.TEACHER]
     for member, tasks in ({} if spec is None else spec.grids).items():
         if member not in members:
             found.append(unknown("teacher in teachers.grids:", member, members))
@@ -247,8 +240,8 @@ def _rest_problems(place: str, grid: study_fields.Grid) -> list[Problem]:
 
 def _table_problems(study: study_fields.Study, labels: list[str]) -> list[Problem]:
     found = []
-    if study.table.profile not in PROFILES:
-        found.append(unknown("table.profile", study.table.profile, list(PROFILES)))
+    if study.table.profile not in profiles.PROFILES:
+        found.append(unknown("table.profile", study.table.profile, list(profiles.PROFILES)))
     elif not any(_has_column(study, task) for task in study.tasks):
         found.append(
             Problem(
@@ -259,12 +252,12 @@ def _table_problems(study: study_fields.Study, labels: list[str]) -> list[Proble
         )
     if study.table.baseline is not None and study.table.baseline not in labels:
         found.append(unknown("table.baseline", study.table.baseline, labels))
-    if study.table.correction not in CORRECTIONS:
-        found.append(unknown("table.correction", study.table.correction, list(CORRECTIONS)))
+    if study.table.correction not in against.CORRECTIONS:
+        found.append(unknown("table.correction", study.table.correction, list(against.CORRECTIONS)))
     found += [
-        unknown("column in table.columns:", one, list(FACTS))
+        unknown("column in table.columns:", one, list(facts.FACTS))
         for one in study.table.columns
-        if one not in FACTS
+        if one not in facts.FACTS
     ]
     return found + _printed_problems(study, labels)
 
@@ -274,7 +267,7 @@ def _has_column(study: study_fields.Study, task: str) -> bool:
     shown = study.table.out_of_domain
     beyond = task in TASKS and TASKS[task].out_of_domain is not None
     # Of a task that is none of GLUE's a table shows the primary score, whatever the profile.
-    own = not knows(task) or task in PROFILES[study.table.profile].columns
+    own = not profiles.knows(task) or task in profiles.PROFILES[study.table.profile].columns
     return (shown != "alone" and own) or (shown != "left out" and beyond)
 
 
@@ -285,7 +278,7 @@ def _with_columns(study: study_fields.Study) -> str:
         return (
             f"write out_of_domain: beside; tasks with a set out of their domain: {', '.join(those)}"
         )
-    has = [name for name, one in PROFILES.items() if {*study.tasks} <= {*one.columns}]
+    has = [name for name, one in profiles.PROFILES.items() if {*study.tasks} <= {*one.columns}]
     return f"profiles with columns for them: {', '.join(has)}"
 
 
@@ -296,7 +289,7 @@ def _printed_problems(study: study_fields.Study, labels: list[str]) -> list[Prob
     found = []
     count = len(study.printed.columns)
     team = [] if study.teachers is None else list(study.teachers.team)
-    rows = [TEACHER, *team, *labels]
+    rows = [figure_spec.TEACHER, *team, *labels]
     said = [("rows", study.printed.rows), ("test", study.printed.test)]
     for place, row, values in ((part, *one) for part, own in said for one in own.items()):
         if row not in rows:
@@ -308,7 +301,7 @@ def _printed_problems(study: study_fields.Study, labels: list[str]) -> list[Prob
                     f"give one for each of {', '.join(study.printed.columns)}",
                 )
             )
-    if study.table.profile in PROFILES:
+    if study.table.profile in profiles.PROFILES:
         known = [*_titles(study), *study.table.columns]
         found += [
             unknown("column in printed.columns:", one, known)
@@ -320,18 +313,18 @@ def _printed_problems(study: study_fields.Study, labels: list[str]) -> list[Prob
 
 def _titles(study: study_fields.Study) -> list[str]:
     """Of the columns that a table of any tasks may have."""
-    tasks = PROFILES[study.table.profile].columns
+    tasks = profiles.PROFILES[study.table.profile].columns
     own = {column.title for columns in tasks.values() for column in columns}
     other = {
-        f"{TASKS[task].title} → {task_title(beyond)}"
+        f"{TASKS[task].title} → {model.task_title(beyond)}"
         for task in tasks
         if (beyond := TASKS[task].out_of_domain) is not None
     }
     # Tasks that are none of GLUE's have their primary score.
-    own |= {task.title for name, task in TASKS.items() if not knows(name)}
+    own |= {task.title for name, task in TASKS.items() if not profiles.knows(name)}
     shown = study.table.out_of_domain
     found = other if shown == "alone" else own if shown == "left out" else own | other
-    return [*sorted(found), AVERAGE]
+    return [*sorted(found), model.AVERAGE]
 
 
 # What a study's runs would refuse once their rows and models are there, found before the first run.
@@ -384,7 +377,7 @@ def row_problems(
                 few = corpus.model_copy(update={"size": min(corpus.size, _OF_A_STREAM)})
                 stage = replace(stage, corpus=few)
             try:
-                stage_rows(stage, run.tokenizer, run.task.kind.reads)
+                rows.stage_rows(stage, run.tokenizer, run.task.kind.reads)
             except LimbeckError as error:
                 seen[key] = list(error.problems)
         found += seen[key]
@@ -413,9 +406,9 @@ def _teacher(recipe: Recipe, stage: Stage, run: UntrainedRun) -> Teacher | Team 
         return None
     alone = recipe.team is not None and own.team is None  # before the team, one teacher
     if stage.last or (own.taught_by == recipe.taught_by and not alone):
-        return form_team(recipe, run.teachers)
+        return models.form_team(recipe, run.teachers)
     known = next((one for one in run.teachers if one.path == own.teacher), None)
-    return (known or teacher_of_stage(recipe, stage, run.task)).teacher
+    return (known or prepare.teacher_of_stage(recipe, stage, run.task)).teacher
 
 
 def _place(stage: Stage, problem: Problem) -> str:

@@ -10,17 +10,14 @@ from typing import Any
 
 import torch
 
-from limbeck.lab.study.figure_checks import split_problems
+from limbeck.lab.study import figure_checks, run_workers, study_checks
 from limbeck.lab.study.measured_step import StepCost, UntrainedRun, measure, untrained
 from limbeck.lab.study.plan_builder import StudyPlan
-from limbeck.lab.study.run_workers import parts_of_cores
 from limbeck.lab.study.shared_runs import SharedRuns, StudyRun
-from limbeck.lab.study.study_checks import row_problems, term_problems
 from limbeck.lab.study.study_fields import Group
 from limbeck.records import Record
+from limbeck.support import files, words
 from limbeck.support.errors import LimbeckError, Problem
-from limbeck.support.files import free_bytes
-from limbeck.support.words import count_of, human_size
 
 _FP32 = 4
 _IN_FLIGHT = 8
@@ -57,13 +54,13 @@ class StudyEstimate:
     def lines(self, jobs: int) -> list[str]:
         """The same in words."""
         if self.device is None:
-            return [f"{count_of(self.runs, 'run')}, all of them held by records already"]
+            return [f"{words.count_of(self.runs, 'run')}, all of them held by records already"]
         hours = spoken_hours(self.left / jobs)
         beside = f" by {jobs} processes side by side" if jobs > 1 else ""
         return [
-            f"{count_of(self.runs, 'run')}, {self.held} of them held by records already",
+            f"{words.count_of(self.runs, 'run')}, {self.held} of them held by records already",
             f"about {hours}{beside} for the rest, from a measured step on {self.device}",
-            f"about {human_size(self.disk)} of disk for teachers and checkpoints; stored teacher outputs "
+            f"about {words.human_size(self.disk)} of disk for teachers and checkpoints; stored teacher outputs "
             "beside, where they pay (cache_limit)",
         ]
 
@@ -100,7 +97,7 @@ def estimate(
     problems: list[Problem] = []
     open_tasks = [task for task in plan.study.tasks if _is_open(plan, task, runs)]
     with (
-        _threads(len(parts_of_cores(jobs)[0])),
+        _threads(len(run_workers.parts_of_cores(jobs)[0])),
         tempfile.TemporaryDirectory(prefix="limbeck-study-") as place,
     ):
         for task in open_tasks:
@@ -114,10 +111,10 @@ def estimate(
     seconds |= observed(plan, runs)
     left, held = _left(plan, runs, seconds)
     disk = _disk(plan, runs, costs, jobs)
-    free = free_bytes(runs.path)
+    free = files.free_bytes(runs.path)
     if disk > free:
         raise LimbeckError(
-            f"out: {runs.path} has {human_size(free)} free, and the study needs about {human_size(disk)}",
+            f"out: {runs.path} has {words.human_size(free)} free, and the study needs about {words.human_size(disk)}",
             "make room, choose another folder with --out, or fewer --jobs",
         )
     device = next((cost.device for cost in costs.values()), None)
@@ -230,14 +227,16 @@ def _of_task(
                 unfit += [
                     replace(one, message=f"{run.label} on {task}: {one.message}")
                     for one in (
-                        *term_problems(recipe, loaded[1]),
-                        *row_problems(recipe, loaded[1], stage_rows_seen),
+                        *study_checks.term_problems(recipe, loaded[1]),
+                        *study_checks.row_problems(recipe, loaded[1], stage_rows_seen),
                     )
                 ]
         if first:
             teachers = [costs[name] for name in run.needs if name in costs]
             seconds[kind_of(run)] = costs[key].seconds(recipe, teachers)
-    problems = unfit + split_problems(plan.study, task, next(iter(costs.values())).splits)
+    problems = unfit + figure_checks.split_problems(
+        plan.study, task, next(iter(costs.values())).splits
+    )
     if problems:
         raise LimbeckError(problems)
     return costs

@@ -17,11 +17,9 @@ from limbeck.data.own import is_own, own_name
 from limbeck.lab.study import study_fields
 from limbeck.lab.study.figure_spec import FigureSpec
 from limbeck.lab.study.study_checks import study_problems
-from limbeck.recipe.load import merge
-from limbeck.recipe.validation import wanted
+from limbeck.recipe import load, validation
+from limbeck.support import files, plain
 from limbeck.support.errors import LimbeckError, Problem, unknown
-from limbeck.support.files import at_home
-from limbeck.support.plain import check_plain, read_text, read_yaml
 
 # What a study's file lists under `names`, checked: the values that patterns stand for, and tables of them.
 
@@ -189,8 +187,8 @@ class _Expansion:
             elif self._all_listed(key, inside):
                 for one in self._bindings(key, bound, inside):
                     name = str(self._text(key, one, inside))
-                    found = merge(found, {name: self._value(value, one, inside)})
-        return merge(found, written)
+                    found = load.merge(found, {name: self._value(value, one, inside)})
+        return load.merge(found, written)
 
     def _value(self, value: Any, bound: Bound, place: str) -> Any:
         """A value with what is bound filled in, and with its own patterns written out."""
@@ -294,7 +292,7 @@ def shipped() -> dict[str, ShippedStudy]:
 def shipped_study(name: str) -> ShippedStudy:
     """The one of `shipped_names` with this name, which is read once and not to be changed."""
     file = _FOLDER / f"{name}.yaml"
-    raw = read_yaml(file.read_text(encoding="utf-8"), file.name)
+    raw = plain.read_yaml(file.read_text(encoding="utf-8"), file.name)
     return ShippedStudy(name, raw["title"], raw["paper"], tuple(raw.get("scales", {})), raw)
 
 
@@ -312,7 +310,9 @@ def load_study(
         LimbeckError: every mistake in it, together.
     """
     name, raw = _read(path_or_name)
-    given = {key: check_plain(value, key) for key, value in given.items() if value is not None}
+    given = {
+        key: plain.check_plain(value, key) for key, value in given.items() if value is not None
+    }
     scales = raw.pop("scales", None) or {}
     if not isinstance(scales, Mapping) or not all(isinstance(one, dict) for one in scales.values()):
         raise LimbeckError(
@@ -327,18 +327,18 @@ def load_study(
             f"choose one: --scale {list(scales)[-1]}",
         )
     base = {"name": name, "scale": scale, **raw}
-    raw = merge(base, dict(scales[scale]) if scale else {})
+    raw = load.merge(base, dict(scales[scale]) if scale else {})
     if "tasks" in given:
         raw = _without_tasks(raw, given["tasks"])
     for key, value in given.items():
         part, _, rest = key.partition(".")
-        raw = merge(raw, {part: {rest: value} if rest else value})
+        raw = load.merge(raw, {part: {rest: value} if rest else value})
     raw = _own_rows(raw)
     study = _checked(expand_names(raw))
     study._given = given
     if study_fields.AS_PUBLISHED in scales:
         study._published = _unchecked(
-            _own_rows(merge(base, dict(scales[study_fields.AS_PUBLISHED])))
+            _own_rows(load.merge(base, dict(scales[study_fields.AS_PUBLISHED])))
         )
     return study
 
@@ -353,8 +353,8 @@ def _own_rows(raw: dict[str, Any]) -> dict[str, Any]:
     if rows:
         raw["settings"] = rows | settings
     data = raw.get("data")
-    if "tasks" not in raw and isinstance(data, str) and is_own(at_home(data)):
-        raw["tasks"] = [own_name(at_home(data))]
+    if "tasks" not in raw and isinstance(data, str) and is_own(files.at_home(data)):
+        raw["tasks"] = [own_name(files.at_home(data))]
     return raw
 
 
@@ -379,7 +379,7 @@ def _read(path_or_name: str | Path) -> tuple[str, dict[str, Any]]:
             f"study: no file {path}",
             "give an existing YAML file, or a name that `limbeck study` lists",
         )
-    raw = read_yaml(read_text(path), f"study {path}")
+    raw = plain.read_yaml(plain.read_text(path), f"study {path}")
     if not isinstance(raw, dict):
         raise LimbeckError(f"study: {path} holds no keys", "write key: value lines")
     return path.stem, raw
@@ -416,7 +416,9 @@ def _said(error: Any) -> Problem:
     if error["type"] == "missing":
         return Problem(f"{place}: is missing", f"write it into the study: {error['loc'][-1]}: …")
     got = repr(error["input"])
-    return Problem(f"{place}: {error['msg']} (got {got:.60})", wanted(error, place, home))
+    return Problem(
+        f"{place}: {error['msg']} (got {got:.60})", validation.wanted(error, place, home)
+    )
 
 
 def _home(parents: tuple[int | str, ...]) -> type[BaseModel]:

@@ -9,20 +9,16 @@ from typing import Any
 
 from limbeck.lab.analysis.analysed_run import Watch
 from limbeck.lab.measures.layer_probing import nobody
-from limbeck.lab.study.figure_spec import beside_printed, in_order
+from limbeck.lab.study import figure_spec, study_estimate, study_file
 from limbeck.lab.study.plan_builder import TEACHER_LABEL, StudyPlan
 from limbeck.lab.study.score_figures import RunPoint
 from limbeck.lab.study.shared_runs import Held, SharedRuns, StudyRun, nested, portable
-from limbeck.lab.study.study_estimate import held_or_none
 from limbeck.lab.study.study_fields import Choice, Group, Study
 from limbeck.lab.study.study_figures import MadeRun, StudyFigure, study_figures
-from limbeck.lab.study.study_file import student_settings
 from limbeck.lab.views.analysis_views import write_figure
 from limbeck.records import Record, write_collection
 from limbeck.report import write_report
-from limbeck.support.cells import duration
-from limbeck.support.files import file_name, write_whole
-from limbeck.support.words import count_of
+from limbeck.support import cells, files, words
 from limbeck.tables import Baseline, ResultsTable, build_table, render
 from limbeck.tables.model import task_title
 
@@ -59,7 +55,7 @@ def _tasks(ours: list[str], theirs: list[str]) -> list[str]:
     if set(theirs) <= set(ours):
         return []
     if set(ours) <= set(theirs):
-        return [f"{len(ours)} of {count_of(len(theirs), 'task')}"]
+        return [f"{len(ours)} of {words.count_of(len(theirs), 'task')}"]
     here, there = (", ".join(map(task_title, names)) for names in (ours, theirs))
     return [f"{here} in place of {there}"]
 
@@ -74,7 +70,9 @@ def _values(study: Study, key: str, of: Study | None = None) -> dict[str, Values
     found = {}
     for task in of.tasks:
         settings = (
-            student_settings(study, row, task, {}) for row in of.methods if row in study.methods
+            study_file.student_settings(study, row, task, {})
+            for row in of.methods
+            if row in study.methods
         )
         found[task] = tuple(sorted({one[key] for one in settings if _is_number(one.get(key))}))
     return found
@@ -135,7 +133,7 @@ def gather_results(plan: StudyPlan, runs: SharedRuns) -> StudyResults:
 
     def held(name: str) -> Record | None:
         if name not in known:
-            known[name] = held_or_none(runs, name)
+            known[name] = study_estimate.held_or_none(runs, name)
         return known[name]
 
     def ended(name: str) -> bool:
@@ -292,10 +290,10 @@ def paper_table(study: Study, records: Sequence[Record]) -> ResultsTable:
         # Members have rows of their own; which of them a student's record describes is no matter of the table.
         teachers_own=bool(members),
     )
-    table = in_order(replace(table, title=study.title), [*members, *study.methods])
+    table = figure_spec.in_order(replace(table, title=study.title), [*members, *study.methods])
     if study.printed is not None:
         said = study.printed
-        table = beside_printed(
+        table = figure_spec.beside_printed(
             table,
             said.numbers(),
             decimals=said.decimals,
@@ -320,7 +318,7 @@ def write_study(
     results = gather_results(plan, runs)
     table = study_table(plan, results)
     for name, form in FORMS.items():
-        write_whole(folder / name, render(table, form))
+        files.write_whole(folder / name, render(table, form))
     write_collection(folder / RECORDS, results.raw)
     scores = _teacher_scores(plan, runs)
     figures = study_figures(plan.study, results.made, scores, watch or (lambda name: nobody))
@@ -343,7 +341,7 @@ def _write_pictures(figures: Sequence[StudyFigure], folder: Path) -> None:
         for panel, name in zip(figure.panels, figure.files, strict=True):
             written.update(write_figure(panel, folder, name))
     for figure in figures:
-        name = glob.escape(file_name(figure.name))
+        name = glob.escape(files.file_name(figure.name))
         for ending in ("svg", "png"):
             of_figure = {*folder.glob(f"{name}.{ending}"), *folder.glob(f"{name}-*.{ending}")}
             for stale in of_figure - written:
@@ -354,7 +352,7 @@ def _teacher_scores(plan: StudyPlan, runs: SharedRuns) -> dict[str, float]:
     """Task → its teacher's primary dev score; of a team none."""
     found = {}
     for task in plan.study.tasks:
-        made = [held_or_none(runs, run.name) for run in plan.teachers_of(task)]
+        made = [study_estimate.held_or_none(runs, run.name) for run in plan.teachers_of(task)]
         scores = [one.primary_score() for one in made if one is not None]
         if len(made) == 1 and scores and scores[0] is not None:
             found[task] = scores[0]
@@ -369,9 +367,8 @@ def _about(plan: StudyPlan, results: StudyResults) -> list[tuple[str, list[str]]
         f"Rows: {study.data}.",
     ]
     chosen = [line for choice in results.choices if (line := _chosen(choice))]
-    cost = [
-        f"{results.tried} finished runs, those not chosen included: {duration(results.seconds)}, one after the other."
-    ]
+    took = f"{cells.duration(results.seconds)}, one after the other"
+    cost = [f"{results.tried} finished runs, those not chosen included: {took}."]
     failed = [one for one in results.records.values() if one.status == "failed"]
     if failed:
         cost.append(f"{len(failed)} failed runs; the table names them.")

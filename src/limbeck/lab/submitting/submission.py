@@ -12,19 +12,14 @@ import xxhash
 from datasets import Dataset
 from rich.console import Console
 
-from limbeck.data import load_task, rows_fingerprint
-from limbeck.data.glue import LAYOUTS, read_tables, task_folders
-from limbeck.data.hub import fetch
-from limbeck.data.splits import make_split
+from limbeck.data import glue, hub, load_task, rows_fingerprint, splits
 from limbeck.predicting.predict_rows import predict
 from limbeck.records import RECORD_NAME, Record
 from limbeck.students.pretrained import refuse_damaged_student
+from limbeck.support import given, plain, registry
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import at_home, write_whole
-from limbeck.support.given import is_reference
 from limbeck.support.manifest import Manifest
-from limbeck.support.plain import loads
-from limbeck.support.registry import FUNCTIONS
 from limbeck.tasks import TASKS
 
 # The files that gluebenchmark.com scores: names, rows and the words for classes. Facts only, as the benchmark's site
@@ -50,7 +45,7 @@ class GlueFile:
     @property
     def words(self) -> tuple[str, ...]:
         """What the benchmark calls the task's classes, in the order of their ids; none of a number."""
-        return LAYOUTS[self.task].written
+        return glue.LAYOUTS[self.task].written
 
 
 DIAGNOSTIC = "diagnostic"
@@ -111,12 +106,14 @@ def _diagnostic(data: str) -> Mapping[str, Dataset]:
         assert mnli.hub is not None
         source = replace(mnli.hub, config="ax")
         root = None if data == "hub" else at_home(data.removeprefix("hub:"))
-        found = fetch(replace(mnli, name="ax"), source, root)["test"]
-        return {DIAGNOSTIC: make_split(mnli, {n: found[n][:] for n in mnli.text_columns}, None)}
-    layout = replace(LAYOUTS["mnli"], folders=_FOLDERS, files={DIAGNOSTIC: _FILE})
-    for folder in task_folders(at_home(data), _FOLDERS):
+        found = hub.fetch(replace(mnli, name="ax"), source, root)["test"]
+        return {
+            DIAGNOSTIC: splits.make_split(mnli, {n: found[n][:] for n in mnli.text_columns}, None)
+        }
+    layout = replace(glue.LAYOUTS["mnli"], folders=_FOLDERS, files={DIAGNOSTIC: _FILE})
+    for folder in glue.task_folders(at_home(data), _FOLDERS):
         if (folder / _FILE).is_file():
-            result: Mapping[str, Dataset] = read_tables(mnli, layout, folder)
+            result: Mapping[str, Dataset] = glue.read_tables(mnli, layout, folder)
             return result
     return {}
 
@@ -192,7 +189,7 @@ def _read(folder: Path) -> tuple[str, SubmittedRun]:
     refuse_damaged_student(folder, student)
     data = str(record.recipe.get("data"))
     return str(record.recipe.get("task")), SubmittedRun(
-        folder, "hub" if is_reference(data) else data
+        folder, "hub" if given.is_reference(data) else data
     )
 
 
@@ -215,7 +212,7 @@ class Submission:
     missing: Sequence[str] = ()
 
 
-@FUNCTIONS.register("submit")
+@registry.FUNCTIONS.register("submit")
 def submit(
     runs: Sequence[str | Path],
     out: str | Path,
@@ -303,7 +300,7 @@ def _predicted(
             keep=["none"],
             show=show,
         )
-    return [loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
+    return [plain.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
 
 
 def _lines(file: GlueFile, rows: Sequence[Mapping[str, Any]]) -> list[str]:

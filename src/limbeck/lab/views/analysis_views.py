@@ -30,10 +30,9 @@ from limbeck.records.facts import finite
 from limbeck.report.plots import SCORE_SPAN, Series, line_panel, value_cells
 from limbeck.report.sections import PAGE_PARTS, PagePart, Section
 from limbeck.report.svg import INK, MUTED, PAPER, RULE, STYLE, Panel, series_colour
+from limbeck.support import files, plain
 from limbeck.support.cells import CellTable
 from limbeck.support.errors import LimbeckError
-from limbeck.support.files import file_name, write_whole
-from limbeck.support.plain import read_json, read_text
 from limbeck.support.registry import Registry
 
 _DOTS_PER_INCH = 160
@@ -54,11 +53,11 @@ _COLOURS = {
 
 def write_figure(panel: Panel, folder: Path, name: str) -> list[Path]:
     """Write `NAME.svg` and `NAME.png`, each whole or not at all, and return their paths."""
-    name = file_name(name)
+    name = files.file_name(name)
     found = []
     for form, content in figure_files(panel).items():
         found.append(folder / f"{name}.{form}")
-        write_whole(found[-1], content)
+        files.write_whole(found[-1], content)
     return found
 
 
@@ -396,7 +395,9 @@ def write_numbers(
     adapter = _adapter(name)
     plain = {part: finite(adapter.dump_python(one)) for part, one in parts.items()}
     content = {"analysis": name, "settings": dict(settings), "parts": plain}
-    write_whole(path, json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    files.write_whole(
+        path, json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    )
 
 
 def read_numbers(path: Path) -> dict[str, Any]:
@@ -405,7 +406,7 @@ def read_numbers(path: Path) -> dict[str, Any]:
     Raises:
         LimbeckError: it is no such file.
     """
-    content = read_json(read_text(path), str(path))
+    content = plain.read_json(plain.read_text(path), str(path))
     try:
         adapter = _adapter(content["analysis"])
         return {part: adapter.validate_python(one) for part, one in content["parts"].items()}
@@ -420,7 +421,7 @@ def read_asked(path: Path, settings: Mapping[str, Any]) -> dict[str, Any] | None
     if not path.is_file():
         return None
     try:
-        content = read_json(read_text(path), str(path))
+        content = plain.read_json(plain.read_text(path), str(path))
         same = isinstance(content, dict) and content.get("settings") == dict(settings)
         return read_numbers(path) if same else None
     except LimbeckError:

@@ -11,13 +11,8 @@ from scipy.special import log_softmax, logsumexp
 from torch import nn
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
+from limbeck.labelling.language_models import scoring
 from limbeck.labelling.language_models.prompt import BoundPrompt, Row, prompt_digest
-from limbeck.labelling.language_models.scoring import (
-    Answers,
-    CausalScorer,
-    PromptTokenizer,
-    token_limit,
-)
 from limbeck.outputs.key import digest_of_model, digest_of_text, digest_of_tokenizer
 from limbeck.students import load_model, read_config, read_tokenizer
 from limbeck.support.errors import LimbeckError
@@ -67,8 +62,8 @@ class CausalLabeller:
     ) -> None:
         self.name, self.bound, self.classes = name, bound, bound.classes
         chat = _uses_chat(bound, tokenizer)
-        limit = token_limit(model.config, tokenizer, max_length)
-        self.tokens = PromptTokenizer(tokenizer, bound, limit=limit, chat=chat)
+        limit = scoring.token_limit(model.config, tokenizer, max_length)
+        self.tokens = scoring.PromptTokenizer(tokenizer, bound, limit=limit, chat=chat)
         empty = self.tokens(_empty(bound))
         self._key = {
             "model": digest_of_model(model),
@@ -87,7 +82,7 @@ class CausalLabeller:
         self.model = model.eval()
         self.batch_size = 8 * batch_size
         self.truncated: frozenset[int] = frozenset()
-        self.scorer = CausalScorer(self.model, self.tokens.shared(), sequences=batch_size)
+        self.scorer = scoring.CausalScorer(self.model, self.tokens.shared(), sequences=batch_size)
         calibrate = bound.prompt.calibrate is not False
         self.prior = content_free_prior(self._scores(bound.content_free())) if calibrate else None
 
@@ -168,7 +163,7 @@ def _empty(bound: BoundPrompt) -> Row:
     return dict.fromkeys(bound.columns, "")
 
 
-def exclusive_scores(scores: np.ndarray, answers: Sequence[Answers]) -> np.ndarray:
+def exclusive_scores(scores: np.ndarray, answers: Sequence[scoring.Answers]) -> np.ndarray:
     """log P(the answer, and none that goes on from it), (B, C), from log P(the text begins with the answer).
 
     Whoever says "positively" has said "positive" on the way, so that P("positive") holds P("positively") too, and the

@@ -10,9 +10,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from limbeck.support import files, plain
 from limbeck.support.errors import LimbeckError, Problem, unknown
-from limbeck.support.files import at_home
-from limbeck.support.plain import read_text, read_yaml
 from limbeck.support.settings import Settings
 
 TEMPLATE = "{classes}\n\n{examples}{text}\nAnswer:"
@@ -71,7 +70,7 @@ def read_prompt(path: str | Path) -> Prompt:
         LimbeckError: there is no such file, it is not YAML, or settings in it are unknown or of the wrong type,
             all of them named.
     """
-    value = read_yaml(read_text(at_home(path)), str(path)) or {}
+    value = plain.read_yaml(plain.read_text(files.at_home(path)), str(path)) or {}
     if not isinstance(value, dict):
         raise LimbeckError(f"{path} holds no settings", "write setting: value, as template: …")
     return Prompt.checked(value, f" in {path}")
