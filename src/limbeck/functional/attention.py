@@ -1,7 +1,7 @@
 """Attention maps compared, head by head: as probabilities, or as scores before the softmax.
 
-Follow mapping, which has chosen the pair of layers. Both sides need the same number of heads;
-`limbeck.functional.attention` compares sides that differ.
+Follow mapping, which has chosen the pair of layers. Attention maps need the same number of heads on both sides.
+Relations between tokens compare sides that differ: queries, keys or values, their features split into relation heads.
 """
 
 from collections.abc import Sequence

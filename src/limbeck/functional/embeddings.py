@@ -1,4 +1,4 @@
-"""Sentence embeddings compared: one by one, and by what they say of the other sentences of a batch.
+"""Sentence embeddings compared: one by one, by the other sentences of a batch, and in contrast with negatives.
 
 Follows pooling and normalisation. What is compared one by one has to have one width; similarities may come
 from embeddings of any.

@@ -1,4 +1,4 @@
-"""Hard, soft and pseudo-labels: the student's class distribution against the labels' or the teacher's.
+"""Hard, soft and pseudo-labels, one or several a row: the student's distribution against labels or the teacher's.
 
 The prediction-layer terms of almost every method; read logits, give a scalar.
 """

@@ -1,4 +1,4 @@
-"""The page of one run or of several. Part of `limbeck.report`."""
+"""The page of one run or of several: what each section says, and the template. Part of `limbeck.report`."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace

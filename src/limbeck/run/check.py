@@ -1,4 +1,4 @@
-"""Puts a prepared run before pre-flight: everything is checked before the first step. Part of `limbeck.run`."""
+"""Pre-flight of a prepared run: all checks, and each term run once on a few real examples. Part of `limbeck.run`."""
 
 import logging
 import math

@@ -1,4 +1,4 @@
-"""Stored outputs in the place of teachers: opened, and held against the data's classes.
+"""Stored outputs in the place of teachers: opened, checked for the classes and layers that the terms compare.
 
 Part of `limbeck.run`.
 """

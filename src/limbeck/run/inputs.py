@@ -1,4 +1,4 @@
-"""What a recipe reads from disk: which its run must not write over, and checksums of what it holds.
+"""What a recipe has to name, and what it reads from disk: which its run must not write over, and checksums.
 
 Part of `limbeck.run`.
 """

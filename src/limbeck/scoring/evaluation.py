@@ -1,4 +1,4 @@
-"""`evaluate(run, task)`: score a finished run's student, on its own task or out of its domain.
+"""`evaluate(run, task)` scores a finished run's student, `compare` two of them, on their own task or out of its domain.
 
 Part of `limbeck.scoring`.
 """

@@ -1,4 +1,4 @@
-"""Which runs are teachers, and the score a student's is held against.
+"""Which runs are teachers, the score a student's is compared with, and what each member of a team adds.
 
 Part of `limbeck.tables`. A teacher is described in the record of every run it taught; its own
 training run may be among the records too, and must not appear again as a student.

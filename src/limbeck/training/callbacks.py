@@ -1,4 +1,4 @@
-"""What happens beside the step: epoch entries, early stopping, a check for non-finite losses.
+"""What happens beside the step: epoch entries, early stopping, a check for non-finite losses, what trackers are told.
 
 Part of `limbeck.training`. Callbacks hold no state of their own: what they decide follows from the
 Trainer's history, which a checkpoint carries, so that a resumed run decides alike.

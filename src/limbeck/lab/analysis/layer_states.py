@@ -1,4 +1,4 @@
-"""Analyses of what layers represent: how alike they are, and what a linear probe reads off them.
+"""Analyses of layers: how alike they are, what a linear probe reads off them, which an attention mapping weighs most.
 
 Part of `limbeck.lab.analysis`.
 """

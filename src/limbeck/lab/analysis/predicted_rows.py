@@ -1,4 +1,7 @@
-"""Analyses of predictions: who is right where, and how sure each is. Part of `limbeck.lab.analysis`."""
+"""Analyses of predictions: who is right where, how sure, and with noise on embeddings or weights moved a little.
+
+Part of `limbeck.lab.analysis`.
+"""
 
 from functools import partial
 from typing import Annotated, Any

@@ -1,7 +1,4 @@
-"""`limbeck study`: many runs as one experiment, up to a paper's table with its own numbers beside.
-
-Without a study it lists those that ship with limbeck.
-"""
+"""The lab's commands: `limbeck study`, `analyze`, `quickstart` and `submit`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

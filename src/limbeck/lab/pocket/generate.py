@@ -1,4 +1,4 @@
-"""From a task's name and a seed to its splits, without repeats.
+"""From a task's name and a seed to its splits, without repeats: the data source `pocket`.
 
 The main split and the dev
 split come from one stream of distinct examples, so that they share none; the stream's random

@@ -1,4 +1,4 @@
-"""MNLI and SciTail of the pocket: quantifiers, kinds within kinds, and nested denials.
+"""MNLI, SciTail and WNLI of the pocket: quantifiers, kinds within kinds, nested denials, and who is meant.
 
 Before the data stage of a training step. "every dog runs" entails "some poodle moves"; "it is false
 that" turns a statement into its contradictory, any number of times. The label is decided by trying
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from datasets import DatasetDict
 
 from limbeck.data.splits import make_split
-from limbeck.lab.pocket import events, lexicon, paraphrase, sentiment
+from limbeck.lab.pocket import contexts, events, lexicon, paraphrase, sentiment
 from limbeck.lab.pocket.events import USUAL
 from limbeck.lab.pocket.example import RARE, Domain, Example, chance, depth, pick, pick_two, text
 from limbeck.tasks.task import TASKS
@@ -266,12 +266,12 @@ SIZES: dict[str, tuple[int, int]] = {
 
 
 def _ner(random: Random, domain: Domain) -> Row:
-    words, tags = lexicon.ner(random, domain)
+    words, tags = contexts.ner(random, domain)
     return words, [TASKS["ner"].labels.index(tag) for tag in tags]
 
 
 def _squad(random: Random, domain: Domain) -> Row:
-    asked = lexicon.squad(random, domain)
+    asked = contexts.squad(random, domain)
     answers = {"text": [asked.answer], "answer_start": [asked.start]}
     return asked.question, asked.context, answers
 

@@ -1,4 +1,4 @@
-"""MRPC, QQP and PAWS of the pocket: alternations and synonyms against word swaps.
+"""MRPC, QQP, PAWS and QNLI of the pocket: alternations, synonyms and corrections against word swaps.
 
 Before the data stage of a training step. A meaning is rendered twice, each time with its own choice
 of voices and synonyms; for a negative the meaning is changed in between, most often by exchanging

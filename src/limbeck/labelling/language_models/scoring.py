@@ -1,4 +1,4 @@
-"""How likely a language model finds each class's answer behind a prompt.
+"""From a row to token ids of prompt and answers, and how likely a language model finds each answer.
 
 Of a causal model two ways lead to the same numbers. The plain one runs every prompt with each answer, padded on the
 right, which no earlier token of a causal model can see: right for any architecture. The other runs what all prompts
