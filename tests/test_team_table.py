@@ -7,7 +7,7 @@ import pytest
 
 from limbeck.evaluation.team import TeamScores, team_of
 from limbeck.records.facts import ModelFacts
-from limbeck.tables.teachers import pairs_table, team_notes, team_table
+from limbeck.tables.team import pairs_table, team_notes, team_table
 
 LABELS = np.array([0, 0, 0, 0, 1, 1, 1, 1])
 ANSWERS = {"deep": [0, 0, 0, 0, 1, 1, 1, 0], "wide": [0, 0, 1, 0, 1, 1, 1, 1], "odd": [1] * 8}

@@ -92,9 +92,9 @@ def test_team_passes_its_options(monkeypatch) -> None:
         "limbeck.scoring.look_at_team", lambda *args, **kwargs: calls.append((args, kwargs)) or look
     )
     table = CellTable("", [["the tables"]])
-    monkeypatch.setattr("limbeck.tables.teachers.team_table", lambda team, models: table)
-    monkeypatch.setattr("limbeck.tables.teachers.pairs_table", lambda team: table)
-    monkeypatch.setattr("limbeck.tables.teachers.team_notes", lambda team: [])
+    monkeypatch.setattr("limbeck.tables.team.team_table", lambda team, models: table)
+    monkeypatch.setattr("limbeck.tables.team.pairs_table", lambda team: table)
+    monkeypatch.setattr("limbeck.tables.team.team_notes", lambda team: [])
     line = "team A B --task sst2 --data D --text-columns x y --label-column z"
     ended = invoke(*line.split(), "--split", "test")
     assert ended.exit_code == 0, ended.output

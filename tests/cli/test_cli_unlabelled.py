@@ -16,7 +16,7 @@ def asked(monkeypatch):
     """The recipe of a command, in place of its run."""
     found = []
     monkeypatch.setattr("limbeck.run.distill", lambda recipe, **_: found.append(recipe))
-    monkeypatch.setattr("limbeck.cli.train_command.show_result", lambda result: None)
+    monkeypatch.setattr("limbeck.cli.finished.show_result", lambda result: None)
 
     def ask(*arguments: str):
         result = CliRunner().invoke(app, ["distill", "kd", "--task", "sst2", *arguments])

@@ -34,7 +34,7 @@ def test_a_folder_that_cannot_be_read_is_named(tmp_path, monkeypatch):
     def refuse(*_, **__):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("limbeck.data.own.read_folder", refuse)
+    monkeypatch.setattr("limbeck.data.glue.read_folder", refuse)
     with pytest.raises(LimbeckError, match="Permission denied"):
         load_task("rte", tmp_path)
 

@@ -160,7 +160,7 @@ def test_a_stopped_export_leaves_nothing_and_what_was_there(
     copied = Path(shutil.copytree(exported["sentence"].path, tmp_path / "there"))
     before = {path.name: path.read_bytes() for path in copied.iterdir()}
     (tmp_path / ".there.part").mkdir()  # of one that was killed
-    monkeypatch.setattr(export_model, "finish_folder", stop)
+    monkeypatch.setattr(export_model.folder, "finish_folder", stop)
     for out in (copied, tmp_path / "new"):
         with pytest.raises(KeyboardInterrupt):
             export(places["sentence"][0], out=out, overwrite=True, **of(places))

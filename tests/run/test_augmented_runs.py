@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 import tiny_runs as tiny
 from closeness import assert_trained_alike, travelled
-from limbeck.lab.augmentation import augmented_rows as augment_rows
+from limbeck.lab.augmentation import augmented_run as augment_rows
 from limbeck.lab.augmentation.augmented_run import with_augmented_examples
 from limbeck.outputs.cache import Store
 from limbeck.outputs.remembering import RememberingTeacher

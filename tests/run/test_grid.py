@@ -13,7 +13,7 @@ from limbeck.run import distill, train_grid
 from limbeck.run.grid import Member
 from limbeck.run.prepare import prepare
 from limbeck.support.errors import LimbeckError
-from limbeck.tables.teachers import members_table
+from limbeck.tables.team import members_table
 from limbeck.training import DistillationTrainer
 
 

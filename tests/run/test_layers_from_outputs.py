@@ -114,7 +114,7 @@ def test_states_of_other_tokens_are_refused_and_pooled_ones_are_not(
     recipe, store, tmp_path, no_training, monkeypatch
 ):
     checks = import_module("limbeck.run.in_place")
-    monkeypatch.setattr(checks, "digest_of_tokenizer", lambda tokenizer: "another")
+    monkeypatch.setattr(checks.key, "digest_of_tokenizer", lambda tokenizer: "another")
     with pytest.raises(LimbeckError, match="tokens that another tokenizer made"):
         distill(recipe("tinybert", teacher=None, outputs=store), tmp_path / "run", report=False)
     with pytest.raises(AssertionError, match="trained again"):  # as far as that it got

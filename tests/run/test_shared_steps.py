@@ -67,7 +67,7 @@ def test_another_number_of_processes_goes_on_with_a_word(tmp_path, monkeypatch, 
         return limbeck.distill("finetune", tmp_path / "run", report=False, **settings)
 
     with pytest.raises(KeyboardInterrupt), monkeypatch.context() as first:
-        first.setattr(sys.modules["limbeck.run.begin"], "processes", lambda: 2)
+        first.setattr(sys.modules["limbeck.run.begin"].machine, "processes", lambda: 2)
         first.setattr(sys.modules["limbeck.run.distill"], "finish", interrupt)
         run()
     assert Record.load(tmp_path / "run").execution.processes == (2,)

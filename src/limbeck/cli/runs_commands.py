@@ -162,7 +162,7 @@ def team(
 ) -> None:
     """Show how the members of a team differ, and which of them add anything to it."""
     from limbeck.scoring import look_at_team
-    from limbeck.tables.teachers import pairs_table, team_notes, team_table
+    from limbeck.tables.team import pairs_table, team_notes, team_table
 
     look = look_at_team(members, **typed(rows))
     say(f"{look.task.title}: {look.team.examples} examples of {look.split} · data: {look.data}")

@@ -176,7 +176,7 @@ def run_grid(
     axes = options.parse_axes([word for word in words if is_setting(word)])
 
     from limbeck.run import train_grid
-    from limbeck.tables.teachers import members_table
+    from limbeck.tables.team import members_table
 
     folder = out or Path("runs") / file_name(f"{settings.get('task') or 'own'}-team")
     members = train_grid(

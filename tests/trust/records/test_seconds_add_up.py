@@ -98,7 +98,7 @@ def test_the_parts_of_a_run_add_up_to_its_time(place, tmp_path):
     [
         ("evaluation_seconds", Trainer, "predict"),
         ("evaluation_seconds", ending, "reference_scores"),
-        ("preparation_seconds", module, "check_run"),
+        ("preparation_seconds", module.check, "check_run"),
         ("measuring_seconds", ending, "model_facts"),
         ("saving_seconds", ending, "write_student"),
         ("student_seconds", DistillationTrainer, "training_step"),

@@ -127,7 +127,6 @@ def _run(
     *,
     dry_run: bool,
 ) -> None:
-    from limbeck.lab.commands.study_command import watching
     from limbeck.lab.study import (
         SharedRuns,
         StudyPlan,
