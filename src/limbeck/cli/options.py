@@ -32,7 +32,7 @@ TEACHING = {
     "output_classes": list[str], "unlabelled": list[str],
 }  # fmt: skip
 ROWS = {
-    "task": str, "data": str, "dev": str, "test": str, "dev_share": float, "test_share": float,
+    "task": str, "data": str, "parallel": list[str], "dev": str, "test": str, "dev_share": float, "test_share": float,
     "group_column": str, "text_columns": list[str], "label_column": str, "classes": list[str],
     "labels": str, "kind": str, "max_length": int,
 }  # fmt: skip

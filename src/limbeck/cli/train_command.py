@@ -136,7 +136,7 @@ def choose_recipe(names: Sequence[str], settings: dict[str, Any]) -> str | None:
             f"the recipe {names[0]!r} and the method {method!r} disagree", "give one of them"
         )
     chosen = names[0] if names else method
-    if chosen is None and settings.get("teacher") and settings.get("data"):
+    if chosen is None and settings.get("teacher") and (settings.keys() & {"data", "parallel"}):
         return None
     if chosen is None:
         raise LimbeckError(

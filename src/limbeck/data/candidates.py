@@ -199,12 +199,14 @@ class Texted(NamedTuple):
             nobody knows.
         first: what the first text of each row is, a query or a passage; None of sentences.
         taught: a teacher's embedding of each first text.
+        translated: the two texts of a row are translations of each other.
     """
 
     texts: Texts
     scores: Sequence[float]
     first: Sequence[str] | None = None
     taught: Sequence[Sequence[float]] | None = None
+    translated: bool = False
 
     @classmethod
     def of_queries(cls, rows: Iterable[Sequence[str]], *, graded: bool = True) -> "Texted":

@@ -72,6 +72,9 @@ class Sentences(OnDisk):
             task = replace(
                 task, metrics=retrieval.RETRIEVAL_METRICS, primary=retrieval.RETRIEVAL_METRICS[0]
             )
+        elif any(found.translated for found in read.values()):
+            names = retrieval.TRANSLATION_METRICS
+            task = replace(task, metrics=names, primary=names[0])
         splits = DatasetDict({split: _split(task, found) for split, found in read.items()})
         if searched is not None:
             alone = searched != path or not request.for_training
@@ -195,6 +198,9 @@ def _scored(path: Path, request: DataRequest) -> candidates.Texted:
             "give a table with the columns sentence1, sentence2 and score; one with tabs ends in .tsv",
         )
     table = read_table(path)
+    if request.label_column is None and {*retrieval.TRANSLATED} <= {*table.columns}:
+        sides = [candidates.tuple_texts(table, name) for name in retrieval.TRANSLATED]
+        return candidates.Texted(sides, [1.0] * len(table), translated=True)
     texts = [
         candidates.tuple_texts(table, name) for name in _pair_columns(table, request.text_columns)
     ]

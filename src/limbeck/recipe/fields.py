@@ -83,6 +83,11 @@ class RecipeFields(Settings):
         "hub",
         description="hub, a GLUE folder, pocket, digits, or your own file or folder of images",
     )
+    parallel: Names = Field(
+        default_factory=list,
+        description="files of translations in place of `data`: in each row a text that the teacher reads, then its "
+        "translations; the student learns the teacher's embedding for all of them",
+    )
     dev: str | None = Field(
         None,
         description="your own data in one file: another file whose rows select the best epoch; a part of `data` "

@@ -28,10 +28,11 @@ class StudentSpec(settings.Settings):
         "resnet-20, resnet-8x4, wrn-40-2, …), or fresh (the teacher's configuration, random weights); method finetune "
         "starts from pretrained unless another is named",
     )
-    tokenizer: str | None = Field(
+    tokenizer: str | settings.Vocabulary | None = Field(
         None,
-        description="a folder or Hub name; by default the one of `init`'s weights, and for a shape "
-        "with random weights the data's own (pocket) or BERT's",
+        description="a folder or Hub name, or a number: a tokenizer of so many tokens is trained on the texts of "
+        "`data` or `parallel`; by default the one of `init`'s weights, and for a shape with random weights the data's "
+        "own (pocket) or BERT's",
     )
     layers: (
         settings.Depth

@@ -13,7 +13,7 @@ from limbeck.data.own import FirstRows
 from limbeck.recipe import catalog
 from limbeck.students import labels_of, read_config
 from limbeck.support import given
-from limbeck.support.errors import LimbeckError
+from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import at_home
 from limbeck.tasks.metrics import TEACHER_LABEL
 
@@ -40,6 +40,8 @@ def what_teacher_says(raw: dict[str, Any]) -> dict[str, Any]:
     Raises:
         LimbeckError: the teacher has no head whose predictions could be labels.
     """
+    if parallel := raw.get("parallel"):
+        return _of_parallel(raw, [parallel] if isinstance(parallel, str) else list(parallel))
     teacher, task = raw.get("teacher"), raw.get("task")
     if not isinstance(teacher, str) or raw.get("teachers") or raw.get("outputs"):
         return {}
@@ -79,6 +81,35 @@ def what_teacher_says(raw: dict[str, Any]) -> dict[str, Any]:
     if not named:
         found["method"] = usual_method(kind, labelled=not alone)
     return {key: value for key, value in found.items() if raw.get(key) is None}
+
+
+def _of_parallel(raw: dict[str, Any], files: list[Any]) -> dict[str, Any]:
+    """The kind and method of translations.
+
+    Raises:
+        LimbeckError: settings that say something else of the rows, or no teacher that could read them.
+    """
+    others = ("data", "outputs", "teachers", "unlabelled", "label_column", "classes")
+    problems = [
+        Problem(
+            f"{key}: {raw[key]} beside parallel: {', '.join(map(str, files))}",
+            f"leave out {key}; more translations: --parallel FILE FILE",
+        )
+        for key in others
+        if raw.get(key)
+    ]
+    if raw.get("kind") not in (None, tasks.EMBEDDING.name):
+        problems.append(
+            Problem(f"kind: {raw['kind']}, and translations teach embeddings", "leave out kind")
+        )
+    if not isinstance(raw.get("teacher"), str):
+        problems.append(
+            Problem("parallel: there is no teacher", "name an embedding model: --teacher MODEL")
+        )
+    if problems:
+        raise LimbeckError(problems)
+    method = {} if raw.get("method") or raw.get("objectives") else {"method": "embedding-mse"}
+    return {"kind": tasks.EMBEDDING.name, "data": str(files[0]), **method}
 
 
 def _kind(

@@ -146,7 +146,7 @@ def _training(prepared: Prepared) -> dict[str, float]:
     if prepared.task.kind.whole_text or recipe.student.static:
         own, whole = _depths(prepared)
         step = recipe.batch_size * recipe.accumulation
-        depth = 1.0 if own is None or not whole else own / whole
+        depth = 0.0 if recipe.student.static else (own or 1) / (whole or own or 1)
         found = training_for(_examples(prepared), step, depth)
     return {key: value for key, value in found._asdict().items() if getattr(recipe, key) is None}
 

@@ -14,7 +14,7 @@ from limbeck.recipe.augment_spec import augmentation
 from limbeck.records import Record
 from limbeck.records.facts import Execution, Numbers
 from limbeck.records.runs_meant import named_one_by_one
-from limbeck.run import check, inputs, objects, rows, stored_outputs, teacher_labels
+from limbeck.run import check, inputs, models, objects, rows, stored_outputs, teacher_labels
 from limbeck.run.begin import begin, new_record, resolve, save, say_training
 from limbeck.run.earlier_run import EarlierRun
 from limbeck.run.finish import card_run, fail, finish, report_run, take_over
@@ -84,6 +84,7 @@ def plan_run(
     folder = RunFolder(Path(out) if out is not None else default_folder(recipe))
     inputs.refuse_inputs(recipe, folder.path)
     recipe = teacher_labels.with_teacher_labels(recipe, folder.path.parent, live_teacher)
+    recipe = models.with_tokenizer(recipe, folder.path.parent)
     return Plan(recipe, folder, live_teacher, **options)
 
 

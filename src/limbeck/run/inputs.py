@@ -31,6 +31,7 @@ _PLACES = _MODELS | {
     "dev",
     "test",
     "unlabelled",
+    "parallel",
     "embeddings",
     "source",
     "plugin",

@@ -3,6 +3,7 @@
 Part of `limbeck.run`.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -11,9 +12,10 @@ from pathlib import Path
 from transformers import PretrainedConfig, PreTrainedModel
 
 from limbeck import students
-from limbeck.data import Labelling
+from limbeck.data import Labelling, text_rows
 from limbeck.recipe import Recipe
-from limbeck.support import files, words
+from limbeck.static import train_tokenizer
+from limbeck.support import files, machine, words
 from limbeck.support.errors import LimbeckError
 from limbeck.support.given import is_reference
 from limbeck.tasks import IMAGE, TEXT_READING, Processor, Task
@@ -28,6 +30,38 @@ class Start:
 
     init: str | PretrainedConfig
     tokenizer: Processor
+
+
+def with_tokenizer(recipe: Recipe, runs: Path) -> Recipe:
+    """Name a tokenizer that is trained on the recipe's texts, where a number of tokens stands for one.
+
+    It is written once beside the run folder, by the first process.
+
+    Raises:
+        LimbeckError: a student whose weights belong to another tokenizer; texts that cannot be read.
+    """
+    size, student = recipe.student.tokenizer, recipe.student
+    if not isinstance(size, int):
+        return recipe
+    if not (student.static or student.init == "fresh"):
+        raise LimbeckError(
+            f"student.tokenizer: {size}, and the student's word embeddings are those of {student.init}",
+            "add student.static=true or student.init=fresh; or name the tokenizer's folder",
+        )
+    rows = text_rows.read_text_rows(
+        recipe.data, task=recipe.task, text_columns=recipe.text_columns or ()
+    )
+    texts = [text for column in rows.take(rows.first).values() for text in column]
+    name = files.checksum_of_text(json.dumps([size, rows.ids[rows.first].tobytes().hex()]))[:12]
+    folder = runs / files.TEACHER_LABELS / f"tokenizer-{name}"
+    if machine.is_first() and not folder.is_dir():
+        part = folder.with_suffix(".part")
+        train_tokenizer(texts, size).save_pretrained(part)
+        files.put_in_place(part, folder)
+    machine.agreed([])
+    return recipe.model_copy(
+        update={"student": student.model_copy(update={"tokenizer": str(folder)})}
+    )
 
 
 def start_of(recipe: Recipe, task: Task) -> Start:

@@ -1,14 +1,17 @@
-"""A file of text without labels: the teacher's own predictions are the labels of held-out rows.
+"""A file of text without labels, or of translations: the teacher's own predictions are what there is to learn.
 
 Before the run starts, part of the text is held out as dev and test rows. The teacher's predictions of it are written to
 files beside the run folder, and the recipe names them as any other dev and test file. Training rows stay where they
 are, without labels; task types whose losses look where labels are get the teacher's predictions there too.
+Of translations the teacher's embedding of the source is stored for source and translation, and some are held out.
 """
 
 import json
 import logging
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ from datasets import Dataset, Features
 from transformers import PreTrainedModel
 
 from limbeck.data import Collator, encode, text_rows
+from limbeck.data.files import form_of
 from limbeck.data.own import FirstRows
 from limbeck.data.splits import SplitRows, hold_out, make_split
 from limbeck.data.table import read_table
@@ -44,6 +48,7 @@ from limbeck.tasks import (
     metrics,
     pair_score,
 )
+from limbeck.tasks.retrieval import TRANSLATED
 from limbeck.tasks.rules import ScoredSplit
 from limbeck.teachers.teacher import Teacher
 
@@ -65,7 +70,7 @@ _NEEDS = {
 }
 # What decides which rows are held out, and what the teacher reads of them.
 _KEYS = (
-    "teacher", "data", "task", "kind", "text_columns", "max_length", "dev_share", "test_share", "embedding",
+    "teacher", "data", "parallel", "task", "kind", "text_columns", "max_length", "dev_share", "test_share", "embedding",
 )  # fmt: skip
 
 
@@ -82,6 +87,8 @@ def with_teacher_labels(recipe: Recipe, runs: Path, live_teacher: Teacher | None
     Raises:
         LimbeckError: rows that the teacher cannot read, too few of them, or a place that cannot be written.
     """
+    if recipe.parallel:
+        return _with_translations(recipe, runs, live_teacher)
     if recipe.label_column != metrics.TEACHER_LABEL or recipe.dev is not None:
         return recipe
     first = FirstRows.of(recipe.data)
@@ -89,15 +96,7 @@ def with_teacher_labels(recipe: Recipe, runs: Path, live_teacher: Teacher | None
         return recipe
     if problems := [*_problems(recipe, first)]:
         raise LimbeckError(problems)
-    folder = runs / TEACHER_LABELS / _digest(recipe)
-    problems = []
-    if machine.is_first() and not (folder / "dev.parquet").is_file():
-        try:
-            _write(recipe, folder, live_teacher)
-        except LimbeckError as error:
-            problems = error.problems
-    if problems := machine.agreed(problems):
-        raise LimbeckError(problems)
+    folder = _written(recipe, runs, live_teacher, _write)
     kind = get_task_type(recipe.kind or SENTENCE.name)
     settings: dict[str, Any] = {"dev_share": None, "test_share": None}
     settings["dev"] = str(folder / "dev.parquet")
@@ -108,6 +107,25 @@ def with_teacher_labels(recipe: Recipe, runs: Path, live_teacher: Teacher | None
     elif kind.taught_labels:
         settings["data"] = str(folder / "train.parquet")
     return recipe.model_copy(update=settings)
+
+
+def _written(
+    recipe: Recipe,
+    runs: Path,
+    live_teacher: Teacher | None,
+    write: Callable[[Recipe, Path, Teacher | None], None],
+) -> Path:
+    """The folder of the teacher's predictions, written by the first process where its dev file is not there."""
+    folder = runs / TEACHER_LABELS / _digest(recipe)
+    problems = []
+    if machine.is_first() and not (folder / "dev.parquet").is_file():
+        try:
+            write(recipe, folder, live_teacher)
+        except LimbeckError as error:
+            problems = error.problems
+    if problems := machine.agreed(problems):
+        raise LimbeckError(problems)
+    return folder
 
 
 def _problems(recipe: Recipe, first: FirstRows) -> Iterator[Problem]:
@@ -155,7 +173,7 @@ def _texts_of_teacher(recipe: Recipe) -> int | None:
 def _digest(recipe: Recipe) -> str:
     known = recipe.model_dump(mode="json")
     files = sorted(inputs.checksums_of_inputs(recipe).items())
-    read = [[name, value] for name, value in files if name.split()[0] in ("teacher", "data")]
+    read = [[name, value] for name, value in files if re.match("(teacher|data|parallel)\\b", name)]
     found = [_VERSION, {key: known[key] for key in _KEYS}, read]
     return checksum_of_text(json.dumps(found, sort_keys=True))[:12]
 
@@ -301,8 +319,7 @@ def _labelled(teacher: _Asked, texts: Mapping[str, list[Any]]) -> Dataset:
 
 def _scored_pairs(teacher: _Asked, texts: list[str]) -> Dataset:
     """Every text beside another one, with their similarity, and the embedding of the first."""
-    columns = dict(zip(teacher.task.text_columns, (texts, [""] * len(texts)), strict=True))
-    outputs, _ = teacher.about(make_split(teacher.task, columns, None))
+    outputs = _embeddings(teacher, texts)
     order = np.random.default_rng(0).permutation(len(texts))  # neighbors in a file may be alike
     others = np.empty_like(order)
     others[order] = np.roll(order, 1)
@@ -317,3 +334,82 @@ def _scored_pairs(teacher: _Asked, texts: list[str]) -> Dataset:
             metrics.TEACHER_EMBEDDING: outputs.astype(np.float32).tolist(),
         }
     )
+
+
+def _embeddings(teacher: _Asked, texts: list[str]) -> np.ndarray:
+    """Of each text (n, d)."""
+    columns = dict(zip(teacher.task.text_columns, (texts, [""] * len(texts)), strict=True))
+    return teacher.about(make_split(teacher.task, columns, None))[0]
+
+
+# ---- translations ----
+#
+# Reimers and Gurevych (2020), "Making Monolingual Sentence Embeddings Multilingual using Knowledge Distillation",
+# equation 1: of sentences s and translations t the mean of (M(s) - M'(s))^2 + (M(s) - M'(t))^2, of teacher M and
+# student M'. With M(s) stored for both texts that is `embedding-mse`, and any other method of embeddings reads it too.
+
+HELD_OUT = 1_000
+"""Translations of dev, and of test; at most a tenth of all."""
+# A first line of these is names of columns.
+_NAME = re.compile(r"[A-Za-z][\w-]{0,31}")
+
+
+def _with_translations(recipe: Recipe, runs: Path, live_teacher: Teacher | None) -> Recipe:
+    """Train on texts with the stored embeddings of their sources; dev and test are held-out translations."""
+    folder = _written(recipe, runs, live_teacher, _write_translations)
+    train = str(folder / "train.parquet")
+    held = {split: str(folder / f"{split}.parquet") for split in ("dev", "test")}
+    own: dict[str, Any] = {"data": train, "outputs": [train], "text_columns": None}
+    return recipe.model_copy(update=held | own)
+
+
+def _write_translations(recipe: Recipe, folder: Path, live_teacher: Teacher | None) -> None:
+    """Write the training texts with the teacher's embeddings, and pairs of test and dev; the dev file last."""
+    pairs = list(dict.fromkeys(chain.from_iterable(map(_translations, recipe.parallel))))
+    share = min(HELD_OUT, len(pairs) // 10)
+    if share < _FEWEST:
+        raise LimbeckError(
+            f"parallel: {len(pairs)} different translations in {', '.join(recipe.parallel)}, too few to hold some out",
+            f"give {10 * _FEWEST} or more",
+        )
+    order = np.random.default_rng(0).permutation(len(pairs))
+    # A text of held-out rows stands in no other row: it would be trained on, or have two translations.
+    held: set[str] = set()
+    split: list[tuple[str, str]] = []
+    for place in order:
+        if len(split) < 2 * share and held.isdisjoint(pairs[place]):
+            held |= {*pairs[place]}
+            split.append(pairs[place])
+    train = [pair for pair in pairs if held.isdisjoint(pair)]
+    sources = list(dict.fromkeys(source for source, _ in train))
+    teacher = _teacher(recipe, [], live_teacher)
+    logger.info(
+        "%s reads %d texts, which have %d translations", recipe.teacher, len(sources), len(train)
+    )
+    found = dict(zip(sources, _embeddings(teacher, sources).astype(np.float32), strict=True))
+    texts = dict(found)
+    for source, translation in train:
+        texts.setdefault(translation, found[source])
+    written = {"train": Dataset.from_dict({"sentence": [*texts], "embedding": [*texts.values()]})}
+    for name, rows in (("test", split[share:]), ("dev", split[:share])):
+        written[name] = Dataset.from_dict(
+            dict(zip(TRANSLATED, zip(*rows, strict=True), strict=True))
+        )
+    for name, rows_of in written.items():
+        with written_whole(folder / f"{name}.parquet") as stream:
+            rows_of.to_parquet(stream)
+
+
+def _translations(place: str) -> Iterator[tuple[str, str]]:
+    """Each source with each of its translations; a first line of texts is a row too."""
+    table = read_table(at_home(given.place_of(place)))
+    names = [*table.columns]
+    if len(names) < 2:
+        raise LimbeckError(
+            f"parallel: {place} has one column, {names[0]!r:.60}",
+            "give two or more: a text, then its translations (.tsv: with tabs between them)",
+        )
+    bare = form_of(Path(place)) in ("csv", "tsv") and not all(map(_NAME.fullmatch, names))
+    for row in chain([names] if bare else [], zip(*table.columns.values(), strict=True)):
+        source, *others = (value if isinstance(value, str) else "" for value in row)
+        yield from ((source, other) for other in others if source.strip() and other.strip())

@@ -28,6 +28,8 @@ Tokens = Annotated[int, Field(gt=2, le=10**6)]
 """In one input, its marks included."""
 Width = Annotated[int, Field(gt=0, le=10**6)]
 """Or a number of heads."""
+Vocabulary = Annotated[int, Field(ge=100, le=10**6)]
+"""Tokens that a tokenizer knows."""
 Passes = Annotated[float, Field(gt=0, le=10**6)]
 """Over the training rows."""
 

@@ -17,11 +17,15 @@ from limbeck.support.errors import LimbeckError
 from limbeck.tasks.metrics import is_ranking_metric, mean_scores, retrieval_scores
 from limbeck.tasks.rules import Results, TaskLike
 
+TRANSLATED = ("source", "translation")
+"""The two columns of texts that are translations of each other."""
+TRANSLATION_METRICS = ("translation_accuracy", "to_translation", "to_source")
 RETRIEVAL_METRICS = ("ndcg@10", "mrr@10", "recall@10", "recall@100")
 JUDGED, GRADES = "judged", "grades"
 """Columns of a split: of a query the numbers (`index`) of the passages that were judged, and their grades."""
 RETRIEVAL_FEATURES = {JUDGED: List(Value("int64")), GRADES: List(Value("float32"))}
 _DEPTH = 100
+_AT_ONCE = 1024
 _SHARE = 4
 
 
@@ -72,6 +76,31 @@ def retrieval_results(
     }
     kept["label"] = [1.0] * len(kept["index"])
     return Results(means | {"primary": means[task.primary]}, kept)
+
+
+def translation_results(
+    vectors: np.ndarray, rows: Dataset, similarity: str = folder.COSINE
+) -> Results:
+    """How often the nearest text on the other side is a text's own translation, in percent, each way and in the mean.
+
+    As sentence-transformers' `TranslationEvaluator` counts: the first of several that are equally near.
+
+    Args:
+        vectors: (n, 2, d) embeddings of sources and translations.
+        rows: of the split.
+        similarity: how embeddings are compared, cosine or dot.
+    """
+    sides = torch.from_numpy(np.asarray(vectors, dtype=np.float32))
+    sources, translations = embedder.WAYS[similarity].searched(sides).unbind(1)
+    hits = []
+    for asked, there in ((sources, translations), (translations, sources)):
+        nearest = [(some @ there.T).argmax(dim=1) for some in asked.split(_AT_ONCE)]
+        hits.append((torch.cat(nearest) == torch.arange(len(asked))).double().numpy())
+    own = np.mean(hits, axis=0)
+    scores = [100 * float(part.mean()) for part in (own, *hits)]
+    kept = {"index": rows["index"][:], "prediction": own.tolist(), "label": [1.0] * len(own)}
+    found = dict(zip(TRANSLATION_METRICS, scores, strict=True))
+    return Results(found | {"primary": scores[0]}, kept)
 
 
 def _ranked(

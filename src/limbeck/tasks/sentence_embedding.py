@@ -238,6 +238,8 @@ class Embedding(TaskType):
                 "give a file with two text columns and a number for each pair (dev: FILE)",
             )
         embedded = outputs.reshape(len(rows), 2, -1).astype(np.float64)
+        if task.primary in retrieval.TRANSLATION_METRICS:
+            return retrieval.translation_results(embedded, rows, self.similarity or COSINE)
         given = WAYS[self.similarity or COSINE].of_pairs(embedded)
         scores = {
             name: metrics.METRICS[name](given, right)
@@ -265,7 +267,8 @@ class Embedding(TaskType):
         given, right = kept["prediction"], kept["label"]
         if metric in metrics.CORRELATIONS:
             return metrics.correlation(given, right, ranks=metric == "spearman")
-        primary = retrieval.retrieves(task) and metric == task.primary
+        by_row = retrieval.retrieves(task) or metric in retrieval.TRANSLATION_METRICS
+        primary = by_row and metric == task.primary
         return metrics.ratio_of_sums(given, right) if primary else None
 
     def predicts_numbers(self, task: rules.TaskLike) -> bool:
