@@ -1,0 +1,106 @@
+"""Students of translations: how often the nearest sentence of the other language is the translation.
+
+all-MiniLM-L6-v2 reads English. A static student with a tokenizer of both languages, one with the teacher's tokenizer,
+and a 3-layer student learn its embeddings of English sentences for German or French ones. Scores are of 1,000
+translations that nobody trained on, each way, beside the teacher's own.
+
+    python benchmarks/parallel.py run --model MINILM_DIR --texts PARALLEL_DIR [--work DIR] [--languages de fr]
+        [--students static …]
+    python benchmarks/parallel.py table
+
+Resumable: what has a record in `benchmarks/records/parallel.json` is not made again.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoTokenizer
+
+import limbeck
+from limbeck.embedding import SENTENCE_EMBEDDERS
+from limbeck.recipe import Recipe
+from limbeck.scoring.evaluation import evaluate
+from limbeck.support.files import write_whole
+
+RECORD = Path(__file__).parent / "records" / "parallel.json"
+LANGUAGES = {"de": "German", "fr": "French"}
+STATIC = {"student.static": True, "batch_size": 128, "epochs": 5}
+STUDENTS: dict[str, dict[str, Any]] = {
+    "static": {**STATIC, "student.tokenizer": 30_000},
+    "static, the teacher's tokenizer": STATIC,
+    "3 layers": {"student.layers": 3, "batch_size": 32, "epochs": 1, "lr": 2e-4},
+}
+SCORES = ("to_translation", "to_source")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Train and score what has no record yet."""
+    torch.set_num_threads(1)
+    embedder = args.work / "teacher"
+    if not (embedder / "modules.json").exists():
+        AutoTokenizer.from_pretrained(args.model).save_pretrained(embedder)
+        SENTENCE_EMBEDDERS.from_pretrained(args.model).save_pretrained(embedder)
+    for language in args.languages:
+        for name in args.students:
+            found = read()
+            key = f"{LANGUAGES[language]}, {name}"
+            if key in found:
+                continue
+            recipe = Recipe.load(
+                None, teacher=str(embedder), parallel=str(args.texts / f"en-{language}.tsv"), max_length=64,
+                attention="eager", **STUDENTS[name],
+            )  # fmt: skip
+            out = args.work / f"{language}-{name.replace(' ', '-')}"
+            made = limbeck.distill(recipe, out=out, report=False)
+            teacher = evaluate(embedder, data=str(made.record.recipe["test"]), split="test")
+            sides = {"student": made.record.scores["test"], "teacher": teacher}
+            found[key] = {
+                side: {one: scores[one] for one in SCORES} for side, scores in sides.items()
+            }
+            found[key]["rows"] = made.record.examples.train
+            write_whole(RECORD, json.dumps(found, indent=1) + "\n")
+            print(key, found[key], flush=True)
+
+
+def read() -> dict[str, Any]:
+    """By language and student both sides' scores."""
+    found: dict[str, Any] = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    return found
+
+
+def table() -> None:
+    """Print one row a student, the teacher's above them."""
+    print("| student | to the translation | to English | training texts |\n|:---|---:|---:|---:|")
+    seen = set()
+    for key, found in read().items():
+        language = key.split(",")[0]
+        both = {f"{language}, the teacher itself": ("teacher", "")} if language not in seen else {}
+        seen.add(language)
+        for name, (side, rows) in (both | {key: ("student", f"{found['rows']:,}")}).items():
+            scores = " | ".join(f"{found[side][one]:.1f}" for one in SCORES)
+            print(f"| {name} | {scores} | {rows} |")
+
+
+def main() -> None:
+    """Run what has no record yet, or print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    one = commands.add_parser("run", help="measure what has no record yet")
+    one.add_argument("--model", required=True, help="folder of all-MiniLM-L6-v2")
+    one.add_argument("--texts", type=Path, required=True, help="folder of get-parallel")
+    one.add_argument("--work", type=Path, default=Path("runs/parallel"))
+    one.add_argument("--languages", nargs="+", choices=LANGUAGES, default=[*LANGUAGES])
+    one.add_argument("--students", nargs="+", choices=STUDENTS, default=[*STUDENTS])
+    commands.add_parser("table", help="print the record's table")
+    args = parser.parse_args()
+    if args.command == "table":
+        table()
+    else:
+        run(args)
+
+
+if __name__ == "__main__":
+    main()
