@@ -1,0 +1,165 @@
+"""--parallel: a student learns the teacher's embedding of a text for its translations."""
+
+import gzip
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.evaluation import TranslationEvaluator
+from transformers import AutoTokenizer
+from typer.testing import CliRunner
+
+import limbeck
+import tiny_runs as tiny
+from embedding.tiny_embedders import embedder
+from limbeck.cli.app import app
+from limbeck.embedding import SENTENCE_EMBEDDERS
+from limbeck.recipe import Recipe
+from limbeck.support.errors import LimbeckError
+
+SETTINGS = {"student.layers": 1, "epochs": 1, "max_length": 24}
+TURNED = str.maketrans("abcdefghijklmnopqrstuvwxyz", "bcdefghijklmnopqrstuvwxyza")
+
+
+def pairs(count: int = 150) -> list[tuple[str, str]]:
+    """Sentences, and the same with every word turned round."""
+    draw, found = random.Random(0), dict[str, str]()
+    while len(found) < count:
+        words = draw.choices(tiny.WORDS, k=draw.randint(3, 9))
+        found[" ".join(words)] = " ".join(word[::-1] for word in words)
+    return [*found.items()]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    """A teacher, and translations in files of four forms."""
+    folder = tmp_path_factory.mktemp("translations")
+    embedder(3).save_pretrained(folder / "teacher")
+    tiny.tokenizer().save_pretrained(folder / "teacher")
+    rows = pairs()
+    bare = "".join(f"{source}\t{other}\n" for source, other in rows)
+    (folder / "bare.tsv").write_text(bare)
+    (folder / "named.tsv").write_text("english\tturned\n" + bare)
+    (folder / "packed.tsv.gz").write_bytes(gzip.compress(bare.encode()))
+    columns = dict(zip(("en", "xx"), map(list, zip(*rows, strict=True)), strict=True))
+    Dataset.from_dict(columns).to_parquet(folder / "rows.parquet")
+    three = "".join(f"{source}\t{other}\t{other} {other}\n" for source, other in rows)
+    (folder / "three.tsv").write_text(three)
+    return folder
+
+
+def recipe(place: Path, *files: str, **settings) -> Recipe:
+    own = {"teacher": str(place / "teacher"), "parallel": [str(place / name) for name in files]}
+    return Recipe.load(None, **{**own, **SETTINGS, **settings})
+
+
+def test_every_form_of_file_has_the_same_rows_and_learns_the_source(place, tmp_path):
+    teacher = SENTENCE_EMBEDDERS.from_pretrained(place / "teacher").eval()
+    tokenizer = AutoTokenizer.from_pretrained(place / "teacher")
+    known = {}
+    for name in ("bare.tsv", "named.tsv", "packed.tsv.gz", "rows.parquet"):
+        record = limbeck.distill(recipe(place, name), tmp_path / name, report=False).record
+        train = Dataset.from_parquet(record.recipe["data"])
+        known[name] = dict(zip(train["sentence"], map(tuple, train["embedding"]), strict=True))
+        assert record.method == "embedding-mse" and record.recipe["kind"] == "embedding"
+    assert (
+        known["bare.tsv"] == known["named.tsv"] == known["packed.tsv.gz"] == known["rows.parquet"]
+    )
+    # A source and its translation have one embedding: the source's, by the teacher alone.
+    found, there = known["bare.tsv"], dict(pairs())
+    trained = [source for source in there if source in found]
+    assert len(trained) == 120 and len(found) == 240
+    for source in trained[:5]:
+        with torch.no_grad():
+            expected = teacher(**tokenizer(source, return_tensors="pt")).logits[0].numpy()
+        assert found[source] == found[there[source]]
+        assert np.allclose(found[source], expected, atol=1e-5)
+
+
+def test_held_out_texts_are_in_no_training_row(place, tmp_path):
+    record = limbeck.distill(recipe(place, "three.tsv"), tmp_path / "run", report=False).record
+    train = {*Dataset.from_parquet(record.recipe["data"])["sentence"]}
+    for split in ("dev", "test"):
+        rows = Dataset.from_parquet(record.recipe[split])
+        assert len(rows) == 30
+        assert train.isdisjoint(rows["source"]) and train.isdisjoint(rows["translation"])
+    # Two translations of one source are two rows of it, and neither may be held out alone.
+    assert all(dict(pairs())[source] in train for source in train & {*dict(pairs())})
+
+
+def test_translations_are_found_as_sentence_transformers_finds_them(place, tmp_path):
+    made = limbeck.distill(recipe(place, "bare.tsv", epochs=3), tmp_path / "run", report=False)
+    rows = Dataset.from_parquet(made.record.recipe["test"])
+    model = SentenceTransformer(str(made.path / "student"), device="cpu")
+    judge = TranslationEvaluator(list(rows["source"]), list(rows["translation"]), write_csv=False)
+    theirs, ours = judge(model), made.record.scores["test"]
+    assert ours["to_translation"] == pytest.approx(100 * theirs["src2trg_accuracy"])
+    assert ours["to_source"] == pytest.approx(100 * theirs["trg2src_accuracy"])
+    assert ours["primary"] == pytest.approx(100 * theirs["mean_accuracy"])
+
+
+def test_a_static_student_with_a_tokenizer_of_its_own(place, tmp_path):
+    own = {
+        "student.layers": None,
+        "student.static": True,
+        "student.width": 8,
+        "student.tokenizer": 300,
+    }
+    made = limbeck.distill(recipe(place, "bare.tsv", **own), tmp_path / "run", report=False)
+    tokenizer = AutoTokenizer.from_pretrained(made.path / "student")
+    assert 50 < len(tokenizer) <= 300
+    word = tiny.WORDS[0][::-1]
+    assert tokenizer.tokenize(word) == [word]  # the teacher's tokenizer does not know it
+    assert made.record.recipe["lr"] == 2e-3  # a static student's, though its teacher is a store
+    again = limbeck.distill(recipe(place, "bare.tsv", **own), tmp_path / "run", report=False)
+    assert again.record == made.record
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"data": "more.txt"}, "data: more.txt beside parallel"),
+        ({"kind": "sentence"}, "kind: sentence, and translations teach embeddings"),
+        ({"teacher": None}, "parallel: there is no teacher"),
+        ({"student.tokenizer": 300}, "word embeddings are those of teacher"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(place, tmp_path, settings, said):
+    with pytest.raises(LimbeckError, match=said):
+        limbeck.distill(recipe(place, "bare.tsv", **settings), tmp_path / "run", report=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("one\nanother\n", "has one column"),
+        ("".join(f"{n} a\t{n} b\n" for n in range(40)), "40 different translations"),
+    ],
+)
+def test_files_that_teach_nothing_are_refused(place, tmp_path, text, said):
+    (tmp_path / "few.tsv").write_text(text)
+    with pytest.raises(LimbeckError, match=said):
+        limbeck.distill(recipe(place, str(tmp_path / "few.tsv")), tmp_path / "run", report=False)
+
+
+def test_the_command_says_what_it_scored(place, tmp_path):
+    teacher, files = str(place / "teacher"), (str(place / "bare.tsv"), str(place / "three.tsv"))
+    options = (
+        "--layers",
+        "1",
+        "--epochs",
+        "1",
+        "--max-length",
+        "24",
+        "--out",
+        str(tmp_path / "run"),
+    )
+    found = CliRunner().invoke(
+        app, ["distill", "--teacher", teacher, "--parallel", *files, *options]
+    )
+    assert found.exit_code == 0, found.output
+    assert "test translation_accuracy" in found.output
