@@ -74,7 +74,8 @@ def start_of(recipe: Recipe, task: Task) -> Start:
         LimbeckError: no such shape, or what the Hub or a folder cannot give.
     """
     _check_form(recipe, task)
-    init, given = recipe.student.init, recipe.student.tokenizer
+    init, named_one = recipe.student.init, recipe.student.tokenizer
+    given = None if named_one is None else str(named_one)
     if task.kind.reads is not TEXT_READING:
         return _picture_start(recipe, task)
     if init == "pocket":
