@@ -177,7 +177,7 @@ def test_pocket_tasks_beyond_glue(name, monkeypatch):
 def test_pocket_answers_are_unique_in_their_context():
     from random import Random
 
-    from limbeck.lab.pocket.lexicon import squad as draw
+    from limbeck.lab.pocket.contexts import squad as draw
 
     random = Random(3)
     for _ in range(300):
