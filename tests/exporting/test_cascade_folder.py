@@ -14,9 +14,12 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from typer.testing import CliRunner
 
 import tiny_runs as tiny
+from limbeck.cards.card import write_card
+from limbeck.cards.push import push_files
 from limbeck.cli.app import app
 from limbeck.data import RowsAsked
 from limbeck.exporting.cascade import cascade
+from limbeck.latency.contenders import contenders
 from limbeck.predicting.predict_rows import predict
 from limbeck.runtimes.cascade import CASCADE_NAME, read_cascade
 from limbeck.scoring.scored_model import ScoredModel
@@ -185,9 +188,39 @@ def test_predict_gives_the_answers_that_evaluate_scores(models, tmp_path):
     given = np.array([[row["logits"][name] for name in ("negative", "positive")] for row in found])
     assert np.allclose(given, expected, atol=1e-5)
     assert 0 < made.chosen.sent[0] < 1
+    by = [row["answered_by"] for row in found]
+    assert by.count("other") / len(by) == pytest.approx(made.chosen.sent[0])
+    own = logits_by_hugging_face(fast, [row["review"] for row in rows])
+    for name, ours, theirs in zip(by, given, own, strict=True):
+        assert name == "other" or (name == "fast" and np.allclose(ours, theirs, atol=1e-5))
     names = np.array(["negative", "positive"])
     assert [row["prediction"] for row in found] == names[expected.argmax(1)].tolist()
     with pytest.raises(
         LimbeckError, match="is a cascade, whose models have embeddings of their own"
     ):
         predict(tmp_path / "made", rows, output=["embeddings"])
+
+
+def test_the_whole_folder_is_pushed_and_its_members_are_timed(models, tmp_path):
+    fast, slow, data = models
+    cascade([fast, slow], tmp_path / "made", asked(data), wanted={"agreement": 80.0})
+    sent = push_files(tmp_path / "made", "me/made")
+    made = tmp_path / "made"
+    there = {one.relative_to(made).as_posix() for one in made.rglob("*") if one.is_file()}
+    assert {one.name for one in sent} == there
+    said = next(one.content for one in sent if one.name == CASCADE_NAME)
+    assert isinstance(said, bytes) and str(tmp_path).encode() not in said
+    for one in sent:  # what was sent is a cascade that answers alike
+        place = tmp_path / "copy" / one.name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(
+            one.content if isinstance(one.content, bytes) else one.content.read_bytes()
+        )
+    rows = [{"review": "a good film"}, {"review": "a bad plot"}]
+    found, again = (
+        predict(tmp_path / name, rows, text_columns=["review"]) for name in ("made", "copy")
+    )
+    assert [row["prediction"] for row in found] == [row["prediction"] for row in again]
+    assert [one.path.name for one in contenders([str(tmp_path / "made")])] == ["1-fast", "2-slow"]
+    with pytest.raises(LimbeckError, match=r"is a cascade, whose card is .*README\.md"):
+        write_card(tmp_path / "made")

@@ -15,6 +15,7 @@ from limbeck.recipe import Recipe
 from limbeck.recipe.catalog import HEADER, find, names
 from limbeck.records import Record
 from limbeck.records.words import agreement_said, one_answer, repeated_said
+from limbeck.runtimes.cascade import is_cascade
 from limbeck.runtimes.manifest import exports_of_student
 from limbeck.support import cells, files, plain, templates
 from limbeck.support.errors import LimbeckError
@@ -57,6 +58,11 @@ def write_card(
             README there that a person wrote.
     """
     folder = files.at_home(run)
+    if is_cascade(folder):
+        raise LimbeckError(
+            f"{run} is a cascade, whose card is {folder / CARD_NAME}",
+            "read it there; to write it again: limbeck cascade … --overwrite",
+        )
     card = folder / "student" / CARD_NAME if out is None else files.at_home(out)
     if not is_ours(card):
         raise LimbeckError(

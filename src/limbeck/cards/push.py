@@ -14,6 +14,7 @@ from limbeck.cards import facts, settings
 from limbeck.cards.card import CARD_NAME, is_ours, render_card
 from limbeck.records import RECORD_NAME, Record
 from limbeck.records.facts import finite
+from limbeck.runtimes.cascade import CASCADE_NAME, is_cascade, read_cascade
 from limbeck.runtimes.manifest import EXPORT_NAME, exports_of, read_export
 from limbeck.support import files, plain
 from limbeck.support.errors import LimbeckError
@@ -46,12 +47,14 @@ class PushFile:
 
 
 def push_files(run: str | Path, repo: str) -> list[PushFile]:
-    """Student, exported folders, card and record of a finished run, as they will lie in a repository.
+    """Student, exported folders, card and record of a finished run, or a cascade, as they will lie in a repository.
 
     Raises:
         LimbeckError: no finished run, or files that are not what the run wrote.
     """
     folder = files.at_home(run)
+    if is_cascade(folder):
+        return [*_cascade(folder)]
     record = Record.load(folder)
     if record.status != "finished":
         raise LimbeckError(f"run {run} is {record.status}", "finish it first")
@@ -59,6 +62,18 @@ def push_files(run: str | Path, repo: str) -> list[PushFile]:
     for place in exports_of(folder):
         found += _exported(place)
     return found
+
+
+def _cascade(folder: Path) -> Iterator[PushFile]:
+    """All that was written; members are called by their folders' names."""
+    said = read_cascade(folder)
+    for name in sorted(said.checksums):
+        yield PushFile(name, folder / name)
+    plain = said.model_dump()
+    plain["gate"] = facts.without_paths(plain["gate"])
+    for member in plain["members"]:
+        member["name"] = facts.public_name(member["name"])
+    yield PushFile(CASCADE_NAME, (json.dumps(plain, indent=1) + "\n").encode())
 
 
 def _student(folder: Path) -> Iterator[PushFile]:

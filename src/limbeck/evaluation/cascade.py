@@ -1,7 +1,7 @@
 """A cascade: a fast model answers, and the rows that it is unsure of are sent on to the next one.
 
 Computed from what each member says of the same rows. Part of `limbeck.evaluation`; the members themselves, and the
-folder that they come to, are the matter of `limbeck.scoring.cascade`.
+folder that they come to, are the matter of `limbeck.exporting.cascade`.
 """
 
 import itertools

@@ -12,6 +12,7 @@ from limbeck.activations.compat import TEXT_TO_TEXT
 from limbeck.evaluation.measuring import decoder_start, random_batch
 from limbeck.records import Record
 from limbeck.runtimes import sessions
+from limbeck.runtimes.cascade import is_cascade, read_cascade
 from limbeck.runtimes.manifest import EXPORTS, exports_of, is_export, read_export, weight_bytes
 from limbeck.scoring.scored_model import finished_run
 from limbeck.students import read_config, resolve_checkpoint
@@ -91,6 +92,9 @@ def contenders(models: Sequence[str], backends: Sequence[str] | None = None) -> 
 
 def _of(model: str, wanted: tuple[str, ...]) -> list[Contender]:
     folder = files.at_home(model)
+    if is_cascade(folder):  # which of them answers depends on the rows: each is timed by itself
+        made = read_cascade(folder)
+        return [one for member in made.members for one in _of(made.place_of(member), wanted)]
     if is_export(folder):
         return _exported(folder, wanted)
     run = finished_run(folder)

@@ -11,10 +11,11 @@ import numpy as np
 from limbeck.data import Collator, batches_of
 from limbeck.data.files import TakenRows
 from limbeck.predicting.model import RowModel
-from limbeck.predicting.readers import EMBEDDING, EMBEDDINGS, ReadRows, RowReader
+from limbeck.predicting.readers import ANSWERED_BY, EMBEDDING, EMBEDDINGS, ReadRows, RowReader
 from limbeck.predicting.settings import PredictSettings
 from limbeck.runtimes.cascade import CascadeManifest
 from limbeck.support.errors import LimbeckError
+from limbeck.support.words import short_names
 from limbeck.tasks.rules import Rows
 
 Advance = Callable[[float], None]
@@ -91,27 +92,33 @@ class ChunkPass:
         self.reader.check(self.settings.asked)
         first = self.models[0]
         encoded, kept, pooled, cut = self._pass(first, texts, advance)
+        own: dict[str, list[Any]] = {}
         if (cascade := self.reader.facts.model.cascade) is not None:
-            kept = self._sent_on(cascade, texts, kept)
+            kept, own[ANSWERED_BY] = self._sent_on(cascade, texts, kept)
         read = ReadRows(texts, encoded, kept, first.processor)
         found = self.reader.values(read)
-        return found | ({EMBEDDING: pooled} if EMBEDDINGS in self.settings.asked else {}), cut
+        if EMBEDDINGS in self.settings.asked:
+            own[EMBEDDING] = pooled
+        return found | own, cut
 
     def _sent_on(
         self, cascade: CascadeManifest, texts: list[list[Any]], kept: list[Any]
-    ) -> list[Any]:
-        """What the fastest model gave, with the answers of the others where it is not sure enough."""
+    ) -> tuple[list[Any], list[str]]:
+        """What the fastest model gave, others where it is not sure enough; and who gave it."""
         left, found, answers = np.arange(len(kept)), np.stack(kept), list(kept)
-        for said, model in zip(cascade.members, (*self.models[1:], None), strict=True):
+        by = [""] * len(kept)
+        called = short_names([one.name for one in cascade.members])
+        members = zip(cascade.members, called, (*self.models[1:], None), strict=True)
+        for said, name, model in members:
             for row, one in zip(left.tolist(), cascade.answer(said, found), strict=True):
-                answers[row] = one
+                answers[row], by[row] = one, name
             left = left[~said.is_sure(found, self.reader.kind)]
             if model is None or not len(left):
                 break
             rows = left.tolist()
             part = [[column[row] for row in rows] for column in texts]
             found = np.stack(self._pass(model, part, lambda rows: None)[1])
-        return answers
+        return answers, by
 
     def _pass(
         self, model: RowModel, texts: list[list[Any]], advance: Advance

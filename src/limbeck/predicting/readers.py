@@ -22,6 +22,8 @@ from limbeck.tasks.rules import CUT, USUAL, Rows, thresholds_of
 
 LABELS, SCORES, RANKS, PROBABILITIES, LOGITS, EMBEDDINGS = get_args(Output)
 PREDICTION, SCORE, RANK, EMBEDDING = "prediction", "score", "rank", "embedding"
+ANSWERED_BY = "answered_by"
+"""Of a cascade the member whose answer a row has."""
 _FLOATS = pa.list_(pa.float32())
 
 
@@ -110,8 +112,10 @@ class RowReader(ABC):
         """The columns of what is asked for but embeddings, in their order, and Arrow's types of them."""
 
     def all_types(self, asked: frozenset[str]) -> dict[str, pa.DataType]:
-        """Those of embeddings too."""
+        """Those of embeddings, and of a cascade's members, too."""
         found = self.types(asked)
+        if self.facts.model.cascade is not None:
+            found[ANSWERED_BY] = pa.string()
         return found | {EMBEDDING: _FLOATS} if EMBEDDINGS in asked else found
 
     def named(self, types: Sequence[pa.DataType], asked: frozenset[str]) -> dict[str, pa.DataType]:
