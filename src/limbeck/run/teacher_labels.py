@@ -386,8 +386,9 @@ def _write_translations(recipe: Recipe, folder: Path, live_teacher: Teacher | No
     logger.info(
         "%s reads %d texts, which have %d translations", recipe.teacher, len(sources), len(train)
     )
-    found = dict(zip(sources, _embeddings(teacher, sources).astype(np.float32), strict=True))
-    texts = dict(found)
+    by_length = sorted(sources, key=len)  # a batch is padded to its longest text
+    found = dict(zip(by_length, _embeddings(teacher, by_length).astype(np.float32), strict=True))
+    texts = {source: found[source] for source in sources}
     for source, translation in train:
         texts.setdefault(translation, found[source])
     written = {"train": Dataset.from_dict({"sentence": [*texts], "embedding": [*texts.values()]})}
