@@ -144,6 +144,8 @@ def place(tmp_path, monkeypatch, models):
     for name in ("tickets.csv", "held-out.csv"):
         lines = ["subject,body,queue", *queues]
         (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    lines = [f"{one} {two}\t{two[::-1]} {one[::-1]}" for one in texts for two in texts]
+    (tmp_path / "en-de.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     pairs = [f"{int('good' in text)}\t{n}\t{n}\t{text}\tthe end" for n, text in enumerate(texts)]
     head = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"
     (tmp_path / "glue" / "MRPC").mkdir(parents=True)

@@ -10,7 +10,8 @@ import torch
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.evaluation import TranslationEvaluator
-from transformers import AutoTokenizer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from transformers import AutoModel, AutoTokenizer
 from typer.testing import CliRunner
 
 import limbeck
@@ -19,6 +20,7 @@ from embedding.tiny_embedders import embedder
 from limbeck.cli.app import app
 from limbeck.embedding import SENTENCE_EMBEDDERS
 from limbeck.recipe import Recipe
+from limbeck.static import write_model2vec
 from limbeck.support.errors import LimbeckError
 
 SETTINGS = {"student.layers": 1, "epochs": 1, "max_length": 24}
@@ -93,8 +95,12 @@ def test_held_out_texts_are_in_no_training_row(place, tmp_path):
 
 def test_translations_are_found_as_sentence_transformers_finds_them(place, tmp_path):
     made = limbeck.distill(recipe(place, "bare.tsv", epochs=3), tmp_path / "run", report=False)
+    assert_scores_are_theirs(made, SentenceTransformer(str(made.path / "student"), device="cpu"))
+
+
+def assert_scores_are_theirs(made, model: SentenceTransformer) -> None:
+    """The test scores are those of sentence-transformers' evaluator."""
     rows = Dataset.from_parquet(made.record.recipe["test"])
-    model = SentenceTransformer(str(made.path / "student"), device="cpu")
     judge = TranslationEvaluator(list(rows["source"]), list(rows["translation"]), write_csv=False)
     theirs, ours = judge(model), made.record.scores["test"]
     assert ours["to_translation"] == pytest.approx(100 * theirs["src2trg_accuracy"])
@@ -106,7 +112,6 @@ def test_a_static_student_with_a_tokenizer_of_its_own(place, tmp_path):
     own = {
         "student.layers": None,
         "student.static": True,
-        "student.width": 8,
         "student.tokenizer": 300,
     }
     made = limbeck.distill(recipe(place, "bare.tsv", **own), tmp_path / "run", report=False)
@@ -115,6 +120,15 @@ def test_a_static_student_with_a_tokenizer_of_its_own(place, tmp_path):
     word = tiny.WORDS[0][::-1]
     assert tokenizer.tokenize(word) == [word]  # the teacher's tokenizer does not know it
     assert made.record.recipe["lr"] == 2e-3  # a static student's, though its teacher is a store
+    student = AutoModel.from_pretrained(made.path / "student")
+    # By default as wide as a teacher of less than 256 numbers.
+    assert student.config.hidden_size == embedder(3).config.hidden_size
+    card = (made.path / "student" / "README.md").read_text(encoding="utf-8")
+    assert "| teacher | teacher |" in card and "from `teacher`" in card
+    write_model2vec(student, tokenizer, tmp_path / "shipped")
+    module = StaticEmbedding.from_model2vec(str(tmp_path / "shipped"))
+    model = SentenceTransformer(modules=[module], device="cpu")
+    assert_scores_are_theirs(made, model)
     again = limbeck.distill(recipe(place, "bare.tsv", **own), tmp_path / "run", report=False)
     assert again.record == made.record
 

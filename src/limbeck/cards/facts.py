@@ -208,7 +208,7 @@ def teacher_names(record: Record) -> Sequence[str]:
         return []
     if record.team is not None:
         return [member.name for member in record.team.members]
-    if record.outputs:
+    if record.outputs and not record.recipe.get("parallel"):
         known = [(one.about.get("teacher") or one.about.get("file"), one) for one in record.outputs]
         return [str(name or public_name(one.name)) for name, one in known]
     place = record.recipe.get("teacher") or (record.teacher and record.teacher.path)

@@ -59,7 +59,8 @@ class StudentSpec(settings.Settings):
     )
     width: settings.Width | None = Field(
         None,
-        description="static: numbers of a token vector, at most the teacher's; 256 if left out",
+        description="static: numbers of a token vector, at most the teacher's; 256 if left out, or as many as the "
+        "teacher's if those are fewer",
     )
     pairs: int | None = Field(
         None,

@@ -55,8 +55,13 @@ def build_static(
         if source is None:
             student = static_student(tokenizer, **{**own, **settings})
         else:
+            usual = {"width": min(256, getattr(source.config, "hidden_size", 256))}
             student = from_teacher(
-                source, tokenizer, texts, teacher_tokenizer=source_tokenizer, **{**own, **settings}
+                source,
+                tokenizer,
+                texts,
+                teacher_tokenizer=source_tokenizer,
+                **{**usual, **own, **settings},
             )
     kind.student_config(student.config)
     student.train(False)

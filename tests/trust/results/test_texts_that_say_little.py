@@ -110,6 +110,14 @@ def test_text_of_another_language_is_noticed():
     assert "40 training rows, which all become '[UNK]'" in warning
 
 
+def test_another_language_is_noticed_at_the_end_and_without_spaces():
+    """Rows are drawn from the whole file; one unknown token may be a whole row."""
+    known = [film(row) for row in range(60)] * 20
+    for other in ("ein langer Satz mit vielen Worten", "ประโยคยาวที่ไม่มีช่องว่าง"):
+        warnings = found(known + [other] * 1200, ["plot"])
+        assert any("student: its tokenizer does not know" in warning for warning in warnings)
+
+
 def test_an_unknown_token_here_and_there_is_not():
     train = [film(row + 8) + (" Worte" if row % 2 else "") for row in range(40)]
     assert found(train, [film(row + 60) for row in range(12)]) == []
