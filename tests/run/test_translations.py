@@ -108,6 +108,16 @@ def assert_scores_are_theirs(made, model: SentenceTransformer) -> None:
     assert ours["primary"] == pytest.approx(100 * theirs["mean_accuracy"])
 
 
+def test_a_dev_file_of_graded_pairs_across_languages_is_scored_by_their_similarity(place, tmp_path):
+    rows = enumerate(pairs()[:20])
+    lines = [f"{source}\t{other}\t{1 + number % 5}" for number, (source, other) in rows]
+    graded = "\n".join(["sentence1\tsentence2\tscore", *lines])
+    (tmp_path / "graded.tsv").write_text(graded)
+    asked = recipe(place, "bare.tsv", dev=str(tmp_path / "graded.tsv"))
+    scores = limbeck.distill(asked, tmp_path / "run", report=False).record.scores
+    assert {*scores} == {"dev"} and scores["dev"]["primary"] == scores["dev"]["spearman"]
+
+
 def test_a_static_student_with_a_tokenizer_of_its_own(place, tmp_path):
     own = {
         "student.layers": None,
@@ -137,6 +147,9 @@ def test_a_static_student_with_a_tokenizer_of_its_own(place, tmp_path):
     ("settings", "said"),
     [
         ({"data": "more.txt"}, "data: more.txt beside parallel"),
+        ({"text_columns": ["de", "en"]}, "text_columns: .* beside parallel"),
+        ({"dev_share": 0.2}, "dev_share: 0.2 beside parallel"),
+        ({"test": "more.csv"}, "test: more.csv, and there is no dev file"),
         ({"kind": "sentence"}, "kind: sentence, and translations teach embeddings"),
         ({"teacher": None}, "parallel: there is no teacher"),
         ({"student.tokenizer": 300}, "word embeddings are those of teacher"),

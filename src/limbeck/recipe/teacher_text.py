@@ -89,7 +89,10 @@ def _of_parallel(raw: dict[str, Any], files: list[Any]) -> dict[str, Any]:
     Raises:
         LimbeckError: settings that say something else of the rows, or no teacher that could read them.
     """
-    others = ("data", "outputs", "teachers", "unlabelled", "label_column", "classes")
+    others = (
+        "data", "outputs", "teachers", "unlabelled", "label_column", "classes", "text_columns", "dev_share",
+        "test_share",
+    )  # fmt: skip
     problems = [
         Problem(
             f"{key}: {raw[key]} beside parallel: {', '.join(map(str, files))}",
@@ -101,6 +104,13 @@ def _of_parallel(raw: dict[str, Any], files: list[Any]) -> dict[str, Any]:
     if raw.get("kind") not in (None, tasks.EMBEDDING.name):
         problems.append(
             Problem(f"kind: {raw['kind']}, and translations teach embeddings", "leave out kind")
+        )
+    if raw.get("test") and not raw.get("dev"):
+        problems.append(
+            Problem(
+                f"test: {raw['test']}, and there is no dev file: dev rows would be held-out translations",
+                "name a dev file of the same columns too: --dev FILE; or score later: limbeck evaluate",
+            )
         )
     if not isinstance(raw.get("teacher"), str):
         problems.append(

@@ -355,10 +355,11 @@ _NAME = re.compile(r"[A-Za-z][\w-]{0,31}")
 
 
 def _with_translations(recipe: Recipe, runs: Path, live_teacher: Teacher | None) -> Recipe:
-    """Train on texts with the stored embeddings of their sources; dev and test are held-out translations."""
+    """Train on texts with the stored embeddings of their sources; without a dev file translations are held out."""
     folder = _written(recipe, runs, live_teacher, _write_translations)
     train = str(folder / "train.parquet")
-    held = {split: str(folder / f"{split}.parquet") for split in ("dev", "test")}
+    splits = () if recipe.dev else ("dev", "test")
+    held = {split: str(folder / f"{split}.parquet") for split in splits}
     own: dict[str, Any] = {"data": train, "outputs": [train], "text_columns": None}
     return recipe.model_copy(update=held | own)
 
