@@ -46,6 +46,8 @@ _SHORTENED_LR = 1e-4
 _SHORTENED = 2 / 3
 # Few rows are read more often: a model has to take some steps before it is worth scoring.
 _LEAST_STEPS = 200
+# A step of a static student is some milliseconds, and moves the vectors of its own tokens alone.
+_STATIC_STEPS, _STATIC_EPOCHS = 1_500, 30.0
 _MOST_EPOCHS = 20.0
 
 
@@ -59,7 +61,8 @@ def training_for(rows: int, step: int, depth: float) -> Training:
             student.
     """
     if not depth:
-        return STATIC
+        needed = math.ceil(_STATIC_STEPS * step / max(rows, 1))
+        return STATIC._replace(epochs=float(min(max(STATIC.epochs, needed), _STATIC_EPOCHS)))
     needed = math.ceil(_LEAST_STEPS * step / max(rows, 1))
     return Training(
         epochs=float(min(max(USUAL.epochs, needed), _MOST_EPOCHS)),
