@@ -91,6 +91,14 @@ def test_the_page_of_static_students_prints_the_benchmarks_tables(benchmarks, ca
     assert [row for row in printed if row not in page] == []
 
 
+def test_the_page_of_other_languages_prints_the_benchmarks_table(benchmarks, capsys):
+    benchmarks("parallel").table()
+    printed = rows(capsys.readouterr().out)
+    page = (ROOT / "docs" / "other-languages.md").read_text(encoding="utf-8").splitlines()
+    assert len(printed) >= 3
+    assert [row for row in printed if row not in page] == []
+
+
 @pytest.fixture
 def few_labels(benchmarks):
     """`benchmarks/few_labels_table.py`."""
