@@ -101,10 +101,17 @@ def test_wider_than_the_teacher_is_refused(embedder) -> None:
 
 def test_few_tokens_do_not_limit_the_width(embedder) -> None:
     """One token in use has no axes, so all give them; what ten tokens leave over are zeros."""
-    made = from_teacher(embedder, tiny.tokenizer(), ["good"], 16)
+    made = from_teacher(embedder, tiny.tokenizer(), ["good"], 15)
     found = made.vectors.weight.detach()[list(TOKENS)]
     assert torch.linalg.matrix_rank(found[:, :9]) == 9
-    torch.testing.assert_close(found[:, 9:], torch.zeros(10, 7), atol=1e-4, rtol=0)
+    torch.testing.assert_close(found[:, 9:], torch.zeros(10, 6), atol=1e-4, rtol=0)
+
+
+def test_at_the_teachers_width_vectors_are_the_teachers_own(embedder) -> None:
+    """But for their mean. A loss compares such embeddings number by number, so no axis may be turned."""
+    made = from_teacher(embedder, tiny.tokenizer(), tiny.sentences(40), 16, pooling="cls")
+    ours, theirs = made.vectors.weight.detach()[list(TOKENS)], read_alone(embedder)[:, 0]
+    torch.testing.assert_close(ours - ours.mean(0), theirs - theirs.mean(0), rtol=1e-4, atol=1e-4)
 
 
 def test_axes_are_those_of_scikit_learn() -> None:

@@ -2,7 +2,8 @@
 
 Part of `limbeck.static`. The teacher reads each token as a text of its own. The vectors are rotated and cut to the
 student's width, and each is weighted by how rare its token is in the training texts. Without any training
-this keeps most of an embedding teacher's similarities.
+this keeps most of an embedding teacher's similarities. At the teacher's width nothing is rotated, since losses
+compare such embeddings with the teacher's number by number.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -95,7 +96,9 @@ def from_teacher(
         counted = student.counted.numpy()
         used = counted & (shares > 0)
         fitted = found[used if used.sum() > width else counted]
-        turned = (found - fitted.mean(0)) @ principal_axes(fitted, width)
+        turned = found - fitted.mean(0)
+        if width < found.shape[1]:
+            turned = turned @ principal_axes(fitted, width)
         student.vectors.weight.copy_(torch.from_numpy(turned))
         student.weights.weight[:, 0] = torch.from_numpy(RARITY / (RARITY + shares))
     return student
