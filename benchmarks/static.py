@@ -1,61 +1,113 @@
 """Static students beside what else answers in microseconds, on real text: their scores, speed and size.
 
-Of SST-2 1,000 training rows keep their labels, and all others lose them. MiniLM-6 is fine-tuned on the labeled rows.
-The teacher's soft labels of all rows teach a static student. Beside it: TF-IDF and logistic regression on the
-teacher's classes of the same rows, and on the labels alone; a 3-layer student on the labels alone. Of embeddings,
-all-MiniLM-L6-v2's of 20,000 sentences of GLUE teach a static student. Beside it: model2vec's own `distill` of the same
-teacher. Both are scored on STS-B's dev pairs.
+Of SST-2, 20 Newsgroups and Reuters-52 1,000 training rows keep their labels, and all others lose them. MiniLM-6 is
+fine-tuned on the labeled rows. The teacher's soft labels of all rows teach a static student. Beside it: TF-IDF and
+logistic regression on the teacher's classes of the same rows, and on the labels alone; model2vec's own classifier and a
+3-layer student on the labels alone; a cascade of static student and teacher. Of embeddings, all-MiniLM-L6-v2's of
+20,000 sentences of GLUE teach a static student. Beside it: model2vec's own `distill` of the same teacher. Both are
+scored on STS-B's dev pairs.
 
-    python benchmarks/static.py run --model MINILM_DIR --data GLUE_DIR [--work DIR] [--seeds 5]
+    python benchmarks/static.py run --model MINILM_DIR --data GLUE_DIR --texts TEXTS_DIR [--work DIR] [--seeds 5]
+        [--tasks SST-2 STS-B "20 Newsgroups" Reuters-52]
     python benchmarks/static.py table --markdown
 
 Resumable: what has a record in `benchmarks/records/static.json` is not made again. Records keep the prediction of each
-dev row. model2vec's `distill` needs its extra of that name; without it its row is left out.
+dev row. model2vec needs its extra `train`; without it its rows are left out.
 """
-
-from __future__ import annotations
 
 import argparse
 import json
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
-from scipy.stats import spearmanr
+from filelock import FileLock
+from scipy.stats import spearmanr, ttest_rel
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score
 
 import limbeck
 from embeddings import Inputs
-from few_labels import Split
+from limbeck.data import load_task
+from limbeck.exporting.cascade import cascade
 from limbeck.recipe import Recipe
 from limbeck.students import load_model, read_tokenizer
 from limbeck.support.files import write_whole
 
 RECORD = Path(__file__).parent / "records" / "static.json"
+STATIC_NAME, TFIDF = "static, teacher's soft labels", "TF-IDF, teacher's classes"
+LABELED = (
+    "teacher, 6 layers",
+    "3 layers, labels alone",
+    STATIC_NAME,
+    TFIDF,
+    "TF-IDF, labels alone",
+    "model2vec, labels alone",
+    "cascade, static then teacher",
+)
 TASKS = {
-    "SST-2, 1,000 labels": (
-        "teacher, 6 layers",
-        "3 layers, labels alone",
-        "static, teacher's soft labels",
-        "static without word pairs",
-        "TF-IDF, teacher's classes",
-        "TF-IDF, labels alone",
-    ),
+    "SST-2": (*LABELED[:3], "static without word pairs", *LABELED[3:]),
+    "20 Newsgroups": LABELED,
+    "Reuters-52": LABELED,
     "STS-B": ("teacher, 6 layers", "static", "model2vec distill"),
 }
-ROWS: dict[str, Any] = {
-    "precision": "auto",
-    "attention": "eager",
-    "max_length": 64,
-    "floor": False,
-}
+FILES = {"20 Newsgroups": "newsgroups", "Reuters-52": "reuters52"}
+LABELS = 1000
+ROWS: dict[str, Any] = {"precision": "auto", "attention": "eager", "floor": False}
+LENGTHS = {"SST-2": 64, "STS-B": 64, "20 Newsgroups": 128, "Reuters-52": 128}
 STATIC = {"student.static": True, "batch_size": 128}
+# Positive, then negative: by a negation, by where a word stands, by a word alone.
+PAIRS = {
+    "negation": [
+        ("a good film", "not a good film"),
+        ("this is funny", "this is not funny"),
+        ("i liked it", "i did not like it"),
+        ("the acting is great", "the acting is not great"),
+        ("it never bores", "it never entertains"),
+        ("you will not regret seeing it", "you will regret seeing it"),
+        ("not a bad movie at all", "a bad movie"),
+        ("there is nothing wrong with it", "there is nothing right with it"),
+        ("it lacks no charm", "it lacks charm"),
+        ("hardly a dull moment", "hardly a bright moment"),
+        ("it is far from boring", "it is far from exciting"),
+        ("no one will be disappointed", "no one will be pleased"),
+    ],
+    "word order": [
+        ("bad start , but a good film", "good start , but a bad film"),
+        ("it looks cheap and feels rich", "it looks rich and feels cheap"),
+        ("less silly than it is clever", "less clever than it is silly"),
+        ("from dull to brilliant", "from brilliant to dull"),
+        ("more charm than noise", "more noise than charm"),
+        ("the script is weak , yet the film works", "the film is weak , yet the script works"),
+        ("i expected trash and got a gem", "i expected a gem and got trash"),
+        ("the book bored me , the film moved me", "the book moved me , the film bored me"),
+        ("starts slow and ends strong", "starts strong and ends slow"),
+        ("fails at nothing it tries", "tries at nothing , and fails"),
+        ("once tired , now fresh", "once fresh , now tired"),
+        ("critics hate it and i love it", "critics love it and i hate it"),
+    ],
+    "words": [
+        ("a brilliant film", "a terrible film"),
+        ("wonderful acting", "awful acting"),
+        ("it is a delight", "it is a disaster"),
+        ("funny and warm", "dull and cold"),
+        ("an excellent script", "a lazy script"),
+        ("moving and honest", "fake and empty"),
+        ("a triumph", "a failure"),
+        ("smart , fresh and lively", "stupid , stale and lifeless"),
+        ("superb from start to end", "tedious from start to end"),
+        ("one of the best of the year", "one of the worst of the year"),
+        ("i loved it", "i hated it"),
+        ("a pleasure to watch", "a pain to watch"),
+    ],
+}
 Reader = Callable[[list[str]], Any]
 
 
@@ -113,27 +165,70 @@ def megabytes(folder: Path) -> float:
     return round(sum(path.stat().st_size for path in folder.rglob("*.safetensors")) / 1e6, 1)
 
 
+@dataclass(frozen=True)
+class Sample:
+    """A task's rows: 1,000 with labels, the others without, and dev rows of which neither holds the text."""
+
+    task: str
+    seed: int
+    work: Path
+    args: argparse.Namespace
+
+    @property
+    def folder(self) -> Path:
+        """Where its files lie."""
+        return self.work / "rows" / f"{self.task.replace(' ', '-')}-s{self.seed}"
+
+    @property
+    def rest(self) -> Path:
+        """The rows without labels."""
+        return self.folder / "unlabelled" / "rest.parquet"
+
+    def make(self) -> None:
+        """Write the files that are not there. Each class has a labeled row."""
+        if (self.folder / "dev.parquet").exists():
+            return
+        train, dev = self._rows()
+        train = train[~train["text"].isin(set(dev["text"]))].drop_duplicates("text")
+        mixed = train.sample(frac=1.0, random_state=self.seed)
+        first = mixed.drop_duplicates("label")
+        labeled = pd.concat([first, mixed.drop(first.index)])[:LABELS]
+        self.rest.parent.mkdir(parents=True, exist_ok=True)
+        labeled.to_parquet(self.folder / "train.parquet", index=False)
+        mixed.drop(labeled.index)[["text"]].to_parquet(self.rest, index=False)
+        dev.to_parquet(self.folder / "dev.parquet", index=False)
+
+    def _rows(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        if self.task in FILES:
+            folder = Path(self.args.texts) / FILES[self.task]
+            train, dev = (pd.read_csv(folder / f"{split}.csv") for split in ("train", "test"))
+            # By lines: the same thousand for each seed.
+            return train, dev.sample(1000, random_state=0)
+        known, splits = load_task("sst2", self.args.data)
+        found = []
+        for split in ("train", "dev"):
+            labels = [known.labels[label] for label in splits[split]["label"]]
+            found.append(pd.DataFrame({"text": splits[split]["sentence"], "label": labels}))
+        return found[0], found[1]
+
+
 class Bench:
     """One seed: where its runs lie, and the record that all share."""
 
     def __init__(self, args: argparse.Namespace, seed: int) -> None:
-        self.seed, self.work, self.model = seed, args.work.resolve(), args.model
-        self.rows = args.unlabelled_rows
-        self.split = Split("sst2", 1000, seed, self.work, args.data)
+        self.seed, self.work, self.model, self.args = seed, args.work.resolve(), args.model, args
         self.inputs = Inputs(args.model, Path(args.data), self.work / "stsb", 20_000)
 
     def run(self) -> None:
         """Measure what is not in the record, one model after the other."""
-        for task, names in TASKS.items():
-            make = self.classifiers if task.startswith("SST") else self.embedders
-            for name, found in make(task, names):
-                record = read()
-                record.setdefault(task, {}).setdefault(name, {})[str(self.seed)] = found
-                print(
-                    f"{task}, {name}: {found['score']}, {found['microseconds']}",
-                    flush=True,
-                )
-                write_whole(RECORD, json.dumps(record, indent=1) + "\n")
+        for task in self.args.tasks:
+            make = self.embedders if task == "STS-B" else self.classifiers
+            for name, found in make(task, TASKS[task]):
+                with FileLock(self.work / "record.lock"):
+                    record = read()
+                    record.setdefault(task, {}).setdefault(name, {})[str(self.seed)] = found
+                    write_whole(RECORD, json.dumps(record) + "\n")
+                print(task, self.seed, name, found["score"], found["microseconds"], flush=True)
 
     def _missing(self, task: str, names: tuple[str, ...]) -> list[str]:
         known = read().get(task, {})
@@ -149,72 +244,117 @@ class Bench:
     def classifiers(
         self, task: str, names: tuple[str, ...]
     ) -> Iterator[tuple[str, dict[str, Any]]]:
-        """SST-2's models that have no record."""
+        """A task's models that have no record."""
         if not (missing := self._missing(task, names)):
             return
-        self.split.make()
-        rows = {**ROWS, "task": "sst2", "data": str(self.split.folder)}
+        self.sample = Sample(task, self.seed, self.work, self.args)
+        self.sample.make()
+        length, folder = LENGTHS[task], self.sample.folder
+        rows = {
+            **ROWS, "task": "own-rows", "data": str(folder / "train.parquet"), "dev": str(folder / "dev.parquet"),
+            "text_columns": ["text"], "label_column": "label", "max_length": length,
+        }  # fmt: skip
         small = {"student.init": self.model, "epochs": 6, "batch_size": 16, "lr": 5e-5}
-        teacher = self._distilled("finetune", "teacher", **rows, **small)
-        dev = pd.read_parquet(self.split.folder / "dev.parquet")
-        self.texts, self.labels = list(dev["sentence"]), dev["label"].to_numpy()
-        rest = self.split.unlabelled(self.rows)
-        store = self.work / f"labels-s{self.seed}"
-        if not store.with_suffix(".parquet").exists():
+        if task in FILES:  # many classes, few rows of each
+            small |= {"epochs": 12, "lr": 1e-4}
+        teacher = self._distilled("finetune", f"{task}-teacher", **rows, **small)
+        dev = pd.read_parquet(folder / "dev.parquet")
+        self.texts, self.labels = list(dev["text"]), list(dev["label"])
+        said = self.work / f"{task}-labels-s{self.seed}.parquet"
+        if not said.exists():
             limbeck.label(
-                teacher.parent, self.split.folder / "train.parquet", unlabelled=str(rest), text_columns=["sentence"],
-                out=str(store), to=str(store.with_suffix(".parquet")), max_length=64, outputs=["logits"],
+                teacher.parent, folder / "train.parquet", unlabelled=str(self.sample.rest), text_columns=["text"],
+                out=str(said.with_suffix("")), to=str(said), max_length=length, outputs=["logits"],
             )  # fmt: skip
         taught = {
-            **rows, **STATIC, "teacher": str(teacher.parent), "outputs": [str(store)], "unlabelled": [str(rest)],
-            "unlabelled_duplicates": "drop",
+            **rows, **STATIC, "teacher": str(teacher.parent), "outputs": [str(said.with_suffix(""))],
+            "unlabelled": [str(self.sample.rest)], "unlabelled_duplicates": "drop",
         }  # fmt: skip
         for name in missing:
             if name.startswith("TF-IDF"):
-                yield name, self._words(name, store.with_suffix(".parquet"))
-                continue
-            if name.startswith("3 layers"):
-                settings = {
-                    **rows,
-                    **small,
-                    "lr": 1e-4,
-                    "epochs": 10,
-                    "student.layers": 3,
-                    "student.pick": "first",
-                }
-                folder = self._distilled("finetune", "three-layers", **settings)
+                yield name, self._words(name, said)
+            elif name.startswith("model2vec"):
+                if (found := self._model2vec_classes()) is not None:
+                    yield name, found
+            elif name.startswith("cascade"):
+                fast = self._distilled("kd-soft", f"{task}-static", **taught)
+                yield name, self._cascade([fast.parent, teacher.parent])
+            elif name.startswith("3 layers"):
+                three = {"lr": 1e-4, "epochs": 10, "student.layers": 3, "student.pick": "first"}
+                yield (
+                    name,
+                    self._kept(
+                        self._distilled("finetune", f"{task}-three", **{**rows, **small, **three})
+                    ),
+                )
             elif name.startswith("static"):
                 own = {"student.pairs": 0} if "without" in name else {}
-                folder = self._distilled(
-                    "kd-soft", name.split(",")[0].replace(" ", "-"), **taught, **own
+                short = "without-pairs" if own else "static"
+                yield (
+                    name,
+                    self._kept(self._distilled("kd-soft", f"{task}-{short}", **taught, **own)),
                 )
             else:
-                folder = teacher
-            reader = torch_reader(folder)
-            given = reader(self.texts).argmax(1)
-            yield name, self._kept(given, reader, megabytes(folder))
+                yield name, self._kept(teacher)
 
-    def _kept(self, given: np.ndarray, reader: Reader, size: float) -> dict[str, Any]:
-        score = 100 * float((given == self.labels).mean())
-        return measured(score, given.tolist(), reader, self.texts, size)
+    def _kept(self, folder: Path) -> dict[str, Any]:
+        """What is kept of a student's folder."""
+        reader = torch_reader(folder)
+        names = json.loads((folder / "config.json").read_text(encoding="utf-8"))["id2label"]
+
+        def classes(texts: list[str]) -> list[str]:
+            return [names[str(place)] for place in reader(texts).argmax(1)]
+
+        found = self._scored(classes, megabytes(folder))
+        if self.sample.task == "SST-2":
+            for kind, pairs in PAIRS.items():
+                given = [classes([*pair]) == ["positive", "negative"] for pair in pairs]
+                found[kind] = sum(given)
+        return found
+
+    def _scored(self, classes: Reader, size: float) -> dict[str, Any]:
+        given = classes(self.texts)
+        right = [ours == theirs for ours, theirs in zip(given, self.labels, strict=True)]
+        found = measured(100 * float(np.mean(right)), right, classes, self.texts, size)
+        macro = f1_score(self.labels, given, average="macro", zero_division=0)
+        return found | {"macro_f1": round(100 * float(macro), 2)}
 
     def _words(self, name: str, said: Path) -> dict[str, Any]:
-        if "alone" in name:
-            train = pd.read_parquet(self.split.folder / "train.parquet")
-            classes = train["label"]
-        else:
-            train = pd.read_parquet(said)
-            classes = (train["label"] == "positive").astype(int)
+        train = pd.read_parquet(self.sample.folder / "train.parquet" if "alone" in name else said)
         words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)
         model = LogisticRegression(C=10, max_iter=1000, random_state=self.seed)
-        model.fit(words.fit_transform(train["sentence"]), classes)
+        model.fit(words.fit_transform(train["text"]), train["label"])
         size = round(8 * (model.coef_.size + len(words.idf_)) / 1e6, 1)
+        return self._scored(lambda texts: list(model.predict(words.transform(texts))), size)
 
-        def read_texts(texts: list[str]) -> np.ndarray:
-            found: np.ndarray = model.predict(words.transform(texts))
-            return found
+    def _model2vec_classes(self) -> dict[str, Any] | None:
+        try:
+            from model2vec.train import StaticModelForClassification
+        except ImportError as error:
+            print(f"model2vec: left out ({error})", flush=True)
+            return None
+        self.inputs.make()
+        self._model2vec()
+        train = pd.read_parquet(self.sample.folder / "train.parquet")
+        torch.manual_seed(self.seed)
+        place = str(self.work / "model2vec")
+        model: Any = StaticModelForClassification.from_pretrained(path=place)
+        model.fit(list(train["text"]), list(train["label"]))
+        return self._scored(
+            lambda texts: list(model.predict(texts)), megabytes(self.work / "model2vec")
+        )
 
-        return self._kept(read_texts(self.texts), read_texts, size)
+    def _cascade(self, runs: list[Path]) -> dict[str, Any]:
+        made = cascade(runs, self.work / f"{self.sample.task}-cascade-s{self.seed}", overwrite=True)
+        point, slow = made.shown, made.members[-1]
+        return {
+            "score": round(point.score, 2),
+            "microseconds": round(1e6 * point.seconds, 1),
+            "mb": 0.0,
+            "sent": round(point.sent[0], 4),
+            "difference": made.difference,
+            "speedup": round(slow.seconds / point.seconds, 2),
+        }
 
     # ---- embeddings ----
 
@@ -229,7 +369,7 @@ class Bench:
             if name == "static":
                 folder = self._distilled(
                     "embedding-cosine", "embedder", **ROWS, **STATIC, kind="embedding", teacher=str(folder),
-                    data=str(self.inputs.train), dev=str(self.inputs.dev), epochs=20,
+                    data=str(self.inputs.train), dev=str(self.inputs.dev), epochs=20, max_length=64,
                 )  # fmt: skip
             if name.startswith("model2vec"):
                 try:
@@ -270,22 +410,61 @@ def read() -> dict[str, Any]:
 
 
 def table() -> None:
-    """Mean and, of several seeds, deviation: one row a model."""
-    for task, models in read().items():
+    """Mean and, of several seeds, deviation: one row a model. Then what the issue of pairs and cascades comes to."""
+    record = read()
+    for task, models in record.items():
+        macro = task in FILES
         score = "Spearman" if task == "STS-B" else "accuracy"
-        print(f"| {task} | {score} | seeds | microseconds a text | MB |")
-        print("|:---|---:|---:|---:|---:|")
+        print(f"| {task} | {score} |{' macro F1 |' * macro} seeds | microseconds a text | MB |")
+        print(f"|:---|---:|{'---:|' * macro}---:|---:|---:|")
         for name in TASKS[task]:
-            if not (runs := [*models.get(name, {}).values()]):
+            if name.startswith("cascade") or not (runs := [*models.get(name, {}).values()]):
                 continue
             scores = [run["score"] for run in runs]
             spread = f" ± {statistics.stdev(scores):.1f}" if len(scores) > 1 else ""
             micro, size = (
                 statistics.median(run[key] for run in runs) for key in ("microseconds", "mb")
             )
-            mean = statistics.mean(scores)
-            print(f"| {name} | {mean:.1f}{spread} | {len(runs)} | {micro:.0f} | {size:.1f} |")
+            own = f" {statistics.mean(run['macro_f1'] for run in runs):.1f} |" if macro else ""
+            print(
+                f"| {name} | {statistics.mean(scores):.1f}{spread} |{own} {len(runs)} | {micro:.0f} | {size:.1f} |"
+            )
         print()
+    print(
+        "| cascade of static student and teacher | seeds | sent on | score less the teacher's | speed-up |"
+    )
+    print("|:---|---:|---:|---:|---:|")
+    for task, models in record.items():
+        if runs := [*models.get(LABELED[-1], {}).values()]:
+            sent, less, faster = (
+                statistics.mean(values)
+                for values in (
+                    [100 * run["sent"] for run in runs],
+                    [run["difference"]["difference"] for run in runs],
+                    [run["speedup"] for run in runs],
+                )
+            )
+            print(f"| {task} | {len(runs)} | {sent:.0f} % | {less:+.2f} | {faster:.1f} × |")
+    print()
+    runs = record["SST-2"]
+    print("| pairs that both come out right, of 12 |" + "".join(f" {kind} |" for kind in PAIRS))
+    print("|:---|" + "---:|" * len(PAIRS))
+    for name in TASKS["SST-2"]:
+        if (own := [*runs.get(name, {}).values()]) and "negation" in own[0]:
+            means = (statistics.mean(run[kind] for run in own) for kind in PAIRS)
+            print(f"| {name} |" + "".join(f" {mean:.1f} |" for mean in means))
+    print()
+    for task, models in record.items():
+        for other in TASKS[task]:
+            ours, theirs = models.get(STATIC_NAME, {}), models.get(other, {})
+            both = sorted({*ours} & {*theirs})
+            if other != STATIC_NAME and len(both) > 1 and not other.startswith("cascade"):
+                pair = [[one[seed]["score"] for seed in both] for one in (ours, theirs)]
+                test = ttest_rel(*pair)
+                low, high = test.confidence_interval()
+                mean = np.subtract(*pair).mean()
+                said = f"{mean:+.2f} [{low:+.2f}, {high:+.2f}], p = {test.pvalue:.3g}"
+                print(f"{task}: static less {other}: {said}, {len(both)} seeds")
 
 
 def main() -> None:
@@ -296,7 +475,8 @@ def main() -> None:
     run.add_argument("--model", required=True, help="folder of all-MiniLM-L6-v2")
     run.add_argument("--data", required=True, help="GLUE folder")
     run.add_argument("--work", type=Path, default=Path("runs/static"))
-    run.add_argument("--unlabelled-rows", type=int, metavar="N", help="of SST-2 (default: all)")
+    run.add_argument("--texts", required=True, help="folder of get-texts")
+    run.add_argument("--tasks", nargs="+", choices=TASKS, default=[*TASKS])
     run.add_argument("--seeds", type=int, default=5)
     shown = commands.add_parser("table", help="print the record's tables")
     shown.add_argument("--markdown", action="store_true", help="as the page prints it")
