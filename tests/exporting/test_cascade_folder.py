@@ -19,6 +19,7 @@ from limbeck.cards.push import push_files
 from limbeck.cli.app import app
 from limbeck.data import RowsAsked
 from limbeck.exporting.cascade import cascade
+from limbeck.exporting.export_model import export
 from limbeck.latency.contenders import contenders
 from limbeck.predicting.predict_rows import predict
 from limbeck.runtimes.cascade import CASCADE_NAME, read_cascade
@@ -224,3 +225,15 @@ def test_the_whole_folder_is_pushed_and_its_members_are_timed(models, tmp_path):
     assert [one.path.name for one in contenders([str(tmp_path / "made")])] == ["1-fast", "2-slow"]
     with pytest.raises(LimbeckError, match=r"is a cascade, whose card is .*README\.md"):
         write_card(tmp_path / "made")
+
+
+def test_an_exported_checkpoint_is_a_member(models, tmp_path):
+    """It has no recipe: its manifest says how long texts are."""
+    fast, slow, data = models
+    rows = {"text_columns": ["review"], "label_column": "verdict", "max_length": 9}
+    export(slow, "reviews", data, out=tmp_path / "int8", format="onnx-int8", max_drop=100, **rows)
+    made = cascade(
+        [fast, tmp_path / "int8"], tmp_path / "made", asked(data), wanted={"agreement": 80.0}
+    )
+    assert made.members[1].max_length == 9
+    assert predict(tmp_path / "made", [{"review": "a good film"}], text_columns=["review"])

@@ -18,9 +18,11 @@ import limbeck
 import several_labels as several
 import tiny_runs as tiny
 from limbeck.cli.app import app
+from limbeck.data import RowsAsked
 from limbeck.exporting.export_model import export
 from limbeck.recipe import Recipe
 from limbeck.recipe.quick import training_for
+from limbeck.scoring.evaluation import evaluation_of
 from limbeck.static import RowAdam, StaticReader, StaticStudent
 from limbeck.support.errors import LimbeckError
 
@@ -252,3 +254,18 @@ def test_without_clipping_the_norm_is_logged(tmp_path) -> None:
     assert all(
         entry["grad_norm"] > 0 for entry in trainer.state.log_history if "grad_norm" in entry
     )
+
+
+def test_classes_in_the_teachers_order_are_those_of_evaluate_and_export(place, settings, tmp_path):
+    """Not in the order in which the rows' own are found, which is that of the alphabet."""
+    teacher = tiny.knowing_teacher()
+    with torch.no_grad():
+        teacher.classifier.weight.copy_(teacher.classifier.weight.flip(0))
+        teacher.classifier.bias.copy_(teacher.classifier.bias.flip(0))
+    teacher.config.id2label = {0: "positive", 1: "negative"}
+    teacher.config.label2id = {"positive": 0, "negative": 1}
+    given = settings | {"teacher": str(tiny.save(teacher, tmp_path / "teacher"))}
+    made = limbeck.distill(Recipe.load("kd", **given), out=tmp_path / "run", report=False)
+    found = evaluation_of(made.path, RowsAsked(split="dev")).scores
+    assert found["primary"] == made.scores["dev"]["primary"] > 90
+    export(made.path, format="numpy", out=tmp_path / "numpy")

@@ -85,7 +85,8 @@ def cascade(
         # The last one first: its predictions stand for labels that are not there.
         for member in reversed(members):
             begin(f"{member.name}: {len(loaded.rows):,} rows", None)
-            own = member.recipe.max_length if member.recipe else None
+            known_by = member.manifest or member.recipe
+            own = None if known_by is None else known_by.max_length
             cut = replace(loaded, max_length=asked.max_length or own)
             read, outputs, spent = _timed(member, cut)
             reads.insert(0, read)

@@ -14,7 +14,7 @@ from transformers import PretrainedConfig, PreTrainedModel
 from limbeck import students
 from limbeck.data import Labelling, text_rows
 from limbeck.recipe import Recipe
-from limbeck.static import train_tokenizer
+from limbeck.static import StaticConfig, train_tokenizer
 from limbeck.support import files, machine, words
 from limbeck.support.errors import LimbeckError
 from limbeck.support.given import is_reference
@@ -302,7 +302,10 @@ def names_at(path: str | Path) -> tuple[str, ...]:
 def names_of(config: PretrainedConfig) -> tuple[str, ...]:
     """What a classifier calls its outputs, in id order; () for another head."""
     heads = config.architectures or []
-    return students.labels_of(config) if any(name.endswith(_HEAD) for name in heads) else ()
+    # A static student's class names no head.
+    static = config.model_type == StaticConfig.model_type and not config.embeds
+    known = static or any(name.endswith(_HEAD) for name in heads)
+    return students.labels_of(config) if known else ()
 
 
 def names_for_students(teacher: PreTrainedModel | None, task: Task) -> Task:
