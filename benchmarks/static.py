@@ -11,8 +11,8 @@ scored on STS-B's dev pairs.
         [--tasks SST-2 STS-B "20 Newsgroups" Reuters-52]
     python benchmarks/static.py table --markdown
 
-Resumable: what has a record in `benchmarks/records/static.json` is not made again. Records keep the prediction of each
-dev row. model2vec needs its extra `train`; without it its rows are left out.
+Resumable: what has a record in `benchmarks/records/static.json` is not made again. Records keep of each dev row whether
+it was right, and of a pair its cosine. model2vec needs its extra `train`; without it its rows are left out.
 """
 
 import argparse
@@ -36,6 +36,7 @@ from sklearn.metrics import f1_score
 import limbeck
 from embeddings import Inputs
 from limbeck.data import load_task
+from limbeck.evaluation.row_tests import bootstrap
 from limbeck.exporting.cascade import cascade
 from limbeck.recipe import Recipe
 from limbeck.students import load_model, read_tokenizer
@@ -56,7 +57,7 @@ TASKS = {
     "SST-2": (*LABELED[:3], "static without word pairs", *LABELED[3:]),
     "20 Newsgroups": LABELED,
     "Reuters-52": LABELED,
-    "STS-B": ("teacher, 6 layers", "static", "model2vec distill"),
+    "STS-B": ("teacher, 6 layers", "static", "static of the teacher's width", "model2vec distill"),
 }
 FILES = {"20 Newsgroups": "newsgroups", "Reuters-52": "reuters52"}
 LABELS = 1000
@@ -366,10 +367,12 @@ class Bench:
         dev = pd.read_csv(self.inputs.dev, sep="\t", quoting=3, on_bad_lines="skip")
         for name in missing:
             folder = self.inputs.teacher
-            if name == "static":
+            if name.startswith("static"):
+                own = {"student.width": 384} if "width" in name else {}
                 folder = self._distilled(
-                    "embedding-cosine", "embedder", **ROWS, **STATIC, kind="embedding", teacher=str(folder),
-                    data=str(self.inputs.train), dev=str(self.inputs.dev), epochs=20, max_length=64,
+                    "embedding-cosine", "wide-embedder" if own else "embedder", **ROWS, **STATIC, **own,
+                    kind="embedding", teacher=str(folder), data=str(self.inputs.train), dev=str(self.inputs.dev),
+                    epochs=20, max_length=64,
                 )  # fmt: skip
             if name.startswith("model2vec"):
                 try:
@@ -450,21 +453,37 @@ def table() -> None:
     print("| pairs that both come out right, of 12 |" + "".join(f" {kind} |" for kind in PAIRS))
     print("|:---|" + "---:|" * len(PAIRS))
     for name in TASKS["SST-2"]:
-        if (own := [*runs.get(name, {}).values()]) and "negation" in own[0]:
-            means = (statistics.mean(run[kind] for run in own) for kind in PAIRS)
+        if (kept := [*runs.get(name, {}).values()]) and "negation" in kept[0]:
+            means = (statistics.mean(run[kind] for run in kept) for kind in PAIRS)
             print(f"| {name} |" + "".join(f" {mean:.1f} |" for mean in means))
     print()
+    print(
+        "| static student less | points | 95 % over rows | 95 % over seeds, paired t test | seeds |"
+    )
+    print("|:---|---:|---:|---:|---:|")
     for task, models in record.items():
         for other in TASKS[task]:
             ours, theirs = models.get(STATIC_NAME, {}), models.get(other, {})
             both = sorted({*ours} & {*theirs})
-            if other != STATIC_NAME and len(both) > 1 and not other.startswith("cascade"):
-                pair = [[one[seed]["score"] for seed in both] for one in (ours, theirs)]
-                test = ttest_rel(*pair)
-                low, high = test.confidence_interval()
-                mean = np.subtract(*pair).mean()
-                said = f"{mean:+.2f} [{low:+.2f}, {high:+.2f}], p = {test.pvalue:.3g}"
-                print(f"{task}: static less {other}: {said}, {len(both)} seeds")
+            if other != STATIC_NAME and both and not other.startswith("cascade"):
+                said = _difference([ours[seed] for seed in both], [theirs[seed] for seed in both])
+                print(f"| {task}: {other} | {said} | {len(both)} |")
+
+
+def _difference(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> str:
+    """The mean difference of some seeds' scores, its interval over rows by bootstrap, and over seeds."""
+    right, other = (
+        100 * np.mean([run["predictions"] for run in runs], axis=0) for runs in (ours, theirs)
+    )
+    gap = right - other
+    interval = bootstrap(lambda chosen: gap[chosen].mean(-1), len(gap))
+    assert interval is not None
+    said = f"{gap.mean():+.1f} | {interval[0]:+.1f} to {interval[1]:+.1f} |"
+    if len(ours) < 3:
+        return f"{said} too few seeds"
+    test = ttest_rel(*([run["score"] for run in runs] for runs in (ours, theirs)))
+    low, high = test.confidence_interval()
+    return f"{said} {low:+.1f} to {high:+.1f} (p = {test.pvalue:.2g})"
 
 
 def main() -> None:
