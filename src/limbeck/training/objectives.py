@@ -1,7 +1,7 @@
 """The terms between a student and whoever teaches it, bound to their shapes. Part of `limbeck.training`."""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from transformers.trainer_utils import has_length
 from limbeck.data.row_facts import facts_of
 from limbeck.objectives import Loss, ModelShape, Objectives, Shape, TeamObjectives
 from limbeck.recipe import Recipe
+from limbeck.recipe.paper_settings import flat
 from limbeck.recipe.recipe import LOSS_KEYS
 from limbeck.students import generic_labels, labels_of, spelling
 from limbeck.support.errors import LimbeckError, Problem
@@ -83,7 +84,7 @@ def check_terms(began: Mapping[str, Any] | None, recipe: Recipe, checkpoint: str
     """
     if began is None:
         return
-    then, now = dict(_flat(began)), dict(_flat(terms_of(recipe)))
+    then, now = dict(flat(began)), dict(flat(terms_of(recipe)))
     # A key that only one of them has is one that an older or newer version says; a term is neither.
     wholes = _terms(began) ^ _terms(terms_of(recipe))
     keys = {key for key in then.keys() & now.keys() if then[key] != now[key]}
@@ -98,14 +99,6 @@ def check_terms(began: Mapping[str, Any] | None, recipe: Recipe, checkpoint: str
 def _terms(said: Mapping[str, Any]) -> set[str]:
     given = {key for key in _SAID - {"objectives"} if said.get(key) is not None}
     return given | {f"objectives.{name}" for name in said.get("objectives") or {}}
-
-
-def _flat(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
-    if not isinstance(value, Mapping):
-        yield place, value
-        return
-    for key, inner in value.items():
-        yield from _flat(inner, f"{place}.{key}" if place else str(key))
 
 
 # Whether a student can learn from its teachers at all: whose weights are whose, what classes are
