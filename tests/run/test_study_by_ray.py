@@ -12,7 +12,7 @@ import pytest
 from tiny_studies import plan_of
 
 import limbeck
-from limbeck.lab.commands.study_command import study
+from limbeck.lab.commands import study
 from limbeck.lab.study import SharedRuns, carry_out
 from limbeck.support.errors import LimbeckError
 

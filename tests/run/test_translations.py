@@ -190,3 +190,21 @@ def test_the_command_says_what_it_scored(place, tmp_path):
     )
     assert found.exit_code == 0, found.output
     assert "test translation_accuracy" in found.output
+
+
+def test_beside_a_dev_file_every_translation_is_trained_on(place, tmp_path):
+    draw = "".join(f"dev {n} a\tdev {n} b\n" for n in range(12))
+    (tmp_path / "dev.tsv").write_text("source\ttranslation\n" + draw)
+    own = recipe(place, "bare.tsv", dev=str(tmp_path / "dev.tsv"))
+    record = limbeck.distill(own, tmp_path / "run", report=False).record
+    assert {*Dataset.from_parquet(record.recipe["data"])["sentence"]} == {
+        text for pair in pairs() for text in pair
+    }
+    assert record.examples.train == 300 and record.recipe["test"] is None
+
+
+def test_translations_that_share_their_texts_are_no_held_out_rows(place, tmp_path):
+    text = "".join(f"one source\tits translation {n}\n" for n in range(200))
+    (tmp_path / "alike.tsv").write_text(text)
+    with pytest.raises(LimbeckError, match=r"200 different translations .* too few to hold 20 out"):
+        limbeck.distill(recipe(place, str(tmp_path / "alike.tsv")), tmp_path / "run", report=False)

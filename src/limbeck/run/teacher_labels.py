@@ -9,7 +9,7 @@ Of translations the teacher's embedding of the source is stored for source and t
 import json
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -114,11 +114,12 @@ def _written(
     runs: Path,
     live_teacher: Teacher | None,
     write: Callable[[Recipe, Path, Teacher | None], None],
+    last: str = "dev.parquet",
 ) -> Path:
-    """The folder of the teacher's predictions, written by the first process where its dev file is not there."""
+    """The folder of the teacher's predictions, written by the first process where the last of its files is missing."""
     folder = runs / TEACHER_LABELS / _digest(recipe)
     problems = []
-    if machine.is_first() and not (folder / "dev.parquet").is_file():
+    if machine.is_first() and not (folder / last).is_file():
         try:
             write(recipe, folder, live_teacher)
         except LimbeckError as error:
@@ -174,7 +175,9 @@ def _digest(recipe: Recipe) -> str:
     known = recipe.model_dump(mode="json")
     files = sorted(inputs.checksums_of_inputs(recipe).items())
     read = [[name, value] for name, value in files if re.match("(teacher|data|parallel)\\b", name)]
-    found = [_VERSION, {key: known[key] for key in _KEYS}, read]
+    found: list[Any] = [_VERSION, {key: known[key] for key in _KEYS}, read]
+    if recipe.dev is not None:  # nothing is held out
+        found.append("dev")
     return checksum_of_text(json.dumps(found, sort_keys=True))[:12]
 
 
@@ -356,7 +359,7 @@ _NAME = re.compile(r"[A-Za-z][\w-]{0,31}")
 
 def _with_translations(recipe: Recipe, runs: Path, live_teacher: Teacher | None) -> Recipe:
     """Train on texts with the stored embeddings of their sources; without a dev file translations are held out."""
-    folder = _written(recipe, runs, live_teacher, _write_translations)
+    folder = _written(recipe, runs, live_teacher, _write_translations, last="train.parquet")
     train = str(folder / "train.parquet")
     splits = () if recipe.dev else ("dev", "test")
     held = {split: str(folder / f"{split}.parquet") for split in splits}
@@ -365,22 +368,17 @@ def _with_translations(recipe: Recipe, runs: Path, live_teacher: Teacher | None)
 
 
 def _write_translations(recipe: Recipe, folder: Path, live_teacher: Teacher | None) -> None:
-    """Write the training texts with the teacher's embeddings, and pairs of test and dev; the dev file last."""
+    """Write held-out pairs where there is no dev file, then the training texts with the teacher's embeddings."""
     pairs = list(dict.fromkeys(chain.from_iterable(map(_translations, recipe.parallel))))
-    share = min(HELD_OUT, len(pairs) // 10)
-    if share < _FEWEST:
+    rows = [] if recipe.dev else _held_out_pairs(pairs)
+    held = {*chain.from_iterable(rows)}
+    if not pairs or (recipe.dev is None and len(rows) < 2 * _FEWEST):
         raise LimbeckError(
-            f"parallel: {len(pairs)} different translations in {', '.join(recipe.parallel)}, too few to hold some out",
-            f"give {10 * _FEWEST} or more",
+            f"parallel: {len(pairs)} different translations in {', '.join(recipe.parallel)}, too few to hold "
+            f"{2 * _FEWEST} out whose texts stand in no other",
+            f"give {10 * _FEWEST} or more; or name a file with the columns {' and '.join(TRANSLATED)}: --dev FILE",
         )
-    order = np.random.default_rng(0).permutation(len(pairs))
-    # A text of held-out rows stands in no other row: it would be trained on, or have two translations.
-    held: set[str] = set()
-    split: list[tuple[str, str]] = []
-    for place in order:
-        if len(split) < 2 * share and held.isdisjoint(pairs[place]):
-            held |= {*pairs[place]}
-            split.append(pairs[place])
+    # A held-out text in another pair would be trained on.
     train = [pair for pair in pairs if held.isdisjoint(pair)]
     sources = list(dict.fromkeys(source for source, _ in train))
     teacher = _teacher(recipe, [], live_teacher)
@@ -392,14 +390,32 @@ def _write_translations(recipe: Recipe, folder: Path, live_teacher: Teacher | No
     texts = {source: found[source] for source in sources}
     for source, translation in train:
         texts.setdefault(translation, found[source])
-    written = {"train": Dataset.from_dict({"sentence": [*texts], "embedding": [*texts.values()]})}
-    for name, rows in (("test", split[share:]), ("dev", split[:share])):
-        written[name] = Dataset.from_dict(
-            dict(zip(TRANSLATED, zip(*rows, strict=True), strict=True))
-        )
-    for name, rows_of in written.items():
+    written: dict[str, Any] = {"train": {"sentence": [*texts], "embedding": [*texts.values()]}}
+    if rows:
+        half = len(rows) // 2
+        splits = {"dev": rows[:half], "test": rows[half:]}
+        columns = {
+            split: dict(zip(TRANSLATED, zip(*some, strict=True), strict=True))
+            for split, some in splits.items()
+        }
+        written = columns | written
+    for name, found_columns in written.items():
         with written_whole(folder / f"{name}.parquet") as stream:
-            rows_of.to_parquet(stream)
+            Dataset.from_dict(found_columns).to_parquet(stream)
+
+
+def _held_out_pairs(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """At most a fifth of all, of which no two share a text."""
+    wanted = 2 * min(HELD_OUT, len(pairs) // 10)
+    held: set[str] = set()
+    found: list[tuple[str, str]] = []
+    for place in np.random.default_rng(0).permutation(len(pairs)):
+        if len(found) == wanted:
+            break
+        if held.isdisjoint(pairs[place]):
+            held |= {*pairs[place]}
+            found.append(pairs[place])
+    return found
 
 
 def _translations(place: str) -> Iterator[tuple[str, str]]:

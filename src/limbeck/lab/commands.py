@@ -1,4 +1,4 @@
-"""The lab's commands: `limbeck study`, `analyze`, `quickstart` and `submit`."""
+"""The lab's commands: `limbeck study`, `analyze`, `quickstart` and `submit`. They load no more than the help needs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ import typer
 from rich.progress import Progress
 from rich.table import Table
 
+from limbeck.cli import options
 from limbeck.cli.console import output, say, trouble
 from limbeck.cli.options import Plugins, is_recipe_file, is_setting, parse_settings, takes_groups
 from limbeck.support import registry, words
@@ -365,3 +366,9 @@ def _list_analyses() -> None:
         table.add_row(name, one.summary, ", ".join(one.settings.model_fields))
     output().print(table)
     output().print("limbeck analyze WHAT RUN; a setting as KEY=VALUE")
+
+
+options.COMMANDS.register("quickstart")(options.Command(quickstart, options.ManyValues, first=True))
+options.COMMANDS.register("study")(options.Command(study))
+options.COMMANDS.register("analyze")(options.Command(analyze))
+options.COMMANDS.register("submit")(options.Command(submit))
