@@ -27,7 +27,7 @@ ODD = [
     "a\x1cseparator",
     "a\rreturn",
 ]
-ENDINGS = ("csv", "tsv", "jsonl", "ndjson", "json", "parquet", "txt")
+ENDINGS = ("csv", "tsv", "tab", "jsonl", "ndjson", "json", "parquet", "txt")
 COMPRESSED = ("", ".gz", ".zst")
 
 
@@ -40,7 +40,7 @@ def written(path, columns):
     ending = plain.suffix[1:]
     if ending == "parquet":
         parquet.write_table(pa.table(columns), plain)
-    elif ending in ("csv", "tsv"):
+    elif ending in ("csv", "tsv", "tab"):
         between = "," if ending == "csv" else "\t"
         quote = '"' if ending == "csv" else ""
         lines = [between.join(f"{quote}{value}{quote}" for value in row.values()) for row in rows]

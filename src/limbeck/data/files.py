@@ -31,6 +31,7 @@ from limbeck.support.plain import encodable, json_reason, loads, regular
 FORMS = {
     ".csv": "csv",
     ".tsv": "tsv",
+    ".tab": "tsv",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".json": "jsonl",
