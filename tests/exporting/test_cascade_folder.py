@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,6 +25,7 @@ from limbeck.exporting.export_model import export
 from limbeck.latency.contenders import contenders
 from limbeck.predicting.predict_rows import predict
 from limbeck.runtimes.cascade import CASCADE_NAME, read_cascade
+from limbeck.scoring import scored_model
 from limbeck.scoring.scored_model import ScoredModel
 from limbeck.support.errors import LimbeckError
 
@@ -125,13 +128,59 @@ def test_everything_wrong_is_said_together(models, tmp_path):
     assert "score 101: out of range" in str(refused.value)
 
 
-def test_numbers_have_no_confidence(tmp_path):
-    places = [
-        tiny.save(tiny.bert(1, seed=seed, num_labels=1), tmp_path / str(seed)) for seed in (0, 1)
-    ]
-    data = tiny.write_csv(tmp_path / "numbers.csv", 20, regression=True)
-    with pytest.raises(LimbeckError, match="have no confidence"):
-        cascade(places, tmp_path / "made", asked(data))
+def test_what_has_no_confidence_is_refused_before_any_row_is_read(models, tmp_path):
+    numbers = tiny.save(tiny.bert(1, seed=0, num_labels=1), tmp_path / "numbers")
+    nowhere = RowsAsked(data=str(tmp_path / "nowhere.csv"), task="stsb")
+    with pytest.raises(LimbeckError) as refused:
+        cascade([models[0], numbers], tmp_path / "made", nowhere)
+    model, task = refused.value.problems
+    assert model.message == f"cascade: {numbers}: a number has no confidence to decide by"
+    assert task.message == "cascade: task stsb: a number has no confidence to decide by"
+    assert "kind sentence, multi-label, image, with two classes" in model.fix
+    assert "nowhere.csv" not in str(refused.value)
+
+
+def test_a_cascade_is_no_member(models, tmp_path):
+    fast, slow, data = models
+    cascade([fast, slow], tmp_path / "made", asked(data))
+    with pytest.raises(LimbeckError, match="made is a cascade itself"):
+        cascade([fast, tmp_path / "made"], tmp_path / "again", asked(data))
+
+
+def test_nan_is_said_of_the_member_that_gives_it(models, tmp_path):
+    fast, slow, data = models
+    broken = tiny.bert(1, seed=3)
+    with torch.no_grad():
+        broken.classifier.bias[0] = float("nan")
+    place = tiny.save(broken, tmp_path / "broken")
+    for members in ([place, slow], [fast, place]):
+        with pytest.raises(LimbeckError, match=r"broken gives NaN .* for 60 of 60 rows"):
+            cascade(members, tmp_path / "made", asked(data))
+
+
+def test_a_members_time_is_that_of_its_passes_without_loading(models, tmp_path, monkeypatch):
+    """By a clock on which loading takes 5 s, then 15 s, and a row 2 ms."""
+    fast, slow, data = models
+    clock = [0.0]
+
+    def takes(seconds):
+        clock[0] += seconds
+
+    load, passes = ScoredModel.load, scored_model.compact_outputs_of
+    pauses = itertools.cycle((5.0, 15.0))
+    monkeypatch.setattr(
+        ScoredModel, "load", lambda *a, **k: [takes(next(pauses)), load(*a, **k)][1]
+    )
+    monkeypatch.setattr(
+        scored_model,
+        "compact_outputs_of",
+        lambda model, rows, *a: [takes(0.002 * len(rows)), passes(model, rows, *a)][1],
+    )
+    monkeypatch.setattr(
+        "limbeck.exporting.cascade.time", SimpleNamespace(perf_counter=lambda: clock[0])
+    )
+    made = cascade([fast, slow], tmp_path / "made", asked(data))
+    assert [one.seconds for one in made.members] == pytest.approx([0.002, 0.002])
 
 
 def test_a_changed_member_is_seen(models, tmp_path):

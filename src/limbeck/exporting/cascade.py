@@ -29,13 +29,14 @@ from limbeck.runtimes.cascade import (
     CascadePoint,
     answers_several,
     centred,
+    confidence_problems,
 )
 from limbeck.runtimes.manifest import GateRowsFacts
 from limbeck.scoring.scored_model import EncodedSplit, LoadedSplit, ScoredModel
 from limbeck.students import labels_of
 from limbeck.support import files, terminal
 from limbeck.support.errors import LimbeckError, Problem, unknown
-from limbeck.tasks import Task, metrics, rules
+from limbeck.tasks import TASKS, Task, metrics, rules
 from limbeck.tasks.task import judged_by_teacher
 
 USUAL_DROP = 0.3
@@ -73,6 +74,7 @@ def cascade(
     place = files.at_home(out)
     refuse_occupied(place, overwrite=overwrite, name=CASCADE_NAME)
     members = [ScoredModel.open(path) for path in models]
+    _refuse_unsure(members, asked)
     known = next((one for one in members if one.recipe is not None), members[-1])
     if unlabelled is None:
         loaded = replace(known.rows(asked, labeled=False), own_classes=False, translated_from=None)
@@ -123,14 +125,39 @@ def _checked(models: Sequence[str | Path], wanted: Mapping[str, float]) -> tuple
     return next(iter(wanted.items()))
 
 
+def _refuse_unsure(members: Sequence[ScoredModel], asked: RowsAsked) -> None:
+    """Raise LimbeckError for models, or a task, without confidence, before any row is read."""
+    problems = [
+        Problem(f"cascade: {one.name} is a cascade itself", "name its models, two or three in all")
+        for one in members
+        if one.cascade is not None
+    ]
+    for one in members:
+        problems += confidence_problems(one.kind, len(labels_of(one.config)), one.name)
+    if (task := TASKS.get(asked.task or "")) is not None:
+        outputs = len(task.kind.head_labels(task) or ())
+        problems += confidence_problems(task.kind, outputs, f"task {task.name}")
+    if problems:
+        raise LimbeckError(problems)
+
+
 def _timed(member: ScoredModel, loaded: LoadedSplit) -> tuple[EncodedSplit, np.ndarray, float]:
-    """How a member reads the rows, its outputs, and the seconds that a row costs it once it is loaded."""
+    """How a member reads the rows, its outputs, and the seconds that a row costs it once it is loaded.
+
+    Raises:
+        LimbeckError: outputs that are NaN or infinite.
+    """
+    member = member.in_memory(loaded.task.kind)
+    member.outputs(replace(loaded, rows=loaded.rows.select([0])))  # what the first pass alone costs
     start = time.perf_counter()
     read, outputs = member.outputs(loaded)
-    whole = time.perf_counter()
-    member.outputs(replace(loaded, rows=loaded.rows.select([0])))
-    to_load = time.perf_counter() - whole
-    return read, outputs, max((whole - start - to_load) / len(loaded.rows), 1e-7)
+    seconds = (time.perf_counter() - start) / len(loaded.rows)
+    if broken := int((~np.isfinite(outputs)).any(axis=1).sum()):
+        raise LimbeckError(
+            f"cascade: {member.name} gives NaN or infinite outputs for {broken:,} of {len(loaded.rows):,} rows",
+            "its weights are damaged or have diverged: train it again, or name another model",
+        )
+    return read, outputs, seconds
 
 
 def _text_of(model: ScoredModel, source: str, asked: RowsAsked) -> LoadedSplit:

@@ -14,8 +14,8 @@ from scipy.special import expit, logit, softmax
 
 from limbeck.runtimes.manifest import GateRowsFacts
 from limbeck.support import files, plain
-from limbeck.support.errors import LimbeckError
-from limbeck.tasks import TaskType
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.tasks import TASK_TYPES, TaskType
 from limbeck.tasks.rules import USUAL, Thresholds
 
 CASCADE_NAME = "cascade.json"
@@ -29,14 +29,30 @@ def answers_several(kind: TaskType, outputs: int) -> bool:
     """Whether a row's classes do not exclude each other.
 
     Raises:
-        LimbeckError: outputs that are no classes, of which nobody can say how sure they are.
+        LimbeckError: outputs that are no classes, which have no confidence.
     """
-    if not 1 < kind.outcomes(outputs, exclusive=False) < math.inf:
-        raise LimbeckError(
-            f"cascade: outputs of kind {kind.name} with {outputs} number{'s' * (outputs != 1)} have no confidence",
-            "name models that predict one or several classes a row",
-        )
+    if problems := confidence_problems(kind, outputs, f"outputs of kind {kind.name}"):
+        raise LimbeckError(problems)
     return kind.outcomes(outputs) == 0
+
+
+def confidence_problems(kind: TaskType, outputs: int, whose: str) -> list[Problem]:
+    """What is wrong with outputs that are not a row's classes: nobody can say how sure they are."""
+    if _has_confidence(kind, outputs):
+        return []
+    what = "a number" if kind.is_number(outputs) else f"kind {kind.name}"
+    known = [TASK_TYPES.get(name) for name in TASK_TYPES]
+    kinds = [one.name for one in known if _has_confidence(one, 2) and one.candidates is None]
+    return [
+        Problem(
+            f"cascade: {whose}: {what} has no confidence to decide by",
+            f"name models that predict classes: kind {', '.join(kinds)}, with two classes or more",
+        )
+    ]
+
+
+def _has_confidence(kind: TaskType, outputs: int) -> bool:
+    return 1 < kind.outcomes(outputs, exclusive=False) < math.inf
 
 
 def centred(logits: np.ndarray, thresholds: Thresholds) -> np.ndarray:

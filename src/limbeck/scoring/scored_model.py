@@ -176,6 +176,7 @@ class ScoredModel:
         recipe: of a run or what was exported of one, what says which rows it has by itself.
         manifest: of an exported folder, what it says of itself.
         cascade: of a cascade's folder likewise; `members` are its models, the fastest first.
+        weights: the model itself, where it stays in memory (`in_memory`).
     """
 
     name: str
@@ -187,6 +188,7 @@ class ScoredModel:
     manifest: ExportManifest | None = None
     cascade: CascadeManifest | None = None
     members: "tuple[ScoredModel, ...]" = ()
+    weights: PreTrainedModel | None = None
 
     @classmethod
     def open(cls, path: str | Path, backend: str | None = None) -> "ScoredModel":
@@ -270,6 +272,12 @@ class ScoredModel:
         given = processor or read_processor(self.place, kind.reads)
         preflight.refuse_unfit(self.name, model, given)
         return model
+
+    def in_memory(self, kind: tasks.TaskType) -> "ScoredModel":
+        """The same model, whose weights are read once: its passes can be timed without loading."""
+        if self.cascade is not None:
+            return replace(self, members=tuple(one.in_memory(kind) for one in self.members))
+        return self if self.manifest is not None else replace(self, weights=self.load(kind))
 
     # ---- rows ----
 
@@ -413,7 +421,7 @@ class ScoredModel:
 
     def _outputs_of_torch(self, loaded: LoadedSplit, side: str) -> tuple[EncodedSplit, np.ndarray]:
         source = loaded.translated_from
-        model = self.load((source or loaded.task).kind)
+        model = self.weights or self.load((source or loaded.task).kind)
         named = source is not None or loaded.own_classes
         unproven = [] if named else class_names(loaded.task, self.config, side=side)
         split = self.read(loaded, model)
