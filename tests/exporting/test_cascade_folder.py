@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +23,10 @@ from limbeck.cli.app import app
 from limbeck.data import RowsAsked
 from limbeck.exporting.cascade import cascade
 from limbeck.exporting.export_model import export
+from limbeck.latency.benching import bench
+from limbeck.latency.cascades import cascade_lines
 from limbeck.latency.contenders import contenders
+from limbeck.latency.settings import BenchSettings
 from limbeck.predicting.predict_rows import predict
 from limbeck.runtimes.cascade import CASCADE_NAME, read_cascade
 from limbeck.scoring import scored_model
@@ -158,13 +162,13 @@ def test_nan_is_said_of_the_member_that_gives_it(models, tmp_path):
             cascade(members, tmp_path / "made", asked(data))
 
 
-def test_a_members_time_is_that_of_its_passes_without_loading(models, tmp_path, monkeypatch):
-    """By a clock on which loading takes 5 s, then 15 s, and a row 2 ms."""
-    fast, slow, data = models
-    clock = [0.0]
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock on which loading takes 5 s, then 15 s, and each row that a model reads 2 ms."""
+    now = [0.0]
 
     def takes(seconds):
-        clock[0] += seconds
+        now[0] += seconds
 
     load, passes = ScoredModel.load, scored_model.compact_outputs_of
     pauses = itertools.cycle((5.0, 15.0))
@@ -176,11 +180,49 @@ def test_a_members_time_is_that_of_its_passes_without_loading(models, tmp_path, 
         "compact_outputs_of",
         lambda model, rows, *a: [takes(0.002 * len(rows)), passes(model, rows, *a)][1],
     )
-    monkeypatch.setattr(
-        "limbeck.exporting.cascade.time", SimpleNamespace(perf_counter=lambda: clock[0])
-    )
+    clock = SimpleNamespace(perf_counter=lambda: now[0])
+    monkeypatch.setattr("limbeck.exporting.cascade.time", clock)
+    monkeypatch.setattr("limbeck.latency.cascades.time", clock)
+
+
+def test_a_members_time_is_that_of_its_passes_without_loading(models, tmp_path, clock):
+    fast, slow, data = models
     made = cascade([fast, slow], tmp_path / "made", asked(data))
     assert [one.seconds for one in made.members] == pytest.approx([0.002, 0.002])
+
+
+def test_bench_says_what_a_row_of_the_whole_cascade_takes(models, tmp_path, clock):
+    fast, slow, data = models
+    made = cascade([fast, slow], tmp_path / "made", asked(data), wanted={"agreement": 80.0})
+    settings = BenchSettings(batch_sizes=(2, 1), lengths=(4,), passes=5, warm_up=1)
+    report = bench([tmp_path / "made"], settings, out=tmp_path / "bench")
+    first, last = (one.p50 / 2 for one in report.measurements[:2])
+    assert [one.model for one in report.measurements[:2]] == ["1-fast", "2-slow"]
+    share = made.shown.sent[0]
+    line = next(one for one in report.notes if one.startswith("made: "))
+    assert line in (tmp_path / "bench" / "bench.md").read_text()
+    expected, terms, measured = re.fullmatch(
+        r"made: (\S+) ms a row expected \((.*); batch 2, 4 tokens, 1 thread\); "
+        r"(\S+) ms measured on 60 of its rows, with tokenization\.",
+        line,
+    ).groups()
+    assert float(expected) == pytest.approx(first + share * last, rel=5e-3)
+    assert terms == f"{first:.3g} + {100 * share:.1f} % × {last:.3g}"
+    assert float(measured) == pytest.approx(2 * (1 + made.chosen.sent[0]), rel=5e-3)
+
+
+def test_bench_reads_the_text_that_chose_the_thresholds_or_says_why_not(models, tmp_path, clock):
+    fast, slow, data = models
+    text = tmp_path / "plain.csv"
+    lines = data.read_text(encoding="utf-8").splitlines()
+    text.write_text("\n".join(line.split(",")[0] for line in lines), encoding="utf-8")
+    cascade([fast, slow], tmp_path / "made", unlabelled=text, wanted={"agreement": 90.0})
+    place, settings = str(tmp_path / "made"), BenchSettings(lengths=(4,), passes=5, warm_up=1)
+    (line,) = cascade_lines([place], [], bench([place], settings).measurements)
+    assert "no expected time" in line and "measured on 60 of its rows" in line
+    text.unlink()
+    (line,) = cascade_lines([place], [], bench([place], settings).measurements)
+    assert "its rows cannot be read" in line and "plain.csv" in line
 
 
 def test_a_changed_member_is_seen(models, tmp_path):

@@ -40,6 +40,8 @@ from limbeck.tasks import TASKS, Task, metrics, rules
 from limbeck.tasks.task import judged_by_teacher
 
 USUAL_DROP = 0.3
+TEXT_SPLIT = "text"
+"""The split of rows that came as text alone."""
 # Weights that only unpickling reads stay behind.
 _LEFT_BEHIND = (".bin", ".pt", ".pth", ".ckpt", ".pickle", ".pkl")
 
@@ -79,7 +81,7 @@ def cascade(
     if unlabelled is None:
         loaded = replace(known.rows(asked, labeled=False), own_classes=False, translated_from=None)
     else:
-        loaded = _text_of(members[-1], str(unlabelled), asked)
+        loaded = text_split(members[-1], str(unlabelled), asked)
     with terminal.phases(shown=show) as begin:
         reads: list[EncodedSplit] = []
         logits: list[np.ndarray] = []
@@ -160,7 +162,7 @@ def _timed(member: ScoredModel, loaded: LoadedSplit) -> tuple[EncodedSplit, np.n
     return read, outputs, seconds
 
 
-def _text_of(model: ScoredModel, source: str, asked: RowsAsked) -> LoadedSplit:
+def text_split(model: ScoredModel, source: str, asked: RowsAsked) -> LoadedSplit:
     """Text alone, as a split of the model's own classes."""
     found = read_text_rows(source, text_columns=asked.text_columns or ())
     kind = model.kind
@@ -178,7 +180,7 @@ def _text_of(model: ScoredModel, source: str, asked: RowsAsked) -> LoadedSplit:
     return LoadedSplit(
         task=task,
         data=source,
-        name="text",
+        name=TEXT_SPLIT,
         rows=rows,
         max_length=asked.max_length,
         text_columns=found.names,

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from limbeck.latency import report as reports
+from limbeck.latency.cascades import cascade_lines
 from limbeck.latency.contenders import Contender, contenders, inputs_of
 from limbeck.latency.report import BenchCondition, BenchReport, Measurement
 from limbeck.latency.settings import BenchSettings
@@ -54,7 +55,8 @@ def bench(
     if limit is not None and max(chosen.threads) > limit:
         said = f"threads {max(chosen.threads)}: there are not so many cores"
         raise LimbeckError(said, f"give at most {limit}")
-    who = contenders([str(model) for model in models], chosen.backends)
+    named = [str(model) for model in models]
+    who = contenders(named, chosen.backends)
     found: list[Measurement] = []
     with tempfile.TemporaryDirectory() as folder, terminal.phases(shown=show) as begin:
         for threads in chosen.threads:
@@ -62,6 +64,7 @@ def bench(
             rounds = 1 + -(-chosen.passes // PASSES_A_TURN)
             step = begin(words.count_of(threads, "thread"), len(turns) * rounds)
             found += time_in_turns(turns, passes=chosen.passes, warm_up=chosen.warm_up, step=step)
+        lines = cascade_lines(named, who, found)
     report = BenchReport(
         identity=uuid.uuid4().hex[:12],
         when=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -69,7 +72,7 @@ def bench(
         measurements=found,
         machine=hardware(),
         versions=versions(*_LIBRARIES),
-        notes=_notes(found),
+        notes=[*lines, *_notes(found)],
     )
     for run in reports.keep_in_records(report, who):
         refresh(run)

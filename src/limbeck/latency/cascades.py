@@ -1,0 +1,88 @@
+"""What a row costs a whole cascade: expected from its members' times, and measured. Part of `limbeck.latency`."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from limbeck.data import RowsAsked
+from limbeck.exporting.cascade import TEXT_SPLIT, text_split
+from limbeck.latency.contenders import Contender, contenders
+from limbeck.latency.report import Measurement
+from limbeck.runtimes.cascade import CascadeManifest, is_cascade, read_cascade
+from limbeck.scoring.scored_model import LoadedSplit, ScoredModel
+from limbeck.support.errors import LimbeckError
+
+# Rows that are measured end to end: enough for a mean, and soon answered.
+_ROWS = 512
+
+
+def cascade_lines(
+    models: Sequence[str], who: Sequence[Contender], found: Sequence[Measurement]
+) -> list[str]:
+    """A line for each cascade among the models: the expected time of a row, and the measured one.
+
+    Args:
+        models: as they were named.
+        who: all contenders, the cascades' members among them.
+        found: their times; those of the first condition count.
+    """
+    first = {one.name: one for one in found if one.condition == found[0].condition}
+    timed = [(one.path, first[one.name]) for one in who if one.name in first]
+    return [
+        f"{Path(name).name}: {_expected(read_cascade(name), timed)}; {_end_to_end(name)}."
+        for name in models
+        if is_cascade(name)
+    ]
+
+
+def _expected(cascade: CascadeManifest, timed: Sequence[tuple[Path, Measurement]]) -> str:
+    """Each member's time of a row, times the share of rows that reach it."""
+    times = [_milliseconds(cascade.place_of(one), timed) for one in cascade.members]
+    sent = [1.0, *cascade.shown.sent]
+    terms = [
+        f"{ms:.3g}" if share == 1 else f"{100 * share:.1f} % × {ms:.3g}"
+        for ms, share in zip(times, sent, strict=True)
+        if ms is not None
+    ]
+    if len(terms) < len(times):
+        return "no expected time, since some of its models have no times"
+    condition = timed[0][1].condition.words
+    whole = sum(ms * share for ms, share in zip(times, sent, strict=True) if ms is not None)
+    return f"{whole:.3g} ms a row expected ({' + '.join(terms)}; {condition})"
+
+
+def _milliseconds(place: str, timed: Sequence[tuple[Path, Measurement]]) -> float | None:
+    """Of a row, on the first backend that a member was timed on."""
+    paths = {one.path for one in contenders([place])}
+    known = (one for path, one in timed if path in paths and one.p50 is not None)
+    found = next(known, None)
+    return None if found is None or found.p50 is None else found.p50 / found.condition.batch
+
+
+def _end_to_end(name: str) -> str:
+    """The time of a row on the rows that chose the thresholds, or some of them, tokenization included."""
+    model = ScoredModel.open(name)
+    try:
+        loaded = _rows(model)
+    except LimbeckError as error:
+        return f"its rows cannot be read, so it was not run: {error.problems[0].message}"
+    count = min(len(loaded.rows), _ROWS)
+    places = np.linspace(0, len(loaded.rows) - 1, count).astype(int)
+    model = model.in_memory(loaded.task.kind)
+    model.outputs(replace(loaded, rows=loaded.rows.select(places[:32])))
+    start = time.perf_counter()
+    model.outputs(replace(loaded, rows=loaded.rows.select(places)))
+    spent = 1e3 * (time.perf_counter() - start) / count
+    return f"{spent:.3g} ms measured on {count:,} of its rows, with tokenization"
+
+
+def _rows(model: ScoredModel) -> LoadedSplit:
+    """The rows that chose the thresholds of a cascade."""
+    assert model.cascade is not None
+    gate = model.cascade.gate
+    if gate.split == TEXT_SPLIT:
+        return text_split(model, gate.data, RowsAsked(text_columns=gate.text_columns))
+    return replace(model.rows(labeled=False), own_classes=False)
