@@ -13,10 +13,13 @@ from typing import Any
 import pytest
 import torch
 from tiny_pairs import CLASSES, batch, bert
+from torch import nn
 
 from limbeck.activations import Mixed, Request, Trace, capture
 from limbeck.embedding import SENTENCE_EMBEDDERS
 from limbeck.objectives import OBJECTIVES, Loss, ModelShape, Objectives, Shape, TermSpec
+from limbeck.objectives.predictions import LogitMseSpec
+from limbeck.support.errors import LimbeckError
 from limbeck.support.step_state import StepState
 from limbeck.tasks import PAIR_SCORE, SENTENCE, get_task_type
 
@@ -203,3 +206,21 @@ def test_terms_of_classes_say_what_they_need(name, classes, words):
         return
     told = [str(one) for one in settings.build(Shape(*sides), "objectives.x").remarks()]
     assert ("objectives.x: the task has two classes" in "".join(told)) == (name in ("dist", "dkd"))
+
+
+def test_centered_logits_are_compared_as_at_a_high_temperature():
+    """2·T²·KL(p_T ‖ p_S) tends to the mean over C classes of the squared centered differences."""
+    pair = Shape(*[ModelShape.of(bert(2, 8, 1, classes=3))] * 2)
+    term = LogitMseSpec(compare="logit_mse", centered=True)
+    assert not term.shifts_matter
+    ours = torch.tensor([[1.0, -2.0, 0.5], [0.3, 0.1, -4.0]], dtype=torch.float64)
+    theirs = torch.tensor([[2.0, 0.0, 1.5], [-1.0, 3.0, 0.2]], dtype=torch.float64)
+    sides = [nn.functional.log_softmax(side / 1e4, -1) for side in (ours, theirs)]
+    limit = 2e8 * nn.functional.kl_div(*sides, log_target=True, reduction="batchmean")
+    built = term.build(pair, "objectives.x")
+    assert built.compare(ours, theirs, {}).item() == pytest.approx(limit.item(), rel=1e-3)
+    shifted = built.compare(ours + 7, theirs - 9, {}).item()
+    assert shifted == pytest.approx(built.compare(ours, theirs, {}).item(), rel=1e-12)
+    several = Shape(pair.student, pair.teacher, get_task_type("multi-label"))
+    with pytest.raises(LimbeckError, match=r"objectives\.x\.centered: a sigmoid's logits"):
+        term.build(several, "objectives.x")

@@ -460,18 +460,44 @@ class DecoupledKD(OfClasses):
 class LogitMseSpec(TermSettings):
     """Squared error of the logits, mean over batch and classes."""
 
+    unsaid = ("centered",)
+
+    centered: bool = Field(
+        False,
+        description="subtract each side's mean over the classes first, mean_c ((z_S[c] − z̄_S) − (z_T[c] − z̄_T))²: "
+        "KD at a high temperature (Hinton et al. 2015, Eq. 4); also learns from probabilities",
+    )
+
+    @property
+    def shifts_matter(self) -> bool:
+        """Unless the mean is taken out."""
+        return not self.centered
+
 
 @objective("logit_mse", settings=LogitMseSpec)
 class LogitMse(OfClasses):
-    """Logits regressed on the teacher's (Ba and Caruana 2014)."""
+    """Logits regressed on the teacher's (Ba and Caruana 2014).
+
+    Raises:
+        LimbeckError: the logits are to be centered, and the classes do not exclude each other.
+    """
 
     weighs_examples = True
-    shifts_matter = True
     exclusive = False
     settings: LogitMseSpec
 
+    def __init__(self, settings: LogitMseSpec, shape: Shape, setting: str) -> None:
+        super().__init__(settings, shape, setting)
+        if settings.centered and not shape.outcomes:
+            raise LimbeckError(
+                f"{setting}.centered: a sigmoid's logits are not known but for a constant: it would be lost",
+                "leave it out where a row may have several classes",
+            )
+
     def compare(self, ours: Tensor, theirs: Tensor, batch: Batch[str, Tensor]) -> Tensor:
         """Logits (B, C) of both sides."""
+        if self.settings.centered:
+            theirs = theirs + (ours - theirs).mean(-1, keepdim=True)
         return F.mse(ours, theirs, weights=batch.get(EXAMPLE_WEIGHTS))
 
 

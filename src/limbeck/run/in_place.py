@@ -171,7 +171,7 @@ def _lacking(term: TermSpec, task: Task, outputs: GivenOutputs) -> tuple[str, st
     if term.shifts_matter and outputs.what not in ("logits", "score") and not outputs.several:
         return (
             f"logits themselves, and of {outputs.what} they are known but for a constant an example",
-            "use soft_kl or soft_cross_entropy, or label with --outputs logits",
+            "use soft_kl or soft_cross_entropy, set centered=true, or label with --outputs logits",
         )
     return None
 
