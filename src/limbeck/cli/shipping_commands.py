@@ -129,7 +129,8 @@ def cascade(
         list[str],
         typer.Argument(
             metavar="FAST [MIDDLE] SLOW",
-            help="Run folders, checkpoints' folders or Hub names, exported folders; the fastest first.",
+            help="Run folders, checkpoints' folders or Hub names, exported folders; the fastest first. SLOW may be a "
+            "store of its outputs.",
         ),
     ],
     out: Annotated[Path, typer.Option(help="The folder to write.")] = Path("cascade"),

@@ -19,6 +19,7 @@ from limbeck.evaluation.cascade import CascadeRows, Point
 from limbeck.evaluation.row_tests import row_tests
 from limbeck.exporting.folder import folder_in_work, refuse_occupied
 from limbeck.exporting.settings import CascadeSettings
+from limbeck.outputs.store import open_store, place_and_member
 from limbeck.records.machine import processor_name
 from limbeck.report.plots import Series, line_panel
 from limbeck.report.svg import standalone
@@ -32,14 +33,17 @@ from limbeck.runtimes.cascade import (
     confidence_problems,
 )
 from limbeck.runtimes.manifest import GateRowsFacts
-from limbeck.scoring.scored_model import EncodedSplit, LoadedSplit, ScoredModel
+from limbeck.scoring.scored_model import STORED, EncodedSplit, LoadedSplit, ScoredModel
+from limbeck.scoring.stored_member import SENT_ON, is_store
 from limbeck.students import labels_of
 from limbeck.support import files, terminal
 from limbeck.support.errors import LimbeckError, Problem, unknown
-from limbeck.tasks import TASKS, Task, metrics, rules
+from limbeck.tasks import TASKS, Task, get_task_type, metrics, rules
 from limbeck.tasks.task import judged_by_teacher
 
 USUAL_DROP = 0.3
+# Seconds that a row takes where nobody knows: so many that no row is sent on for nothing.
+_UNTIMED = 1e3
 TEXT_SPLIT = "text"
 """The split of rows that came as text alone."""
 # Weights that only unpickling reads stay behind.
@@ -60,6 +64,7 @@ def cascade(
 
     Args:
         models: run folders, checkpoints' folders or Hub names, exported folders; the fastest first, the best last.
+            The last may be a store of a teacher's outputs about the rows.
         out: the folder to write. It holds the members' files, as hard links where the disk allows.
         asked: the rows; by default those that the first of the models that is a run was scored on.
         unlabelled: a file of text in their place. The last model's predictions then stand for labels.
@@ -75,13 +80,17 @@ def cascade(
     wish, value = _checked(models, wanted or {"max_drop": USUAL_DROP})
     place = files.at_home(out)
     refuse_occupied(place, overwrite=overwrite, name=CASCADE_NAME)
-    members = [ScoredModel.open(path) for path in models]
-    _refuse_unsure(members, asked)
+    stores = [str(path) for path in models if is_store(path)]
+    members = [ScoredModel.open(path) for path in models if str(path) not in stores]
+    _refuse_unsure(members, stores, asked)
     known = next((one for one in members if one.recipe is not None), members[-1])
     if unlabelled is None:
         loaded = replace(known.rows(asked, labeled=False), own_classes=False, translated_from=None)
     else:
         loaded = text_split(members[-1], str(unlabelled), asked)
+    task = replace(loaded.task, thresholds=rules.USUAL)
+    stored = [ScoredModel.stored(one, one, task.kind, task.labels) for one in stores]
+    looked_up = [one.store.logits_of(task, loaded.rows) for one in stored]
     with terminal.phases(shown=show) as begin:
         reads: list[EncodedSplit] = []
         logits: list[np.ndarray] = []
@@ -96,6 +105,15 @@ def cascade(
             reads.insert(0, read)
             logits.insert(0, centred(outputs, read.task.thresholds))
             seconds.insert(0, spent)
+        members += stored
+        logits += looked_up
+        seconds += [_seconds_stored(store) or _UNTIMED for store in stores]
+        reads += [replace(reads[0], task=task) for _ in stored]
+        if wish == "cost" and seconds[-1] == _UNTIMED:
+            raise LimbeckError(
+                f"cost {value:g}: the time of a row of {members[-1].name} is not known",
+                "choose by max_drop, score or agreement",
+            )
         begin("thresholds", None)
         rows, split = _rows(loaded, reads[-1], logits, seconds)
         manifest = _measured(members, reads, rows, split, wish, value)
@@ -122,13 +140,18 @@ def _checked(models: Sequence[str | Path], wanted: Mapping[str, float]) -> tuple
         for name, value in wanted.items()
         if not 0 <= value <= 100
     ]
+    problems += [
+        Problem(f"cascade: {one} is a store of teacher outputs", "name it last, as SLOW")
+        for one in models[:-1]
+        if is_store(one)
+    ]
     if problems:
         raise LimbeckError(problems)
     return next(iter(wanted.items()))
 
 
-def _refuse_unsure(members: Sequence[ScoredModel], asked: RowsAsked) -> None:
-    """Raise LimbeckError for models, or a task, without confidence, before any row is read."""
+def _refuse_unsure(members: Sequence[ScoredModel], stores: Sequence[str], asked: RowsAsked) -> None:
+    """Raise LimbeckError for models, stores or a task without confidence, before any row is read."""
     problems = [
         Problem(f"cascade: {one.name} is a cascade itself", "name its models, two or three in all")
         for one in members
@@ -136,6 +159,9 @@ def _refuse_unsure(members: Sequence[ScoredModel], asked: RowsAsked) -> None:
     ]
     for one in members:
         problems += confidence_problems(one.kind, len(labels_of(one.config)), one.name)
+    for place in stores:
+        held = open_store(place_and_member(place)[0])
+        problems += confidence_problems(get_task_type(held.kind), len(held.classes) or 1, place)
     if (task := TASKS.get(asked.task or "")) is not None:
         outputs = len(task.kind.head_labels(task) or ())
         problems += confidence_problems(task.kind, outputs, f"task {task.name}")
@@ -160,6 +186,16 @@ def _timed(member: ScoredModel, loaded: LoadedSplit) -> tuple[EncodedSplit, np.n
             "its weights are damaged or have diverged: train it again, or name another model",
         )
     return read, outputs, seconds
+
+
+def _seconds_stored(place: str) -> float | None:
+    """What a row took when a store was made; None where it does not tell.
+
+    An endpoint's answers are kept from earlier starts and the measured batch, so that the seconds say little.
+    """
+    made = open_store(place_and_member(place)[0]).manifest
+    told = "seconds" in made.costs and "requests" not in made.costs and made.stored_rows
+    return made.costs["seconds"] / made.stored_rows if told else None
 
 
 def text_split(model: ScoredModel, source: str, asked: RowsAsked) -> LoadedSplit:
@@ -269,6 +305,8 @@ def _measured(
                 threshold=threshold,
                 backend=None if member.manifest is None else member.backend,
                 decides=np.atleast_1d(read.task.thresholds).tolist(),
+                classes=[*split.task.labels] if member.backend == STORED else [],
+                timed=seconds != _UNTIMED,
             )
             for member, read, seconds, score, temperature, threshold in zip(
                 members, reads, rows.seconds, alone, temperatures, thresholds, strict=True
@@ -305,11 +343,12 @@ def _written(
     """Put members' files and what was measured into a folder; of a Hub name the name alone."""
     said = []
     for number, (one, member) in enumerate(zip(manifest.members, members, strict=True), 1):
-        source = Path(member.place)
+        where, teacher = place_and_member(member.place) if one.stored else (member.place, "")
+        source = files.at_home(where)
         if source.is_dir():
             name = f"{number}-{files.file_name(Path(one.name).name)}"
             _link_files(source, part / name)
-            one = one.model_copy(update={"place": name})
+            one = one.model_copy(update={"place": name + f"#{teacher}" * bool(teacher)})
         said.append(one)
     (part / CURVE_NAME).write_bytes(drawing(manifest))
     (part / "README.md").write_text(readme(manifest), encoding="utf-8")
@@ -389,10 +428,18 @@ def lines_of(manifest: CascadeManifest) -> list[str]:
             f"{gap['difference']:+.2f} points beside {_short(last)}, 95 % interval {gap['low']:+.2f} to "
             f"{gap['high']:+.2f}"
         )
+    reach = f"{100 * shown.sent[-1]:.1f} % of rows reach {_short(last)}"
     found.append(
-        f"{100 * shown.sent[-1]:.1f} % of rows reach {_short(last)}; {1e3 * shown.seconds:.2f} ms a row, "
+        f"{reach}; {1e3 * shown.seconds:.2f} ms a row, "
         f"{last.seconds / shown.seconds:.1f} times as fast as {_short(last)} alone ({1e3 * last.seconds:.2f} ms)"
+        if last.timed
+        else f"{reach}, whose time is not known"
     )
+    if last.stored:
+        found.append(
+            f"{_short(last)} holds stored outputs: rows that are sent on and not in it have no prediction, and "
+            f"predict says {SENT_ON!r} in the column answered_by"
+        )
     return found
 
 
@@ -400,7 +447,8 @@ def readme(manifest: CascadeManifest) -> str:
     """The folder's card."""
     measured = "\n".join(f"- {line}" for line in lines_of(manifest))
     rows = "\n".join(
-        f"| {_short(one)} | {one.score:.1f} | {1e3 * one.seconds:.2f} |" for one in manifest.members
+        f"| {_short(one)} | {one.score:.1f} | {f'{1e3 * one.seconds:.2f}' if one.timed else '–'} |"
+        for one in manifest.members
     )
     return (
         f"# A cascade of {len(manifest.members)} models\n\nA fast model answers the rows that it is sure of and sends "

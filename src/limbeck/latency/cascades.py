@@ -11,8 +11,8 @@ from limbeck.data import RowsAsked
 from limbeck.exporting.cascade import TEXT_SPLIT, text_split
 from limbeck.latency.contenders import Contender, contenders
 from limbeck.latency.report import Measurement
-from limbeck.runtimes.cascade import CascadeManifest, is_cascade, read_cascade
-from limbeck.scoring.scored_model import LoadedSplit, ScoredModel
+from limbeck.runtimes.cascade import CascadeManifest, CascadeMember, is_cascade, read_cascade
+from limbeck.scoring.scored_model import STORED, LoadedSplit, ScoredModel
 from limbeck.support.errors import LimbeckError
 
 # Rows that are measured end to end: enough for a mean, and soon answered.
@@ -40,7 +40,7 @@ def cascade_lines(
 
 def _expected(cascade: CascadeManifest, timed: Sequence[tuple[Path, Measurement]]) -> str:
     """Each member's time of a row, times the share of rows that reach it."""
-    times = [_milliseconds(cascade.place_of(one), timed) for one in cascade.members]
+    times = [_milliseconds(cascade, one, timed) for one in cascade.members]
     sent = [1.0, *cascade.shown.sent]
     terms = [
         f"{ms:.3g}" if share == 1 else f"{100 * share:.1f} % × {ms:.3g}"
@@ -54,9 +54,13 @@ def _expected(cascade: CascadeManifest, timed: Sequence[tuple[Path, Measurement]
     return f"{whole:.3g} ms a row expected ({' + '.join(terms)}; {condition})"
 
 
-def _milliseconds(place: str, timed: Sequence[tuple[Path, Measurement]]) -> float | None:
-    """Of a row, on the first backend that a member was timed on."""
-    paths = {one.path for one in contenders([place])}
+def _milliseconds(
+    cascade: CascadeManifest, member: CascadeMember, timed: Sequence[tuple[Path, Measurement]]
+) -> float | None:
+    """Of a row, on the first backend that a member was timed on; of stored outputs as when they were made."""
+    if member.stored:
+        return 1e3 * member.seconds if member.timed else None
+    paths = {one.path for one in contenders([cascade.place_of(member)])}
     known = (one for path, one in timed if path in paths and one.p50 is not None)
     found = next(known, None)
     return None if found is None or found.p50 is None else found.p50 / found.condition.batch
@@ -65,6 +69,8 @@ def _milliseconds(place: str, timed: Sequence[tuple[Path, Measurement]]) -> floa
 def _end_to_end(name: str) -> str:
     """The time of a row on the rows that chose the thresholds, or some of them, tokenization included."""
     model = ScoredModel.open(name)
+    if model.members[-1].backend == STORED:
+        return "it was not run, as reading stored outputs takes no time"
     try:
         loaded = _rows(model)
     except LimbeckError as error:

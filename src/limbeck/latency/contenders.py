@@ -94,7 +94,8 @@ def _of(model: str, wanted: tuple[str, ...]) -> list[Contender]:
     folder = files.at_home(model)
     if is_cascade(folder):  # which of them answers depends on the rows: each is timed by itself
         made = read_cascade(folder)
-        return [one for member in made.members for one in _of(made.place_of(member), wanted)]
+        models = [made.place_of(one) for one in made.members if not one.stored]
+        return [one for place in models for one in _of(place, wanted)]
     if is_export(folder):
         return _exported(folder, wanted)
     run = finished_run(folder)

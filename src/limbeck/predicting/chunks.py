@@ -14,6 +14,7 @@ from limbeck.predicting.model import RowModel
 from limbeck.predicting.readers import ANSWERED_BY, EMBEDDING, EMBEDDINGS, ReadRows, RowReader
 from limbeck.predicting.settings import PredictSettings
 from limbeck.runtimes.cascade import CascadeManifest
+from limbeck.scoring.stored_member import SENT_ON, StoredMember
 from limbeck.support.errors import LimbeckError
 from limbeck.support.words import short_names
 from limbeck.tasks.rules import Rows
@@ -47,12 +48,14 @@ class ChunkPass:
         models: loaded; of a cascade its members, the fastest first.
         columns: of the rows that hold the model's input.
         settings: what is asked.
+        stored: of a cascade whose last member is stored outputs.
     """
 
     reader: RowReader
     models: Sequence[RowModel]
     columns: Sequence[str]
     settings: PredictSettings
+    stored: StoredMember | None = None
 
     def predict(
         self, rows: TakenRows, place: Callable[[int], str], advance: Advance = lambda rows: None
@@ -97,6 +100,13 @@ class ChunkPass:
             kept, own[ANSWERED_BY] = self._sent_on(cascade, texts, kept)
         read = ReadRows(texts, encoded, kept, first.processor)
         found = self.reader.values(read)
+        if SENT_ON in (by := own.get(ANSWERED_BY, [])):
+            found = {
+                name: [
+                    None if one == SENT_ON else value for one, value in zip(by, column, strict=True)
+                ]
+                for name, column in found.items()
+            }
         if EMBEDDINGS in self.settings.asked:
             own[EMBEDDING] = pooled
         return found | own, cut
@@ -108,7 +118,8 @@ class ChunkPass:
         left, found, answers = np.arange(len(kept)), np.stack(kept), list(kept)
         by = [""] * len(kept)
         called = short_names([one.name for one in cascade.members])
-        members = zip(cascade.members, called, (*self.models[1:], None), strict=True)
+        last = () if self.stored is None else (self.stored,)
+        members = zip(cascade.members, called, (*self.models[1:], *last, None), strict=True)
         for said, name, model in members:
             for row, one in zip(left.tolist(), cascade.answer(said, found), strict=True):
                 answers[row], by[row] = one, name
@@ -117,7 +128,13 @@ class ChunkPass:
                 break
             rows = left.tolist()
             part = [[column[row] for row in rows] for column in texts]
-            found = np.stack(self._pass(model, part, lambda rows: None)[1])
+            if isinstance(model, StoredMember):
+                found, known = model.logits(part)
+                for row in left[~known].tolist():
+                    by[row] = SENT_ON
+                left, found = left[known], found[known]
+            else:
+                found = np.stack(self._pass(model, part, lambda rows: None)[1])
         return answers, by
 
     def _pass(

@@ -21,6 +21,7 @@ from limbeck.predicting.model import load_row_models
 from limbeck.predicting.output import PartialOutput, parquet_bytes
 from limbeck.predicting.readers import EMBEDDINGS, RowReader
 from limbeck.predicting.settings import PredictSettings
+from limbeck.scoring.scored_model import STORED
 from limbeck.students.execution import warn_of_emulated_bf16
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.terminal import row_bar
@@ -201,14 +202,17 @@ class PredictJob:
             f"{self.facts.name} ({self.facts.kind.name}, {self.facts.model.backend}) reads {names} and gives "
             f"{', '.join(settings.output)}"
         )
-        return ChunkPass(self.reader, models, self.columns, settings)
+        members = self.facts.model.members
+        stored = self.facts.model.store if members and members[-1].backend == STORED else None
+        return ChunkPass(self.reader, models, self.columns, settings, stored)
 
     def _identity(self, chunks: ChunkPass) -> dict[str, Any]:
         """All that the output follows from, but the rows; a batch's size moves it by rounding alone."""
         settings, cascade = self.settings, self.facts.model.cascade
+        models = [*chunks.models, *([] if chunks.stored is None else [chunks.stored])]
         sends = [f"{one.temperature} {one.threshold}" for one in cascade.members] if cascade else []
         return {
-            "model": "-".join([*(model.fingerprint() for model in chunks.models), *sends]),
+            "model": "-".join([*(model.fingerprint() for model in models), *sends]),
             "classes": list(self.facts.classes),
             "output": sorted(settings.asked),
             "pooling": settings.pooling if EMBEDDINGS in settings.asked else None,

@@ -18,7 +18,7 @@ from limbeck.embedding import embedding_width
 from limbeck.outputs.key import add_model
 from limbeck.predicting.about_model import AboutModel
 from limbeck.preflight import positions_of, refuse_beyond
-from limbeck.scoring.scored_model import ScoredModel, longest_of
+from limbeck.scoring.scored_model import STORED, ScoredModel, longest_of
 from limbeck.students import read_processor
 from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import device
@@ -202,7 +202,7 @@ def load_row_models(
     max_length: int | None,
     precision: str,
 ) -> list[RowModel]:
-    """Read the weights, of a cascade those of all its members.
+    """Read the weights, of a cascade those of all its members that are models.
 
     Args:
         reads: the task type whose examples it is given.
@@ -214,11 +214,11 @@ def load_row_models(
         LimbeckError: what is wrong with the checkpoint, its tokenizer, or the length.
     """
     own = facts.kind if facts.kind.auto is not None else SENTENCE
-    members = facts.model.members or (facts.model,)
+    members = [one for one in facts.model.members or (facts.model,) if one.backend != STORED]
     cascade = facts.model.cascade
     lengths = [one.max_length for one in cascade.members] if cascade else [facts.max_length]
     found: list[RowModel] = []
-    for model, length in zip(members, lengths, strict=True):
+    for model, length in zip(members, lengths, strict=False):  # of stored outputs there is no model
         processor = read_processor(model.place, reads.reads)
         if model.manifest is not None:
             found.append(ExportedRowModel(model, processor, asked_length=max_length))

@@ -94,6 +94,15 @@ class CascadeMember(_Record):
     """What computes an exported member."""
     decides: list[float] = Field(default_factory=lambda: [USUAL])
     """How likely each class of several has to be, one number for all of them or one each."""
+    classes: list[str] = Field(default_factory=list)
+    """Of stored teacher outputs in a model's place: the classes in the cascade's order."""
+    timed: bool = True
+    """Whether `seconds` was measured; stored outputs need not say it."""
+
+    @property
+    def stored(self) -> bool:
+        """Whether it is a store of teacher outputs."""
+        return bool(self.classes)
 
     def is_sure(self, logits: np.ndarray, kind: TaskType) -> np.ndarray:
         """Of which rows, by its logits (n, C), it is sure enough to answer them (n,)."""
@@ -162,9 +171,10 @@ class CascadeManifest(_Record):
         return self.cross_fitted or self.chosen
 
     def place_of(self, member: CascadeMember) -> str:
-        """A member's folder, or Hub name."""
-        inside = self.folder / member.place
-        return str(inside) if inside.is_dir() else member.place
+        """A member's folder, or Hub name; of a store its place, with the member of a team that is meant."""
+        name, mark, one = member.place.partition("#")
+        inside = self.folder / name
+        return f"{inside}{mark}{one}" if inside.is_dir() else member.place
 
     def write(self, folder: Path) -> None:
         """Write it into a folder, whole or not at all."""

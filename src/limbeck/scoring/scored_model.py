@@ -30,13 +30,21 @@ from limbeck.data import (
 )
 from limbeck.embedding import modules_of
 from limbeck.evaluation.model_outputs import compact_outputs_of, outputs_by_batch
+from limbeck.outputs.stored_teacher import AbsentConfig
 from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME, Record
 from limbeck.run.models import labelling_of, names_at, names_of
 from limbeck.runtimes.cascade import CascadeManifest, is_cascade, read_cascade
 from limbeck.runtimes.manifest import ExportManifest, exports_of, is_export, read_export
 from limbeck.runtimes.sessions import RUNTIMES, GraphSession, check_reader, open_export
-from limbeck.students import load_model, read_config, read_processor, resolve_checkpoint
+from limbeck.scoring.stored_member import StoredMember
+from limbeck.students import (
+    labels_of,
+    load_model,
+    read_config,
+    read_processor,
+    resolve_checkpoint,
+)
 from limbeck.students.pretrained import Head
 from limbeck.support import files, given
 from limbeck.support.errors import LimbeckError, Problem, unknown
@@ -45,6 +53,8 @@ from limbeck.tasks.metrics import TEACHER_LABEL
 logger = logging.getLogger(__name__)
 
 TORCH = "torch"
+STORED = "stored"
+"""The backend of a cascade's last member that is stored teacher outputs; nothing computes them."""
 BACKENDS = (TORCH, *RUNTIMES)
 HUB = "hub"
 """Where a known task's rows are, if nobody says."""
@@ -216,13 +226,39 @@ class ScoredModel:
     @classmethod
     def _cascade(cls, name: str) -> "ScoredModel":
         manifest = read_cascade(name)
-        members = tuple(cls.open(manifest.place_of(one), one.backend) for one in manifest.members)
+        kind = tasks.get_task_type(manifest.kind)
+        members = tuple(
+            cls.stored(one.name, manifest.place_of(one), kind, one.classes)
+            if one.stored
+            else cls.open(manifest.place_of(one), one.backend)
+            for one in manifest.members
+        )
         last, recipe = members[-1], None
+        # Of stored outputs there are no files to read the run's classes and rows by.
+        place = members[0].place if last.backend == STORED else last.place
         if manifest.gate.recipe:
             recipe = Recipe.recorded({"method": "cascade", **manifest.gate.recipe}, name)
-        return cls(
-            name, last.place, TORCH, last.config, None, recipe, cascade=manifest, members=members
-        )
+        return cls(name, place, TORCH, last.config, None, recipe, cascade=manifest, members=members)
+
+    @classmethod
+    def stored(
+        cls, name: str, place: str, kind: tasks.TaskType, classes: Sequence[str]
+    ) -> "ScoredModel":
+        """Stored teacher outputs as the last member of a cascade; `StoredMember` reads them."""
+        says: dict[str, Any] = {"problem_type": kind.problem_type}
+        config = AbsentConfig(id2label=dict(enumerate(classes)), **says)
+        config.architectures = ["AbsentForSequenceClassification"]
+        return cls(name, place, STORED, config)
+
+    @property
+    def store(self) -> StoredMember:
+        """What is stored, of a cascade by its last member.
+
+        Raises:
+            LimbeckError: it cannot be read.
+        """
+        last = self.members[-1] if self.members else self
+        return StoredMember.open(last.place, last.kind, labels_of(last.config))
 
     @classmethod
     def _exported(cls, name: str, backend: str | None) -> "ScoredModel":
@@ -277,7 +313,7 @@ class ScoredModel:
         """The same model, whose weights are read once: its passes can be timed without loading."""
         if self.cascade is not None:
             return replace(self, members=tuple(one.in_memory(kind) for one in self.members))
-        return self if self.manifest is not None else replace(self, weights=self.load(kind))
+        return self if self.backend != TORCH else replace(self, weights=self.load(kind))
 
     # ---- rows ----
 
@@ -458,6 +494,9 @@ class ScoredModel:
         for said, member in zip(cascade.members, self.members, strict=True):
             length = min(said.max_length, loaded.max_length or said.max_length)
             part = replace(loaded, rows=loaded.rows.select(left), max_length=length)
+            if said.stored:
+                outputs[left] = cascade.answer(said, member.store.logits_of(part.task, part.rows))
+                break
             read, found = member.outputs(part)
             answered = cascade.answer(said, found)
             outputs = outputs if reads else answered.copy()

@@ -1,0 +1,82 @@
+"""The last member of a cascade that is no model: a store of a teacher's outputs. Part of `limbeck.scoring`."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from datasets import Dataset
+
+from limbeck.data.row_ids import row_ids
+from limbeck.outputs.manifest import MANIFEST
+from limbeck.outputs.store import place_and_member
+from limbeck.outputs.stored_teacher import GivenOutputs
+from limbeck.recipe import Recipe
+from limbeck.records import RECORD_NAME
+from limbeck.run.in_place import outputs_of_store
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import at_home
+from limbeck.tasks import Task, TaskType
+
+SENT_ON = "sent on"
+"""Stands for the member that answers where a row is sent on and the store does not know it."""
+
+
+def is_store(place: str | Path) -> bool:
+    """Whether a store of teacher outputs is meant, `STORE` or `STORE#MEMBER`, and no model's folder."""
+    where, _ = place_and_member(str(place))
+    folder = at_home(where)
+    holds = [(folder / name).is_file() for name in (MANIFEST, "config.json", RECORD_NAME)]
+    return "://" in where or holds == [True, False, False]
+
+
+@dataclass(frozen=True)
+class StoredMember:
+    """Answers the rows that a store knows, found by their texts.
+
+    Attributes:
+        outputs: of the teacher, in the order of the cascade's classes.
+    """
+
+    outputs: GivenOutputs
+
+    @classmethod
+    def open(cls, place: str, kind: TaskType, classes: Sequence[str]) -> "StoredMember":
+        """The outputs in a store.
+
+        Raises:
+            LimbeckError: they cannot be read, or are of other classes or another task type.
+        """
+        task = Task("the cascade", place, (), tuple(classes), (), "", kind=kind)
+        return cls(outputs_of_store(place, task, Recipe.recorded({"method": "cascade"}, place)))
+
+    def logits(self, columns: Sequence[Sequence[str]]) -> tuple[np.ndarray, np.ndarray]:
+        """Logits (n, C) of rows by their text columns, and which rows have any (n,); 0 for the others."""
+        ids = row_ids(columns)
+        known = self.outputs.known(ids)
+        found = np.zeros((len(ids), len(self.outputs.classes)), dtype=np.float32)
+        if known.any():
+            found[known] = self.outputs.logits(ids[known])
+        return found, known
+
+    def logits_of(self, task: Task, rows: Dataset) -> np.ndarray:
+        """Logits of a split's rows (n, C).
+
+        Raises:
+            LimbeckError: rows that have none.
+        """
+        found, known = self.logits([rows[name][:] for name in task.text_columns])
+        if not known.all():
+            raise LimbeckError(
+                f"{self.outputs.place} has no outputs for {int((~known).sum()):,} of {len(rows):,} rows that are "
+                "asked for",
+                "label these rows too (`limbeck label`), or name rows that it knows",
+            )
+        return found
+
+    def fingerprint(self) -> str:
+        """Of all that is stored."""
+        known = json.dumps(self.outputs.about, sort_keys=True, default=str)
+        return hashlib.blake2b(known.encode(), digest_size=16).hexdigest()

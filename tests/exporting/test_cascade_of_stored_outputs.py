@@ -1,0 +1,188 @@
+"""`limbeck cascade` where the slow model is not at hand: its outputs are stored."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import tiny_runs as tiny
+from limbeck import label
+from limbeck.cards.push import push_files
+from limbeck.cli.app import app
+from limbeck.data import RowsAsked
+from limbeck.exporting.cascade import cascade
+from limbeck.latency.benching import bench
+from limbeck.latency.settings import BenchSettings
+from limbeck.outputs.store import open_store
+from limbeck.predicting.predict_rows import predict
+from limbeck.scoring.scored_model import ScoredModel
+from limbeck.support.errors import LimbeckError
+
+OWN = {"task": "reviews", "text_columns": ["review"], "label_column": "verdict"}
+NAMES = ("negative", "positive")
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """A random model, one that knows the answers, 60 rows, and what the second says of them."""
+    place = tmp_path_factory.mktemp("cascade")
+    fast = tiny.save(tiny.bert(1, seed=3, initializer_range=0.4), place / "fast")
+    slow = tiny.save(tiny.knowing_teacher(2), place / "slow")
+    data = tiny.write_csv(place / "reviews.csv", 60)
+    label(slow, data, text_columns=["review"], out=place / "store")
+    return fast, slow, data, place / "store"
+
+
+def asked(data):
+    return RowsAsked(data=str(data), **OWN)
+
+
+def score_of(model, data) -> float:
+    opened = ScoredModel.open(model)
+    return opened.score(opened.rows(asked(data))).results.scores["primary"]
+
+
+def test_a_store_answers_as_the_model_whose_outputs_it_holds(models, tmp_path):
+    fast, slow, data, store = models
+    live = cascade([fast, slow], tmp_path / "live", asked(data), wanted={"agreement": 80.0})
+    made = cascade([fast, store], tmp_path / "made", asked(data), wanted={"agreement": 80.0})
+    assert made.chosen.thresholds == pytest.approx(live.chosen.thresholds, abs=1e-6)
+    assert 0 < made.chosen.sent[0] == live.chosen.sent[0] < 1
+    assert (made.chosen.score, made.members[1].score) == (live.chosen.score, live.members[1].score)
+    costs = open_store(store).manifest.costs
+    assert made.members[1].seconds == pytest.approx(costs["seconds"] / len(open_store(store)))
+    opened = ScoredModel.open(tmp_path / "made")
+    right = ScoredModel.open(tmp_path / "live")
+    scored = opened.score(opened.rows())
+    wanted = right.score(right.rows())
+    assert scored.results.scores == wanted.results.scores
+    assert np.allclose(scored.outputs, wanted.outputs, atol=1e-5)
+
+
+def test_classes_of_a_store_in_another_order_are_found_by_their_names(models, tmp_path):
+    fast, slow, data, _ = models
+    other = tiny.knowing_teacher(2)
+    for part in (other.classifier.weight.data, other.classifier.bias.data):
+        part.copy_(part.flip(0))
+    other.config.id2label = dict(enumerate(NAMES[::-1]))
+    other.config.label2id = {name: at for at, name in enumerate(NAMES[::-1])}
+    label(
+        tiny.save(other, tmp_path / "other"), data, text_columns=["review"], out=tmp_path / "store"
+    )
+    assert open_store(tmp_path / "store").classes == NAMES[::-1]
+    made = cascade([fast, tmp_path / "store"], tmp_path / "made", asked(data))
+    assert made.members[1].score == score_of(slow, data) != score_of(fast, data)
+
+
+def test_rows_that_are_sent_on_and_not_stored_have_no_prediction(models, tmp_path):
+    fast, slow, data, store = models
+    made = cascade([fast, store], tmp_path / "made", asked(data), wanted={"agreement": 80.0})
+    known = [line.split(",")[0] for line in data.read_text().splitlines()[1:]]
+    rows = [{"review": text} for text in [*known, *(text + " good" for text in known)]]
+    alone = {
+        name: [row["prediction"] for row in predict(place, rows, text_columns=["review"])]
+        for name, place in {"fast": fast, "store": slow}.items()
+    }
+    found = list(
+        predict(
+            tmp_path / "made",
+            rows,
+            text_columns=["review"],
+            output=["labels", "logits"],
+            batch_size=7,
+        )
+    )
+    by = [row["answered_by"] for row in found]
+    assert {*by[:60]} == {"fast", "store"} and {*by[60:]} == {"fast", "sent on"}
+    assert by[:60].count("store") / 60 == made.chosen.sent[0]
+    for name, row, *both in zip(by, found, alone["fast"], alone["store"], strict=True):
+        if name == "sent on":
+            assert row["prediction"] is None and row["logits"] is None
+        else:
+            assert row["prediction"] == both[name == "store"]
+    other = tmp_path / "other.csv"
+    lines = [f"{row['review']},{NAMES[at % 2]}" for at, row in enumerate(rows[60:])]
+    other.write_text("\n".join(["review,verdict", *lines]) + "\n")
+    opened = ScoredModel.open(tmp_path / "made")
+    with pytest.raises(LimbeckError, match=rf"no outputs for {by.count('sent on')} of") as refused:
+        opened.score(opened.rows(asked(other)))
+    assert "limbeck label" in refused.value.problems[0].fix
+
+
+def test_the_folder_is_whole_without_the_store_and_is_pushed_and_timed(models, tmp_path):
+    fast, _, data, store = models
+    shutil.copytree(store, tmp_path / "store")
+    cascade([fast, tmp_path / "store"], tmp_path / "made", asked(data), wanted={"agreement": 80.0})
+    shutil.rmtree(tmp_path / "store")
+    (tmp_path / "made").rename(tmp_path / "moved")
+    rows = [{"review": line.split(",")[0]} for line in data.read_text().splitlines()[1:]]
+    found = predict(tmp_path / "moved", rows, text_columns=["review"])
+    assert {row["answered_by"] for row in found} == {"fast", "store"}
+    assert "2-store/manifest.json" in {one.name for one in push_files(tmp_path / "moved", "me/it")}
+    said = (tmp_path / "moved" / "README.md").read_text()
+    assert "store holds stored outputs" in said
+    report = bench([tmp_path / "moved"], BenchSettings(lengths=(4,), passes=5, warm_up=1))
+    assert [one.model for one in report.measurements] == ["1-fast"]
+    assert "ms a row expected" in report.notes[0] and "was not run" in report.notes[0]
+
+
+def test_a_member_of_a_stored_team_is_the_slow_model(models, tmp_path):
+    fast, slow, data, _ = models
+    label([slow, fast], data, text_columns=["review"], out=tmp_path / "both")
+    made = cascade([fast, f"{tmp_path / 'both'}#slow"], tmp_path / "made", asked(data))
+    assert made.members[1].score == score_of(slow, data)
+    assert score_of(tmp_path / "made", data) == made.chosen.score
+
+
+def test_rows_without_labels_are_judged_by_a_store(models, tmp_path):
+    fast, _, data, store = models
+    text = tmp_path / "plain.csv"
+    lines = data.read_text(encoding="utf-8").splitlines()
+    text.write_text("\n".join(line.split(",")[0] for line in lines), encoding="utf-8")
+    made = cascade([fast, store], tmp_path / "made", unlabelled=text, wanted={"agreement": 90.0})
+    assert (made.judged_by, made.members[1].score) == ("agreement", 100.0)
+
+
+def test_what_a_store_cannot_do_is_said_first(models, tmp_path):
+    fast, slow, data, store = models
+    with pytest.raises(LimbeckError, match="store is a store of teacher outputs") as refused:
+        cascade([store, slow], tmp_path / "made", asked(data))
+    assert "as SLOW" in refused.value.problems[0].fix
+    number = tiny.save(tiny.bert(1, num_labels=1), tmp_path / "number")
+    label(number, data, text_columns=["review"], out=tmp_path / "numbers")
+    nowhere = asked(tmp_path / "nowhere.csv")
+    with pytest.raises(LimbeckError, match="numbers: a number has no confidence"):
+        cascade([fast, tmp_path / "numbers"], tmp_path / "made", nowhere)
+    more = tmp_path / "more.csv"
+    more.write_text(data.read_text() + "another film,positive,60\n")
+    with pytest.raises(LimbeckError, match=r"store has no outputs for 1 of 61 rows"):
+        cascade([fast, store], tmp_path / "made", asked(more))
+
+
+def test_a_store_that_does_not_tell_its_time_is_not_compared_by_time(models, tmp_path):
+    """As an endpoint's, whose answers were kept."""
+    fast, _, data, store = models
+    shutil.copytree(store, tmp_path / "store")
+    whole = open_store(store).manifest
+    costs = {**whole.costs, "requests": 60.0}
+    written = whole.model_copy(update={"costs": costs}).written()
+    (tmp_path / "store" / "manifest.json").write_text(written)
+    with pytest.raises(LimbeckError, match=r"cost 50: the time of a row of .*store is not known"):
+        cascade([fast, tmp_path / "store"], tmp_path / "made", asked(data), wanted={"cost": 50.0})
+    line = ["cascade", str(fast), str(tmp_path / "store"), "--data", str(data), "--task", "reviews"]
+    line += [
+        "--text-columns",
+        "review",
+        "--label-column",
+        "verdict",
+        "--out",
+        str(tmp_path / "made"),
+    ]
+    done = CliRunner().invoke(app, line)
+    assert done.exit_code == 0, done.output
+    assert "of rows reach store, whose time is not known" in " ".join(done.output.split())
+    assert not json.loads((tmp_path / "made" / "cascade.json").read_text())["members"][1]["timed"]
