@@ -1,4 +1,4 @@
-"""`limbeck cascade` where the slow model is not at hand: its outputs are stored."""
+"""`limbeck cascade` where the slow model is not at hand: its outputs are stored, or an endpoint is asked."""
 
 from __future__ import annotations
 
@@ -10,17 +10,24 @@ import pytest
 from typer.testing import CliRunner
 
 import tiny_runs as tiny
+from faulty_proxy import faulty_proxy, fine, status
 from limbeck import label
 from limbeck.cards.push import push_files
 from limbeck.cli.app import app
 from limbeck.data import RowsAsked
 from limbeck.exporting.cascade import cascade
+from limbeck.labelling.language_models.endpoint import EndpointLabeller
+from limbeck.labelling.language_models.endpoint_settings import EndpointSettings
+from limbeck.labelling.language_models.prompt import Prompt, bind_prompt
 from limbeck.latency.benching import bench
 from limbeck.latency.settings import BenchSettings
 from limbeck.outputs.store import open_store
 from limbeck.predicting.predict_rows import predict
+from limbeck.runtimes.cascade import read_cascade
 from limbeck.scoring.scored_model import ScoredModel
 from limbeck.support.errors import LimbeckError
+from llama_server import llama_server
+from tiny_language_models import save_gguf
 
 OWN = {"task": "reviews", "text_columns": ["review"], "label_column": "verdict"}
 NAMES = ("negative", "positive")
@@ -124,7 +131,7 @@ def test_the_folder_is_whole_without_the_store_and_is_pushed_and_timed(models, t
     assert {row["answered_by"] for row in found} == {"fast", "store"}
     assert "2-store/manifest.json" in {one.name for one in push_files(tmp_path / "moved", "me/it")}
     said = (tmp_path / "moved" / "README.md").read_text()
-    assert "store holds stored outputs" in said
+    assert "store holds stored outputs of slow: other rows that are sent on need slow" in said
     report = bench([tmp_path / "moved"], BenchSettings(lengths=(4,), passes=5, warm_up=1))
     assert [one.model for one in report.measurements] == ["1-fast"]
     assert "ms a row expected" in report.notes[0] and "was not run" in report.notes[0]
@@ -186,3 +193,99 @@ def test_a_store_that_does_not_tell_its_time_is_not_compared_by_time(models, tmp
     assert done.exit_code == 0, done.output
     assert "of rows reach store, whose time is not known" in " ".join(done.output.split())
     assert not json.loads((tmp_path / "made" / "cascade.json").read_text())["members"][1]["timed"]
+
+
+# ---- an endpoint ----
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with llama_server(save_gguf(tmp_path_factory.mktemp("served") / "tiny.gguf")) as url:
+        yield url
+
+
+@pytest.fixture
+def proxy(server, monkeypatch, tmp_path):
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0)
+    monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path / "cache"))
+    with faulty_proxy(server) as made:
+        yield made
+
+
+PROMPT = """
+template: "Review: {review}\\nIs:"
+verbalizations: {positive: good, negative: bad}
+calibrate: false
+"""
+
+
+def line(models, url, tmp_path, *more) -> list[str]:
+    fast, _, data, _ = models
+    (tmp_path / "prompt.yaml").write_text(PROMPT)
+    found = ["cascade", fast, "--data", data, "--task", "reviews", "--text-columns", "review"]
+    found += ["--label-column", "verdict", "--out", tmp_path / "made", "--agreement", 80]
+    found += ["--endpoint", url, "--model", "tiny", "--top-logprobs", 1000]
+    return [str(one) for one in (*found, "--prompt", tmp_path / "prompt.yaml", *more)]
+
+
+def test_an_endpoint_is_asked_once_about_each_row_and_its_outputs_are_kept(models, proxy, tmp_path):
+    done = CliRunner().invoke(app, line(models, proxy.url, tmp_path))
+    assert done.exit_code == 0, done.output
+    said = " ".join(done.output.split())
+    assert "of rows reach tiny, whose time is not known" in said
+    assert f"other rows that are sent on need tiny at {proxy.url.split('/')[2]}" in said
+    known = [row.split(",")[0] for row in models[2].read_text().splitlines()[1:]]
+    asked_for = [str(body["messages"]) for body in proxy.bodies]
+    for text in {*known}:
+        assert sum(f"Review: {text}\\nIs:" in one for one in asked_for) == 1
+    made = read_cascade(tmp_path / "made")
+    assert [one.place for one in made.members] == ["1-fast", "2-tiny"]
+    prompt = Prompt(
+        template="Review: {review}\nIs:",
+        verbalizations={"negative": "bad", "positive": "good"},
+        calibrate=False,
+    )
+    with EndpointLabeller(
+        EndpointSettings(url=proxy.url, model="tiny", top_logprobs=1000),
+        bind_prompt(prompt, NAMES, ("review",)),
+    ) as alone:
+        wanted = alone.score([{"review": text} for text in known])["logits"].argmax(1)
+    asked_before = len(proxy.bodies)
+    rows = [{"review": text} for text in [*known, "a film that nobody asked about"]]
+    found = list(predict(tmp_path / "made", rows, text_columns=["review"]))
+    by = [row["answered_by"] for row in found]
+    assert "tiny" in by[:60]
+    for name, row, label_of in zip(by, found, wanted, strict=False):
+        assert name == "fast" or (name, row["prediction"]) == ("tiny", NAMES[label_of])
+    assert len(proxy.bodies) == asked_before
+    again = CliRunner().invoke(app, line(models, proxy.url, tmp_path, "--overwrite"))
+    assert again.exit_code == 0 and len(proxy.bodies) == asked_before + 1  # the first of a start
+
+
+def test_an_endpoint_that_fails_leaves_no_folder_and_its_answers_are_not_asked_again(
+    models, proxy, tmp_path
+):
+    known = sorted({row.split(",")[0] for row in models[2].read_text().splitlines()[1:]})
+    refusing = status(400, "no")
+    said = f"Review: {known[0]}\\n"
+    proxy.always = lambda handler, body: said in str(body) and refusing(handler, body)
+    done = CliRunner().invoke(app, line(models, proxy.url, tmp_path))
+    assert done.exit_code == 2 and "1 row has no outputs: HTTP 400: no" in done.output
+    assert "missing-rows" not in done.output and "asks for these rows alone" in done.output
+    assert not (tmp_path / "made").exists()
+    proxy.always, before = fine, len(proxy.bodies)
+    assert CliRunner().invoke(app, line(models, proxy.url, tmp_path)).exit_code == 0
+    assert len(proxy.bodies) == before + 2  # the first of a start, and the row
+
+
+def test_what_an_endpoint_cannot_do_is_said_before_it_is_asked(models, proxy, tmp_path):
+    fast, slow, data, store = models
+    served = EndpointSettings(url=proxy.url, model="tiny")
+    for members in ([fast, slow, slow], [fast, store]):
+        with pytest.raises(LimbeckError, match=r"name two or three|is a store of teacher outputs"):
+            cascade(members, tmp_path / "made", asked(data), endpoint=served)
+    refused = CliRunner().invoke(app, ["cascade", str(fast), str(slow), "--model", "tiny"])
+    assert refused.exit_code == 2 and "read with an endpoint only" in refused.output
+    with pytest.raises(LimbeckError, match="prompt: no endpoint is named"):
+        cascade([fast, slow], tmp_path / "made", asked(data), prompt=tmp_path / "prompt.yaml")
+    assert not proxy.bodies

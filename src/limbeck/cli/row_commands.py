@@ -134,12 +134,6 @@ def label(
 ) -> None:
     """Store a teacher's outputs about any rows: logits, probabilities, hidden states, and the labels they come to."""
     registry.load_plugins(plugin or ())
-    if endpoint and "url" not in endpoint:
-        raise LimbeckError(
-            f"{', '.join(endpoint)}: read with an endpoint only", "name one with --endpoint URL"
-        )
-    served = EndpointSettings.checked(endpoint, " of the endpoint") if endpoint else None
-
     from limbeck.labelling.label_rows import label as run
 
     made = run(
@@ -147,7 +141,7 @@ def label(
         data,
         unlabelled=unlabelled or (),
         prompt=prompt,
-        endpoint=served,
+        endpoint=EndpointSettings.named(endpoint),
         show=True,
         **settings,
     )

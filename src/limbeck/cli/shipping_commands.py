@@ -12,6 +12,7 @@ from limbeck.cards.settings import CardSettings
 from limbeck.cli import console, finished
 from limbeck.cli.options import Plugins, ScoredRows, settings_flags, takes_groups, typed
 from limbeck.exporting.settings import CascadeSettings, ExportSettings
+from limbeck.labelling.language_models.endpoint_settings import EndpointSettings
 from limbeck.latency.settings import BenchSettings
 from limbeck.runtimes.manifest import ExportManifest
 from limbeck.support import files, registry
@@ -135,6 +136,10 @@ def cascade(
     ],
     out: Annotated[Path, typer.Option(help="The folder to write.")] = Path("cascade"),
     wanted: Annotated[dict[str, Any], settings_flags("Options", CascadeSettings)],
+    endpoint: Annotated[dict[str, Any], settings_flags("Endpoint as SLOW", EndpointSettings)],
+    prompt: Annotated[
+        Path | None, typer.Option(help="What the endpoint is asked, a YAML file.")
+    ] = None,
     rows: ScoredRows,
     unlabelled: Annotated[
         Path | None,
@@ -160,6 +165,8 @@ def cascade(
         out,
         asked,
         unlabelled=unlabelled,
+        endpoint=EndpointSettings.named(endpoint),
+        prompt=prompt,
         wanted=wanted,
         overwrite=overwrite,
         show=True,

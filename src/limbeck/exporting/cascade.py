@@ -19,6 +19,9 @@ from limbeck.evaluation.cascade import CascadeRows, Point
 from limbeck.evaluation.row_tests import row_tests
 from limbeck.exporting.folder import folder_in_work, refuse_occupied
 from limbeck.exporting.settings import CascadeSettings
+from limbeck.labelling.label_rows import label
+from limbeck.labelling.language_models.endpoint_settings import EndpointSettings
+from limbeck.labelling.language_models.prompt import Prompt, bind_prompt, read_prompt
 from limbeck.outputs.store import open_store, place_and_member
 from limbeck.records.machine import processor_name
 from limbeck.report.plots import Series, line_panel
@@ -33,13 +36,14 @@ from limbeck.runtimes.cascade import (
     confidence_problems,
 )
 from limbeck.runtimes.manifest import GateRowsFacts
-from limbeck.scoring.scored_model import STORED, EncodedSplit, LoadedSplit, ScoredModel
-from limbeck.scoring.stored_member import SENT_ON, is_store
+from limbeck.scoring.scored_model import EncodedSplit, LoadedSplit, ScoredModel
+from limbeck.scoring.stored_member import SENT_ON, StoredMember, is_store
 from limbeck.students import labels_of
 from limbeck.support import files, terminal
 from limbeck.support.errors import LimbeckError, Problem, unknown
-from limbeck.tasks import TASKS, Task, get_task_type, metrics, rules
+from limbeck.tasks import SENTENCE, TASKS, Task, get_task_type, metrics, rules
 from limbeck.tasks.task import judged_by_teacher
+from limbeck.teachers.labeller import RowsMissingError
 
 USUAL_DROP = 0.3
 # Seconds that a row takes where nobody knows: so many that no row is sent on for nothing.
@@ -56,6 +60,8 @@ def cascade(
     asked: RowsAsked = NOTHING_NAMED,
     *,
     unlabelled: str | Path | None = None,
+    endpoint: EndpointSettings | None = None,
+    prompt: str | Path | None = None,
     wanted: Mapping[str, float] | None = None,
     overwrite: bool = False,
     show: bool = False,
@@ -68,6 +74,8 @@ def cascade(
         out: the folder to write. It holds the members' files, as hard links where the disk allows.
         asked: the rows; by default those that the first of the models that is a run was scored on.
         unlabelled: a file of text in their place. The last model's predictions then stand for labels.
+        endpoint: an OpenAI-compatible server whose model is the last; it is asked about the rows, as `label` does.
+        prompt: the YAML file of what it is asked.
         wanted: one of `max_drop` (points of the primary score below the last model's, by default 0.3), `score`,
             `agreement` with the last model (0 to 100), or `cost` (percent of the last model's time).
         overwrite: replace a cascade that lies there.
@@ -77,51 +85,93 @@ def cascade(
         LimbeckError: models that predict no classes or other ones, rows that nobody named, a wish that no threshold
             meets, or a folder that is not free.
     """
-    wish, value = _checked(models, wanted or {"max_drop": USUAL_DROP})
+    served = [] if endpoint is None else [endpoint.model]
+    if prompt is not None and endpoint is None:
+        raise LimbeckError("prompt: no endpoint is named", "--endpoint URL, or leave it out")
+    wish, value = _checked([*models, *served], wanted or {"max_drop": USUAL_DROP})
     place = files.at_home(out)
     refuse_occupied(place, overwrite=overwrite, name=CASCADE_NAME)
-    stores = [str(path) for path in models if is_store(path)]
+    stores = {str(path): str(path) for path in models if is_store(path)}
     members = [ScoredModel.open(path) for path in models if str(path) not in stores]
-    _refuse_unsure(members, stores, asked)
+    _refuse_unsure(members, [*stores], asked)
     known = next((one for one in members if one.recipe is not None), members[-1])
     if unlabelled is None:
         loaded = replace(known.rows(asked, labeled=False), own_classes=False, translated_from=None)
     else:
         loaded = text_split(members[-1], str(unlabelled), asked)
     task = replace(loaded.task, thresholds=rules.USUAL)
-    stored = [ScoredModel.stored(one, one, task.kind, task.labels) for one in stores]
-    looked_up = [one.store.logits_of(task, loaded.rows) for one in stored]
-    with terminal.phases(shown=show) as begin:
-        reads: list[EncodedSplit] = []
-        logits: list[np.ndarray] = []
-        seconds: list[float] = []
-        # The last one first: its predictions stand for labels that are not there.
-        for member in reversed(members):
-            begin(f"{member.name}: {len(loaded.rows):,} rows", None)
-            known_by = member.manifest or member.recipe
-            own = None if known_by is None else known_by.max_length
-            cut = replace(loaded, max_length=asked.max_length or own)
-            read, outputs, spent = _timed(member, cut)
-            reads.insert(0, read)
-            logits.insert(0, centred(outputs, read.task.thresholds))
-            seconds.insert(0, spent)
-        members += stored
-        logits += looked_up
-        seconds += [_seconds_stored(store) or _UNTIMED for store in stores]
-        reads += [replace(reads[0], task=task) for _ in stored]
-        if wish == "cost" and seconds[-1] == _UNTIMED:
-            raise LimbeckError(
-                f"cost {value:g}: the time of a row of {members[-1].name} is not known",
-                "choose by max_drop, score or agreement",
-            )
-        begin("thresholds", None)
-        rows, split = _rows(loaded, reads[-1], logits, seconds)
-        manifest = _measured(members, reads, rows, split, wish, value)
-        with folder_in_work(place) as part:
-            manifest = _written(manifest, members, part)
+    with folder_in_work(place) as part:
+        if endpoint is not None:
+            stores[endpoint.model] = str(part / _folder_of(len(models) + 1, endpoint.model))
+            _label(loaded, endpoint, prompt, stores[endpoint.model], show=show)
+        stored = [
+            StoredMember.open(name, one, task.kind, task.labels) for name, one in stores.items()
+        ]
+        looked_up = [one.logits_of(task, loaded.rows) for one in stored]
+        with terminal.phases(shown=show) as begin:
+            reads: list[EncodedSplit] = []
+            logits: list[np.ndarray] = []
+            seconds: list[float] = []
+            for member in members:
+                begin(f"{member.name}: {len(loaded.rows):,} rows", None)
+                known_by = member.manifest or member.recipe
+                own = None if known_by is None else known_by.max_length
+                cut = replace(loaded, max_length=asked.max_length or own)
+                read, outputs, spent = _timed(member, cut)
+                reads.append(read)
+                logits.append(centred(outputs, read.task.thresholds))
+                seconds.append(spent)
+            logits += looked_up
+            seconds += [_seconds_stored(one.place) or _UNTIMED for one in stored]
+            reads += [replace(reads[0], task=task) for _ in stored]
+            begin("thresholds", None)
+            rows, split = _rows(loaded, reads[-1], logits, seconds)
+            everyone: list[ScoredModel | StoredMember] = [*members, *stored]
+            manifest = _measured(everyone, reads, rows, split, wish, value)
+            manifest = _written(manifest, everyone, part)
             files.put_in_place(part, place)
     manifest.folder = place
     return manifest
+
+
+def _folder_of(number: int, name: str) -> str:
+    """What a member's folder is called in the cascade's."""
+    return f"{number}-{files.file_name(Path(name).name)}"
+
+
+def _label(
+    loaded: LoadedSplit,
+    endpoint: EndpointSettings,
+    prompt: str | Path | None,
+    place: str,
+    *,
+    show: bool,
+) -> None:
+    """Store what an endpoint's model puts out about the rows, with the classes of their task."""
+    task = loaded.task
+    if task.kind is not SENTENCE:
+        raise LimbeckError(
+            f"endpoint: it gives one class a row, and {task.name} is of kind {task.kind.name}",
+            "name a model, or a store of its outputs, as SLOW",
+        )
+    names = loaded.text_columns or task.text_columns
+    asked = bind_prompt(Prompt() if prompt is None else read_prompt(prompt), task.labels, names)
+    words = dict(zip(task.labels, asked.verbalizations, strict=True))
+    columns = zip(names, task.text_columns, strict=True)
+    rows = Dataset.from_dict({name: loaded.rows[own][:] for name, own in columns})
+    spoken = asked.prompt.model_copy(update={"verbalizations": words})
+    try:
+        label(
+            unlabelled=rows,
+            text_columns=names,
+            prompt=spoken,
+            endpoint=endpoint,
+            out=place,
+            show=show,
+        )
+    except RowsMissingError as error:
+        fix = "run the same command again, which asks for these rows alone; or leave them out of the rows"
+        raise LimbeckError([replace(one, fix=fix) for one in error.problems]) from None
 
 
 def _checked(models: Sequence[str | Path], wanted: Mapping[str, float]) -> tuple[str, float]:
@@ -258,7 +308,7 @@ def _decided(logits: np.ndarray, *, several: bool) -> np.ndarray:
 
 
 def _measured(
-    members: Sequence[ScoredModel],
+    members: Sequence[ScoredModel | StoredMember],
     reads: Sequence[EncodedSplit],
     rows: CascadeRows,
     split: EncodedSplit,
@@ -271,6 +321,11 @@ def _measured(
         LimbeckError: no threshold does what is wanted.
     """
     everything, loaded = np.arange(len(rows.labels)), split.loaded
+    if wish == "cost" and rows.seconds[-1] == _UNTIMED:
+        raise LimbeckError(
+            f"cost {value:g}: the time of a row of {members[-1].name} is not known",
+            "choose by max_drop, score or agreement",
+        )
     curve = rows.curve(everything)
     point = rows.chosen(curve, wish, value)
     if point is None:
@@ -303,9 +358,12 @@ def _measured(
                 score=score,
                 temperature=temperature,
                 threshold=threshold,
-                backend=None if member.manifest is None else member.backend,
+                backend=member.backend
+                if isinstance(member, ScoredModel) and member.manifest is not None
+                else None,
                 decides=np.atleast_1d(read.task.thresholds).tolist(),
-                classes=[*split.task.labels] if member.backend == STORED else [],
+                classes=[*member.outputs.classes] if isinstance(member, StoredMember) else [],
+                teacher=member.outputs.about["teacher"] if isinstance(member, StoredMember) else "",
                 timed=seconds != _UNTIMED,
             )
             for member, read, seconds, score, temperature, threshold in zip(
@@ -338,7 +396,7 @@ def _plain(point: Point) -> CascadePoint:
 
 
 def _written(
-    manifest: CascadeManifest, members: Sequence[ScoredModel], part: Path
+    manifest: CascadeManifest, members: Sequence[ScoredModel | StoredMember], part: Path
 ) -> CascadeManifest:
     """Put members' files and what was measured into a folder; of a Hub name the name alone."""
     said = []
@@ -346,8 +404,9 @@ def _written(
         where, teacher = place_and_member(member.place) if one.stored else (member.place, "")
         source = files.at_home(where)
         if source.is_dir():
-            name = f"{number}-{files.file_name(Path(one.name).name)}"
-            _link_files(source, part / name)
+            name = _folder_of(number, one.name)
+            if source != part / name:  # an endpoint's is made there
+                _link_files(source, part / name)
             one = one.model_copy(update={"place": name + f"#{teacher}" * bool(teacher)})
         said.append(one)
     (part / CURVE_NAME).write_bytes(drawing(manifest))
@@ -437,8 +496,8 @@ def lines_of(manifest: CascadeManifest) -> list[str]:
     )
     if last.stored:
         found.append(
-            f"{_short(last)} holds stored outputs: rows that are sent on and not in it have no prediction, and "
-            f"predict says {SENT_ON!r} in the column answered_by"
+            f"{_short(last)} holds stored outputs of {last.teacher}: other rows that are sent on need {last.teacher}; "
+            f"predict gives them no prediction, and says {SENT_ON!r} in the column answered_by"
         )
     return found
 

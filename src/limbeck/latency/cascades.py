@@ -12,7 +12,7 @@ from limbeck.exporting.cascade import TEXT_SPLIT, text_split
 from limbeck.latency.contenders import Contender, contenders
 from limbeck.latency.report import Measurement
 from limbeck.runtimes.cascade import CascadeManifest, CascadeMember, is_cascade, read_cascade
-from limbeck.scoring.scored_model import STORED, LoadedSplit, ScoredModel
+from limbeck.scoring.scored_model import LoadedSplit, ScoredModel
 from limbeck.support.errors import LimbeckError
 
 # Rows that are measured end to end: enough for a mean, and soon answered.
@@ -69,7 +69,7 @@ def _milliseconds(
 def _end_to_end(name: str) -> str:
     """The time of a row on the rows that chose the thresholds, or some of them, tokenization included."""
     model = ScoredModel.open(name)
-    if model.members[-1].backend == STORED:
+    if model.stored is not None:
         return "it was not run, as reading stored outputs takes no time"
     try:
         loaded = _rows(model)

@@ -21,7 +21,6 @@ from limbeck.predicting.model import load_row_models
 from limbeck.predicting.output import PartialOutput, parquet_bytes
 from limbeck.predicting.readers import EMBEDDINGS, RowReader
 from limbeck.predicting.settings import PredictSettings
-from limbeck.scoring.scored_model import STORED
 from limbeck.students.execution import warn_of_emulated_bf16
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.terminal import row_bar
@@ -202,9 +201,7 @@ class PredictJob:
             f"{self.facts.name} ({self.facts.kind.name}, {self.facts.model.backend}) reads {names} and gives "
             f"{', '.join(settings.output)}"
         )
-        members = self.facts.model.members
-        stored = self.facts.model.store if members and members[-1].backend == STORED else None
-        return ChunkPass(self.reader, models, self.columns, settings, stored)
+        return ChunkPass(self.reader, models, self.columns, settings, self.facts.model.stored)
 
     def _identity(self, chunks: ChunkPass) -> dict[str, Any]:
         """All that the output follows from, but the rows; a batch's size moves it by rounding alone."""

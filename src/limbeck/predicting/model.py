@@ -18,7 +18,7 @@ from limbeck.embedding import embedding_width
 from limbeck.outputs.key import add_model
 from limbeck.predicting.about_model import AboutModel
 from limbeck.preflight import positions_of, refuse_beyond
-from limbeck.scoring.scored_model import STORED, ScoredModel, longest_of
+from limbeck.scoring.scored_model import ScoredModel, longest_of
 from limbeck.students import read_processor
 from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import device
@@ -214,7 +214,7 @@ def load_row_models(
         LimbeckError: what is wrong with the checkpoint, its tokenizer, or the length.
     """
     own = facts.kind if facts.kind.auto is not None else SENTENCE
-    members = [one for one in facts.model.members or (facts.model,) if one.backend != STORED]
+    members = facts.model.members or (facts.model,)
     cascade = facts.model.cascade
     lengths = [one.max_length for one in cascade.members] if cascade else [facts.max_length]
     found: list[RowModel] = []

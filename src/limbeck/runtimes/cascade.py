@@ -96,6 +96,8 @@ class CascadeMember(_Record):
     """How likely each class of several has to be, one number for all of them or one each."""
     classes: list[str] = Field(default_factory=list)
     """Of stored teacher outputs in a model's place: the classes in the cascade's order."""
+    teacher: str = ""
+    """Whose outputs they are."""
     timed: bool = True
     """Whether `seconds` was measured; stored outputs need not say it."""
 

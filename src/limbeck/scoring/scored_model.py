@@ -38,13 +38,7 @@ from limbeck.runtimes.cascade import CascadeManifest, is_cascade, read_cascade
 from limbeck.runtimes.manifest import ExportManifest, exports_of, is_export, read_export
 from limbeck.runtimes.sessions import RUNTIMES, GraphSession, check_reader, open_export
 from limbeck.scoring.stored_member import StoredMember
-from limbeck.students import (
-    labels_of,
-    load_model,
-    read_config,
-    read_processor,
-    resolve_checkpoint,
-)
+from limbeck.students import load_model, read_config, read_processor, resolve_checkpoint
 from limbeck.students.pretrained import Head
 from limbeck.support import files, given
 from limbeck.support.errors import LimbeckError, Problem, unknown
@@ -53,8 +47,6 @@ from limbeck.tasks.metrics import TEACHER_LABEL
 logger = logging.getLogger(__name__)
 
 TORCH = "torch"
-STORED = "stored"
-"""The backend of a cascade's last member that is stored teacher outputs; nothing computes them."""
 BACKENDS = (TORCH, *RUNTIMES)
 HUB = "hub"
 """Where a known task's rows are, if nobody says."""
@@ -185,7 +177,7 @@ class ScoredModel:
         record: of a run, its record.
         recipe: of a run or what was exported of one, what says which rows it has by itself.
         manifest: of an exported folder, what it says of itself.
-        cascade: of a cascade's folder likewise; `members` are its models, the fastest first.
+        cascade: of a cascade's folder likewise; `members` are its models, the fastest first, without stored outputs.
         weights: the model itself, where it stays in memory (`in_memory`).
     """
 
@@ -226,39 +218,33 @@ class ScoredModel:
     @classmethod
     def _cascade(cls, name: str) -> "ScoredModel":
         manifest = read_cascade(name)
-        kind = tasks.get_task_type(manifest.kind)
         members = tuple(
-            cls.stored(one.name, manifest.place_of(one), kind, one.classes)
-            if one.stored
-            else cls.open(manifest.place_of(one), one.backend)
+            cls.open(manifest.place_of(one), one.backend)
             for one in manifest.members
+            if not one.stored
         )
-        last, recipe = members[-1], None
-        # Of stored outputs there are no files to read the run's classes and rows by.
-        place = members[0].place if last.backend == STORED else last.place
+        place, config, recipe = members[-1].place, members[-1].config, None
+        if classes := manifest.members[
+            -1
+        ].classes:  # with the head of no model, whose thresholds are others
+            kind: Any = tasks.get_task_type(manifest.kind).problem_type
+            config = AbsentConfig(id2label=dict(enumerate(classes)), problem_type=kind)
+            config.architectures = ["AbsentForSequenceClassification"]
         if manifest.gate.recipe:
             recipe = Recipe.recorded({"method": "cascade", **manifest.gate.recipe}, name)
-        return cls(name, place, TORCH, last.config, None, recipe, cascade=manifest, members=members)
+        return cls(name, place, TORCH, config, None, recipe, cascade=manifest, members=members)
 
-    @classmethod
-    def stored(
-        cls, name: str, place: str, kind: tasks.TaskType, classes: Sequence[str]
-    ) -> "ScoredModel":
-        """Stored teacher outputs as the last member of a cascade; `StoredMember` reads them."""
-        says: dict[str, Any] = {"problem_type": kind.problem_type}
-        config = AbsentConfig(id2label=dict(enumerate(classes)), **says)
-        config.architectures = ["AbsentForSequenceClassification"]
-        return cls(name, place, STORED, config)
-
-    @property
-    def store(self) -> StoredMember:
-        """What is stored, of a cascade by its last member.
+    @cached_property
+    def stored(self) -> StoredMember | None:
+        """The last member of a cascade, where it is stored outputs.
 
         Raises:
-            LimbeckError: it cannot be read.
+            LimbeckError: they cannot be read.
         """
-        last = self.members[-1] if self.members else self
-        return StoredMember.open(last.place, last.kind, labels_of(last.config))
+        if self.cascade is None or not (last := self.cascade.members[-1]).stored:
+            return None
+        place = self.cascade.place_of(last)
+        return StoredMember.open(last.name, place, self.kind, last.classes)
 
     @classmethod
     def _exported(cls, name: str, backend: str | None) -> "ScoredModel":
@@ -313,7 +299,7 @@ class ScoredModel:
         """The same model, whose weights are read once: its passes can be timed without loading."""
         if self.cascade is not None:
             return replace(self, members=tuple(one.in_memory(kind) for one in self.members))
-        return self if self.backend != TORCH else replace(self, weights=self.load(kind))
+        return self if self.manifest is not None else replace(self, weights=self.load(kind))
 
     # ---- rows ----
 
@@ -491,12 +477,9 @@ class ScoredModel:
         """Each row by the first member that is sure enough of it."""
         left, outputs = np.arange(len(loaded.rows)), np.empty(0)
         reads: list[EncodedSplit] = []
-        for said, member in zip(cascade.members, self.members, strict=True):
+        for said, member in zip(cascade.members, self.members, strict=False):
             length = min(said.max_length, loaded.max_length or said.max_length)
             part = replace(loaded, rows=loaded.rows.select(left), max_length=length)
-            if said.stored:
-                outputs[left] = cascade.answer(said, member.store.logits_of(part.task, part.rows))
-                break
             read, found = member.outputs(part)
             answered = cascade.answer(said, found)
             outputs = outputs if reads else answered.copy()
@@ -505,6 +488,9 @@ class ScoredModel:
             left = left[~said.is_sure(found, read.task.kind)]
             if not len(left):
                 break
+        if len(left) and self.stored is not None:
+            found = self.stored.logits_of(loaded.task, loaded.rows.select(left))
+            outputs[left] = cascade.answer(cascade.members[-1], found)
         return replace(reads[0], task=decided_by(loaded.task, self.config)), outputs
 
 

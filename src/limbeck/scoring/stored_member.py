@@ -37,20 +37,25 @@ class StoredMember:
     """Answers the rows that a store knows, found by their texts.
 
     Attributes:
+        name: as it was named.
+        place: `STORE`, or `STORE#MEMBER`.
         outputs: of the teacher, in the order of the cascade's classes.
     """
 
+    name: str
+    place: str
     outputs: GivenOutputs
 
     @classmethod
-    def open(cls, place: str, kind: TaskType, classes: Sequence[str]) -> "StoredMember":
+    def open(cls, name: str, place: str, kind: TaskType, classes: Sequence[str]) -> "StoredMember":
         """The outputs in a store.
 
         Raises:
             LimbeckError: they cannot be read, or are of other classes or another task type.
         """
         task = Task("the cascade", place, (), tuple(classes), (), "", kind=kind)
-        return cls(outputs_of_store(place, task, Recipe.recorded({"method": "cascade"}, place)))
+        recipe = Recipe.recorded({"method": "cascade"}, place)
+        return cls(name, place, outputs_of_store(place, task, recipe))
 
     def logits(self, columns: Sequence[Sequence[str]]) -> tuple[np.ndarray, np.ndarray]:
         """Logits (n, C) of rows by their text columns, and which rows have any (n,); 0 for the others."""
@@ -70,7 +75,7 @@ class StoredMember:
         found, known = self.logits([rows[name][:] for name in task.text_columns])
         if not known.all():
             raise LimbeckError(
-                f"{self.outputs.place} has no outputs for {int((~known).sum()):,} of {len(rows):,} rows that are "
+                f"{self.place} has no outputs for {int((~known).sum()):,} of {len(rows):,} rows that are "
                 "asked for",
                 "label these rows too (`limbeck label`), or name rows that it knows",
             )

@@ -1,12 +1,12 @@
 """Settings of an OpenAI-compatible endpoint. Free of torch and of the client."""
 
 import os
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from limbeck.support.errors import Problem
+from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.settings import Count, Seed, Settings
 
 KEY_VARIABLE = "OPENAI_API_KEY"
@@ -53,6 +53,19 @@ class EndpointSettings(Settings):
     )
     timeout: float = Field(60.0, gt=0, description="seconds that an answer may take")
     retries: int = Field(6, ge=0, le=100, description="repetitions of a failed request")
+
+    @classmethod
+    def named(cls, flags: dict[str, Any]) -> "EndpointSettings | None":
+        """From a command's flags; None where there are none.
+
+        Raises:
+            LimbeckError: flags without a URL, or with values that cannot be.
+        """
+        if flags and "url" not in flags:
+            raise LimbeckError(
+                f"{', '.join(flags)}: read with an endpoint only", "name one with --endpoint URL"
+            )
+        return cls.checked(flags, " of the endpoint") if flags else None
 
     def problems(self) -> list[Problem]:
         """What cannot work, before anything is sent."""
