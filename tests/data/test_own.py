@@ -1,5 +1,6 @@
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from datasets import ClassLabel, Dataset, Features, Value
 
 from limbeck.data import load_task
+from limbeck.data.label_column import Labelling, class_order
 from limbeck.data.splits import hold_out
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TASKS
@@ -321,3 +323,12 @@ def test_a_folder_says_what_it_holds(tmp_path):
         load_task(None, tmp_path / "glue")
     with pytest.raises(LimbeckError, match="did you mean 'sst2'"):
         load_task("sst", tmp_path / "glue")
+
+
+def test_the_order_of_ordered_classes_is_given_or_that_of_numbers():
+    ordered = Labelling(teacher=("10", "1", "2"), ordered=True)
+    assert class_order(["1", "10", "2"], ordered, "it") == ("1", "2", "10")
+    given = replace(ordered, classes=("low", "high"))
+    assert class_order(["high", "low"], given, "it") == ("low", "high")
+    with pytest.raises(LimbeckError, match="holds high, low, which are not all numbers"):
+        class_order(["high", "low"], ordered, "it")

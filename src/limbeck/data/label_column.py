@@ -40,18 +40,22 @@ class Labelling:
         holds: whether they are classes or numbers, as the user says; None to find out.
         teacher: names of the teacher's outputs in id order, one for a regression; () without one.
         separator: what stands between several labels of a row, where they are text; None to find it.
+        ordered: whether the classes stand in an order, which has to be given or that of numbers.
     """
 
     classes: tuple[str, ...] = ()
     holds: Holds | None = None
     teacher: tuple[str, ...] = ()
     separator: str | None = None
+    ordered: bool = False
 
     def problems(self) -> list[Problem]:
         """Why these cannot all hold."""
         found = []
         if self.classes and self.holds == "numbers":
             found.append(Problem("classes: labels: numbers have none", "leave one of them out"))
+        if self.ordered and self.holds == "numbers":
+            found.append(Problem("labels: numbers, and the kind is for classes", "leave it out"))
         if self.classes and len(set(self.classes)) < len(self.classes):
             found.append(Problem(f"classes: one is named twice: {', '.join(self.classes)}", "once"))
         if len(self.classes) == 1:
@@ -77,7 +81,8 @@ def class_order(found: Sequence[str], given: Labelling, column: str) -> tuple[st
     """The classes in id order: as given, else as the teacher has them, else as they are found.
 
     Raises:
-        LimbeckError: a class is found that is not among those given.
+        LimbeckError: a class is found that is not among those given; or they stand in an order that is not given, and
+            are no numbers.
     """
     if given.classes:
         strange = [name for name in found if name not in given.classes]
@@ -87,6 +92,14 @@ def class_order(found: Sequence[str], given: Labelling, column: str) -> tuple[st
                 f"name every class, in the order of the head: it holds {some_of(found)}",
             )
         return given.classes
+    if given.ordered:
+        numbers = {name: number for name in found if (number := finite(name)) is not None}
+        if len(numbers) < len(found):
+            raise LimbeckError(
+                f"classes: {column} holds {some_of(found)}, which are not all numbers, and their order counts",
+                f"give all classes from low to high: classes='[{', '.join(found)}]' in the right order",
+            )
+        return tuple(sorted(found, key=numbers.__getitem__))
     spelled = spelling(found, given.teacher)
     own = {spelled(name): name for name in found}
     theirs = {spelled(name): name for name in given.teacher}
@@ -142,7 +155,7 @@ def _holds(values: list[Any], kinds: set[type], given: Labelling, column: str) -
     """Whether a column holds classes or numbers, and why that is what it is taken for."""
     numeric = kinds <= {int, float}
     fractions = [value for value in values if isinstance(value, float) and value % 1]
-    holds = "classes" if given.classes else given.holds
+    holds = "classes" if given.classes or given.ordered else given.holds
     if holds == "numbers" and not numeric:
         raise LimbeckError(
             f"labels: numbers, but label column {column!r} holds {values[0]!r}", "leave labels out"
@@ -153,7 +166,8 @@ def _holds(values: list[Any], kinds: set[type], given: Labelling, column: str) -
             "write a whole number or a name for each class, or leave labels and classes out",
         )
     if holds is not None:
-        return holds, "classes says" if given.classes else "labels says"
+        said = "classes" if given.classes else "kind" if given.ordered else "labels"
+        return holds, f"{said} says"
     if not numeric:
         return "classes", "they are not numbers"
     if len(given.teacher) == 1:
@@ -199,7 +213,7 @@ def _said_classes(
     column: str, why: str, names: Sequence[str], kinds: set[type], given: Labelling
 ) -> Problem | None:
     otherwise = "classes=[…] gives another order"
-    if kinds <= {int, float}:
+    if kinds <= {int, float} and not given.ordered:
         otherwise += ", labels=numbers makes it a regression"
     guessed = float in kinds and given.holds is None and not given.classes
     what = f"label column {column!r}: {len(names)} classes, {some_of(names)}, as {why}"

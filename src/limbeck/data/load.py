@@ -5,6 +5,7 @@ The top of the data stage; the engine and the command line come in here.
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -16,6 +17,7 @@ from limbeck.data.reader import DATA_READERS, DataReader, DataRequest, reader_of
 from limbeck.data.splits import AS_USUAL, Division, with_label_column
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import at_home, no_such_file
+from limbeck.tasks.abstract_type import get_task_type
 from limbeck.tasks.metrics import TEACHER_LABEL
 from limbeck.tasks.task import Task, as_kind, judged_by_teacher
 
@@ -71,6 +73,8 @@ def load_task(
     single file is a dev split as a whole. `division`: where dev and test rows come from. Raises
     LimbeckError for an unknown task, a missing or damaged source, and columns that do not fit.
     """
+    if kind is not None:
+        labelling = replace(labelling, ordered=get_task_type(kind).ordered)
     if labelling.problems():
         raise LimbeckError(labelling.problems())
     columns = tuple(text_columns or ()), label_column

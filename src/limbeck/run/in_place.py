@@ -459,13 +459,15 @@ def _several(task: Task | None) -> bool:
 
 
 def _answers(store: OutputStore, task: Task) -> bool:
-    """Whether a store is of the task's type, or both are numbers of one head: a cross-encoder made elsewhere does not
-    say whether its number is a score of a candidate or a regression.
+    """Whether a store is of the task's type, or of one with the same head: it does not say whether a number is a score
+    of a candidate or a regression, nor whether classes stand in an order.
     """
-    if store.kind == task.kind.name:
+    own, number = task.kind, task.regression
+    if store.kind == own.name:
         return True
-    numbers = task.regression and not store.classes
-    return numbers and get_task_type(store.kind).auto is task.kind.auto
+    other = get_task_type(store.kind)
+    same_head = other.auto is own.auto and other.problem_of(number) == own.problem_of(number)
+    return same_head and not (number and store.classes)
 
 
 # Which stored values are those of the data's classes. Names are held against the data's as a live

@@ -16,11 +16,11 @@ from limbeck.tasks.abstract_type import (
 )
 from limbeck.tasks.classes import MULTI_LABEL, SENTENCE
 from limbeck.tasks.image import IMAGE, Image
-from limbeck.tasks.metrics import METRICS
+from limbeck.tasks.metrics import LOWER_IS_BETTER, METRICS
 from limbeck.tasks.modality import TEXT_READING, Processor, Reading
 from limbeck.tasks.pair_score import PAIR_SCORE
 from limbeck.tasks.positions import MASKED, TOKENS
-from limbeck.tasks.rules import LOWER_IS_BETTER, Results, ScoredSplit, SoftRule, as_array, join
+from limbeck.tasks.rules import Results, ScoredSplit, SoftRule, as_array, join
 from limbeck.tasks.sentence_embedding import EMBEDDING
 from limbeck.tasks.spans import SPANS
 from limbeck.tasks.task import TASKS, HubSource, Task, as_kind, get_task, project

@@ -127,6 +127,7 @@ class TaskType(ScoredOutputs):
         split_columns: columns of a loaded split that `results` reads, beside texts and labels, where they are
             there.
         scoring_columns: columns of an encoded split that only `results` reads: they never reach a batch.
+        ordered: whether its classes stand in an order, from low to high, in which their ids number them.
         over_vocabulary: whether the logits are over a vocabulary, of which a teacher's may be kept in part.
     """
 
@@ -153,6 +154,7 @@ class TaskType(ScoredOutputs):
     distilled_by: ClassVar[str] = "kd"
     split_columns: ClassVar[tuple[str, ...]] = ()
     scoring_columns: ClassVar[tuple[str, ...]] = ()
+    ordered: ClassVar[bool] = False
 
     # ---- what a head puts out, and what its classes are ----
 

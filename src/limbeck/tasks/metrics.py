@@ -82,6 +82,8 @@ METRICS: Mapping[str, Callable[[np.ndarray, np.ndarray], float]] = {
     "relative_error": relative_error,
 }
 
+LOWER_IS_BETTER = frozenset({"perplexity", "relative_error"})
+"""Metrics, of any kind, whose best value is the smallest. None is ever a task's primary score."""
 
 CORRELATIONS = ("pearson", "spearman")
 """Metrics of numbers."""

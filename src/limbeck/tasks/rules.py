@@ -123,9 +123,6 @@ NO_PROMPTS: Mapping[str, str] = MappingProxyType({})
 MOST_PROBABILITIES = 5_000_000
 """Numbers that a file of predictions may hold beside classes; as text they are ten times as many bytes."""
 
-LOWER_IS_BETTER = frozenset({"perplexity", "relative_error"})
-"""Metrics, of any kind, whose best value is the smallest. None is ever a task's primary score."""
-
 
 class Labelled(Protocol):
     """The part of a task that a model's head needs: class names in id order, () without."""
