@@ -13,6 +13,7 @@ from sklearn import metrics
 from limbeck.evaluation.row_tests import kept_share, primary_of_samples, row_tests
 from limbeck.tasks import EMBEDDING, MULTI_LABEL, PAIR_SCORE, SENTENCE, TASKS, Task, as_kind
 from limbeck.tasks.classes import METRICS_OF_SEVERAL
+from limbeck.tasks.metrics import METRICS, quadratic_kappa_of_ranks
 from limbeck.tasks.retrieval import RETRIEVAL_METRICS, retrieval_results
 
 ROWS, SAMPLES = 60, 12
@@ -202,3 +203,28 @@ def test_predictions_that_do_not_say_whose_candidates_they_are():
     assert found.difference is None and found.mcnemar is None
     assert kept_share(RANKED, before, None, (50.0, 60.0)) is None
     assert not kept_share(RANKED, now, before, (50.0, 60.0)).paired
+
+
+def test_quadratic_kappa_is_that_of_scikit_learn_by_sample():
+    """One rank is in neither side, which does not bring its neighbors nearer to each other."""
+    random = np.random.default_rng(0)
+    right = random.choice([0, 2, 3, 4], 50)
+    given = np.where(random.random(50) < 0.5, right, random.choice([0, 2, 3, 4], 50))
+    rows = random.integers(0, 50, (5, 50))
+    expected = [
+        100
+        * metrics.cohen_kappa_score(right[one], given[one], weights="quadratic", labels=range(5))
+        for one in rows
+    ]
+    found = quadratic_kappa_of_ranks(given, right)(rows)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert METRICS["quadratic_kappa"](given[rows[0]], right[rows[0]]) == found[0]
+    away = [abs(one - other) for one, other in zip(given.tolist(), right.tolist(), strict=True)]
+    assert METRICS["mean_absolute_error"](given, right) == pytest.approx(2 * sum(away))
+
+
+@pytest.mark.parametrize("constant", ["given", "labels", "both"])
+def test_a_constant_has_no_kappa(constant):
+    ranks, same = np.arange(6) % 3, np.ones(6, dtype=int)
+    sides = {"given": (same, ranks), "labels": (ranks, same), "both": (same, same)}
+    assert METRICS["quadratic_kappa"](*sides[constant]) == 0.0

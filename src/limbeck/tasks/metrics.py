@@ -70,6 +70,17 @@ def relative_error(predicted: np.ndarray, labels: np.ndarray) -> float:
     return 100.0 * error / spread if spread else 100.0 * (error > 0)
 
 
+def quadratic_kappa(predicted: np.ndarray, labels: np.ndarray) -> float:
+    """Cohen's kappa with quadratic weights (Cohen 1968) of ranks [n], −100 to 100; 0 when either side is constant."""
+    every = np.arange(len(labels))[None]
+    return float(quadratic_kappa_of_ranks(predicted, labels)(every)[0])
+
+
+def mean_absolute_error(predicted: np.ndarray, labels: np.ndarray) -> float:
+    """How many classes a prediction is away from the label, times 100, of ranks [n]."""
+    return 100.0 * float(np.abs(predicted - labels).mean())
+
+
 METRICS: Mapping[str, Callable[[np.ndarray, np.ndarray], float]] = {
     "matthews": matthews,
     "accuracy": accuracy,
@@ -80,9 +91,11 @@ METRICS: Mapping[str, Callable[[np.ndarray, np.ndarray], float]] = {
     "agreement": accuracy,
     "rank_agreement": spearman,
     "relative_error": relative_error,
+    "quadratic_kappa": quadratic_kappa,
+    "mean_absolute_error": mean_absolute_error,
 }
 
-LOWER_IS_BETTER = frozenset({"perplexity", "relative_error"})
+LOWER_IS_BETTER = frozenset({"mean_absolute_error", "perplexity", "relative_error"})
 """Metrics, of any kind, whose best value is the smallest. None is ever a task's primary score."""
 
 CORRELATIONS = ("pearson", "spearman")
@@ -195,6 +208,20 @@ def matthews_of_classes(given: np.ndarray, right: np.ndarray) -> SampledScore:
         ours, theirs, size = times @ chosen, times @ meant, times.sum(axis=-1)
         spread = (size**2 - (ours**2).sum(axis=-1)) * (size**2 - (theirs**2).sum(axis=-1))
         return 100 * _over((times @ hits) * size - (ours * theirs).sum(axis=-1), np.sqrt(spread))
+
+    return score
+
+
+def quadratic_kappa_of_ranks(given: np.ndarray, right: np.ndarray) -> SampledScore:
+    """1 − Σ (x − y)² / its expectation if the ranks x and y (n,) were independent; 0 where a side is constant."""
+    x, y = (np.asarray(side, dtype=np.float64) for side in (given, right))
+
+    def score(units: np.ndarray) -> np.ndarray:
+        ours, theirs = x[units], y[units]
+        one, other = ours.mean(axis=-1), theirs.mean(axis=-1)
+        both = (ours * theirs).mean(axis=-1) - one * other
+        # E(x − y)² of independent x and y is Var x + Var y + (E x − E y)².
+        return 100 * _over(2 * both, ours.var(axis=-1) + theirs.var(axis=-1) + (one - other) ** 2)
 
     return score
 
