@@ -18,6 +18,7 @@ from limbeck.tasks.classes import MULTI_LABEL, SENTENCE
 from limbeck.tasks.image import IMAGE, Image
 from limbeck.tasks.metrics import LOWER_IS_BETTER, METRICS
 from limbeck.tasks.modality import TEXT_READING, Processor, Reading
+from limbeck.tasks.ordinal import ORDINAL
 from limbeck.tasks.pair_score import PAIR_SCORE
 from limbeck.tasks.positions import MASKED, TOKENS
 from limbeck.tasks.rules import Results, ScoredSplit, SoftRule, as_array, join
@@ -33,6 +34,7 @@ __all__ = [
     "MASKED",
     "METRICS",
     "MULTI_LABEL",
+    "ORDINAL",
     "PAIR_SCORE",
     "SENTENCE",
     "SPANS",
