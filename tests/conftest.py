@@ -76,6 +76,10 @@ def _measure_briefly() -> None:
     measuring = sys.modules.get("limbeck.evaluation.measuring")
     if measuring is not None:
         measuring.latencies.__kwdefaults__.update(repeats=2, warm_up=0)
+    # Templates are compiled once in a process.
+    from limbeck.support import templates
+
+    templates.templates_of = functools.cache(templates.templates_of)
 
 
 _LAY_OUT = ConstrainedLayoutEngine.execute

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import tiny_runs as tiny
+from limbeck.evaluation import calibration
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.training import DistillationTrainer
@@ -51,6 +53,27 @@ def recipe(place) -> Callable[..., Recipe]:
 def finished(place, tmp_path_factory):
     """A run that no test may change."""
     return distill(make_recipe(place), out=tmp_path_factory.mktemp("runs") / "run")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_samples():
+    """A calibrated model's error by chance takes a tenth of a tiny run; its own test is elsewhere."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(calibration, "_MOST_NUMBERS", 0)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def no_page(request, monkeypatch) -> None:
+    """A page takes as long as all the rest of a tiny run, and few tests read theirs: `pages` is for those."""
+    if "pages" in request.fixturenames or request.node.get_closest_marker("slow"):
+        return
+    monkeypatch.setattr(import_module("limbeck.run.distill"), "report_run", lambda *args: None)
+
+
+@pytest.fixture
+def pages() -> None:
+    """Runs of this test write their pages."""
 
 
 @pytest.fixture

@@ -26,7 +26,8 @@ from limbeck.support.errors import LimbeckError
 @pytest.fixture(scope="module")
 def attending(place, recipe, tmp_path_factory):
     """A student that learns by an attention mapping."""
-    return distill(recipe("alp-kd", epochs=1), out=tmp_path_factory.mktemp("alp") / "run").path
+    given = recipe("alp-kd", epochs=1, batch_size=27)
+    return distill(given, out=tmp_path_factory.mktemp("alp") / "run", report=False).path
 
 
 def states_of(folder, texts) -> tuple[list[torch.Tensor], torch.Tensor]:
@@ -105,7 +106,7 @@ def test_probes_of_numbers_are_scikit_learns_ridge_on_hugging_face_states(recipe
 def two_stages(recipe, tmp_path_factory):
     """A run that has kept its student of the first stage."""
     first = {"objectives": {"hidden": {"compare": "hidden_mse", "mapping": {"kind": "uniform"}}}}
-    kept = recipe("kd-soft", epochs=1, first_stage=first, keep_first_stage=True)
+    kept = recipe("kd-soft", epochs=1, batch_size=27, first_stage=first, keep_first_stage=True)
     return distill(kept, out=tmp_path_factory.mktemp("two") / "run", report=False).path
 
 
@@ -271,10 +272,10 @@ def test_pca_and_loss_surface_of_a_run(finished, place) -> None:
 def three(place, recipe, tmp_path_factory) -> list:
     """Three students of one start, by three methods."""
     folder = tmp_path_factory.mktemp("three")
-    own = {"student.init": str(place / "teacher"), "student.layers": 3, "epochs": 1}
+    own = {"student.init": str(place / "teacher"), "student.layers": 3, "max_steps": 3}
     rates = {"finetune": 1e-4, "kd": 1e-3, "pkd-last": 5e-3}
     asked = {method: recipe(method, lr=rate, **own) for method, rate in rates.items()}
-    return [distill(one, out=folder / method).path for method, one in asked.items()]
+    return [distill(one, out=folder / method, report=False).path for method, one in asked.items()]
 
 
 def loss_by_hugging_face(run, count: int) -> float:
@@ -298,6 +299,11 @@ def test_the_corners_of_a_plane_have_the_losses_of_the_students_alone(three) -> 
     assert [corner.loss for corner in found.corners] == pytest.approx(expected, abs=1e-5)
     assert len({round(loss, 3) for loss in expected}) == 3
     assert (found.steps, found.own) == ((-1.0, 0.5, 2.0), found.corners[0].loss)
+
+
+@pytest.mark.slow
+def test_the_corners_of_a_plane_are_called_as_they_are_named(three) -> None:
+    own, *others = three
     called = {"a": str(others[0]), "b": str(others[1])}
     again = analyze("loss-surface", [own], through=called, points=3, rows=6, out=own.parent / "x")
     assert [corner.name for corner in again.parts["student"].corners] == ["finetune", "a", "b"]
@@ -306,18 +312,26 @@ def test_the_corners_of_a_plane_have_the_losses_of_the_students_alone(three) -> 
     assert "towards a" in svg and "towards b" in svg
 
 
-def test_students_that_span_no_plane_are_refused(three, place, recipe, tmp_path) -> None:
+def test_a_plane_of_too_few_students_is_refused(three, tmp_path) -> None:
     own, other, _ = map(str, three)
-    small = {"epochs": 1, "student.layers": 2, "student.init": str(place / "teacher")}
-    shallow = distill(recipe("kd", **small), out=tmp_path / "shallow").path
     for through, said in (
         ([other], "through"),
         ([other, str(tmp_path)], "is no run folder"),
         ([other, other], "is named twice"),
-        ([other, str(shallow)], "shallow is another kind of model: only one of the two has"),
     ):
         with pytest.raises(LimbeckError, match=said):
             measure("loss-surface", [own], through=through, points=3, rows=6)
+
+
+@pytest.mark.slow
+def test_students_that_span_no_plane_are_refused(three, place, recipe, tmp_path) -> None:
+    own, other, _ = map(str, three)
+    small = {"max_steps": 1, "student.layers": 2, "student.init": str(place / "teacher")}
+    shallow = distill(recipe("kd", **small), out=tmp_path / "shallow").path
+    with pytest.raises(
+        LimbeckError, match="shallow is another kind of model: only one of the two has"
+    ):
+        measure("loss-surface", [own], through=[other, str(shallow)], points=3, rows=6)
     # Weights of the same shapes, and rows that are read otherwise: cut after the first word.
     settings = small | {"student.layers": 3, "lr": 1e-4, "max_length": 3}
     brief = distill(recipe("kd", **settings), out=tmp_path / "brief").path
@@ -343,6 +357,7 @@ def test_every_drawing_is_made(finished, attending, tmp_path) -> None:
         assert read_numbers(tmp_path / f"{name}.json") == parts
 
 
+@pytest.mark.slow
 def test_numbers_and_figures_are_kept_and_shown(copied) -> None:
     page = copied / "report.html"
     assert "Linear probes" not in page.read_text(encoding="utf-8")
@@ -396,7 +411,7 @@ def test_what_is_wrong_is_said_together(finished, copied, tmp_path) -> None:
 
 
 def test_a_run_without_a_teacher_says_so(place, recipe, tmp_path) -> None:
-    alone = distill(recipe("finetune", epochs=1), out=tmp_path / "alone").path
+    alone = distill(recipe("finetune", max_steps=1), out=tmp_path / "alone").path
     with pytest.raises(LimbeckError, match="has no teacher of its own"):
         measure("agreement", [alone])
     found = measure("agreement", [alone], teacher=str(place / "teacher"))["student"]

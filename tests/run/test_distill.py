@@ -190,6 +190,7 @@ def test_fine_tuning_needs_no_teacher(tmp_path, recipe):
     assert "TENSORBOARD_LOGGING_DIR" not in os.environ
 
 
+@pytest.mark.slow
 def test_a_shared_teacher_changes_nothing(finished, place, tmp_path, recipe):
     teacher = Teacher.load(place / "teacher")
     again = distill(recipe(), out=tmp_path / "run", live_teacher=teacher, report=False)

@@ -56,7 +56,7 @@ def card_of(run) -> str:
     return (run / "student" / "README.md").read_text(encoding="utf-8")
 
 
-def test_what_was_derived_of_the_student_goes_with_it(shipped, tmp_path):
+def test_what_was_derived_of_the_student_goes_with_it(shipped, tmp_path, pages):
     run = copy_of(shipped, tmp_path / "place")
     assert "onnx-int8" in card_of(run) and "abc123" in card_of(run)
     (run / "exported" / "notes.txt").write_text("a person's")
@@ -85,6 +85,7 @@ def test_nothing_is_sent_scored_timed_or_run(replaced):
         assert f"limbeck export {replaced} --format onnx-int8 --overwrite" in problem.fix
 
 
+@pytest.mark.slow
 def test_card_and_page_leave_it_out_and_say_so(replaced, tmp_path, caplog):
     run = copy_of(replaced, tmp_path / "place")
     with caplog.at_level(logging.WARNING):

@@ -36,7 +36,9 @@ def rows(place, tmp_path_factory):
 def run(recipe, rows, tmp_path_factory):
     """A student of a teacher, on one file."""
     return distill(
-        recipe("kd", data=str(rows), epochs=1), out=tmp_path_factory.mktemp("run") / "run"
+        recipe("kd", data=str(rows), epochs=1),
+        out=tmp_path_factory.mktemp("run") / "run",
+        report=False,
     )
 
 
@@ -87,7 +89,10 @@ def test_test_labels_change_nothing_but_their_own_score(recipe, tmp_path, rows):
             for row, text in enumerate(tiny.sentences(20)):
                 writer.writerow([text, ["positive", "negative"][(row % 2) ^ flipped]])
         runs.append(
-            distill(recipe("kd", data=str(rows), test=str(test), epochs=2), out=tmp_path / name)
+            distill(
+                recipe("kd", data=str(rows), test=str(test), epochs=2, batch_size=32),
+                out=tmp_path / name,
+            )
         )
     one, other = (run.record for run in runs)
     for left, right in zip(*(run.student.state_dict().values() for run in runs), strict=True):
@@ -129,6 +134,7 @@ def test_a_test_split_from_python_is_scored(recipe, tmp_path):
     assert found.record.examples.test == 12 and "test" in found.scores
 
 
+@pytest.mark.slow
 def test_a_run_of_before_is_read_as_it_was_divided(recipe, rows, place, tmp_path, caplog):
     knows = {"student.init": str(place / "teacher"), "lr": 1e-6}
     told = recipe("finetune", data=str(rows), test_share=0.0, max_steps=1, **knows)
@@ -185,7 +191,7 @@ def test_tables_and_comparisons_are_made_of_test_rows(run, finished):
         build_table([record, finished.record], split="test")
 
 
-def test_scored_rows_that_are_trained_on_are_said(recipe, tmp_path, capfd):
+def test_scored_rows_that_are_trained_on_are_said(recipe, tmp_path, capfd, pages):
     def given(*texts):
         labels = [int("good" in text.lower()) for text in texts]
         return Dataset.from_dict({"text": list(texts), "label": labels})

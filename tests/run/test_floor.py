@@ -57,7 +57,8 @@ def test_it_is_off_by_a_setting(tmp_path):
     assert "words alone" not in render(build_table([record]), "markdown")
 
 
-def test_a_teacher_that_words_reach_is_warned_of(tmp_path, capsys):
+@pytest.mark.parametrize("floor", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_a_teacher_that_words_reach_is_warned_of(tmp_path, capsys, floor):
     # `good` and `bad` decide, so that words alone are always right, and the teacher can be no better.
     tiny.save(tiny.knowing_teacher(4), tmp_path / "teacher")
     tiny.write_csv(tmp_path / "reviews.csv", 60)
@@ -66,29 +67,28 @@ def test_a_teacher_that_words_reach_is_warned_of(tmp_path, capsys):
         label_column="verdict", teacher=str(tmp_path / "teacher"), max_steps=1, cache="never", max_length=24,
         **{"student.layers": 1},
     )  # fmt: skip
-    for floor, said in ((True, True), (False, False)):
-        distill(recipe.model_copy(update={"floor": floor}), out=tmp_path / f"{floor}", show=True)
-        shown = " ".join(capsys.readouterr().err.split())
-        assert ("not significantly above that of words alone, 100.0" in shown) is said
+    distill(recipe.model_copy(update={"floor": floor}), out=tmp_path / "run", show=True)
+    shown = " ".join(capsys.readouterr().err.split())
+    assert ("not significantly above that of words alone, 100.0" in shown) is floor
 
 
-def test_unlabeled_rows_count_by_the_teachers_predictions(tmp_path):
+@pytest.mark.parametrize("cache", ["always", pytest.param("never", marks=pytest.mark.slow)])
+def test_unlabeled_rows_count_by_the_teachers_predictions(tmp_path, cache):
     tiny.save(tiny.knowing_teacher(4), tmp_path / "teacher")
     tiny.write_csv(tmp_path / "reviews.csv", 60)
     with (tmp_path / "more.csv").open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream)
         writer.writerow(["review"])
         writer.writerows([text + " the end"] for text in tiny.sentences(30))
-    for cache in ("always", "never"):
-        record = distill(
-            "kd", task="reviews", data=str(tmp_path / "reviews.csv"), text_columns=["review"],
-            label_column="verdict", teacher=str(tmp_path / "teacher"), max_steps=1, cache=cache, max_length=24,
-            unlabelled=[str(tmp_path / "more.csv")], out=tmp_path / cache, cache_limit=0.1,
-            **{"student.layers": 1},
-        ).record  # fmt: skip
-        labelled, without = record.examples.labelled, record.examples.unlabelled
-        assert (record.floor.taught, record.floor.given) == (without, labelled + without)
-        assert record.floor.scores["dev"]["accuracy"] == 100
+    record = distill(
+        "kd", task="reviews", data=str(tmp_path / "reviews.csv"), text_columns=["review"],
+        label_column="verdict", teacher=str(tmp_path / "teacher"), max_steps=1, cache=cache, max_length=24,
+        unlabelled=[str(tmp_path / "more.csv")], out=tmp_path / cache, cache_limit=0.1,
+        **{"student.layers": 1},
+    ).record  # fmt: skip
+    labelled, without = record.examples.labelled, record.examples.unlabelled
+    assert (record.floor.taught, record.floor.given) == (without, labelled + without)
+    assert record.floor.scores["dev"]["accuracy"] == 100
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ def settings(place: Path, **changes) -> dict:
         "text_columns": ["review"],
         "label_column": "verdict",
         "epochs": 1,
-        "batch_size": 8,
+        "batch_size": 32,
         "max_length": 24,
         "lr": 1e-2,
         **changes,
@@ -40,25 +40,26 @@ def grid(place: Path, out: Path, **changes) -> list[Member]:
 @pytest.fixture(scope="module")
 def team(place, tmp_path_factory) -> tuple[Path, list[Member]]:
     out = tmp_path_factory.mktemp("grids") / "team"
-    return out, grid(place, out, axes={"student.layers": [1, 2], "seed": [1, 2]})
+    return out, grid(place, out)
 
 
 def test_each_cell_is_the_run_it_would_be_alone(team, place, tmp_path) -> None:
     out, members = team
     assert [member.name for member in members] == [
-        f"start_layers-{layers}_seed-{seed}" for layers in (1, 2) for seed in (1, 2)
+        "start_layers-1",
+        "start_layers-2",
     ]
     assert all(member.record.status == "finished" and not member.problems for member in members)
-    start = {"student.init": str(place / "start"), "student.layers": 2, "seed": 1}
+    start = {"student.init": str(place / "start"), "student.layers": 2}
     alone = distill(Recipe.load("finetune", **settings(place), **start), tmp_path / "alone")
-    again = out / "start_layers-2_seed-1"
+    again = out / "start_layers-2"
     for name in ("recipe.yaml", "student/model.safetensors", "predictions.json"):
         assert (alone.path / name).read_bytes() == (again / name).read_bytes()
 
 
 def test_a_finished_grid_is_kept(team, place, no_training) -> None:
     out, before = team
-    again = grid(place, out, axes={"student.layers": [1, 2], "seed": [1, 2]}, overwrite=True)
+    again = grid(place, out, overwrite=True)
     assert [member.record for member in again] == [member.record for member in before]
 
 
@@ -155,8 +156,15 @@ def test_a_random_shape_takes_a_given_tokenizer_and_its_vocabulary(place) -> Non
     assert config.intermediate_size == 128
 
 
-@pytest.mark.parametrize("init", ["pocket-3-32-2", "bert-3-32-2:random"])
-@pytest.mark.parametrize("task", ["rte", "stsb"])
+@pytest.mark.parametrize(
+    ("init", "task"),
+    [
+        ("pocket-3-32-2", "rte"),
+        ("bert-3-32-2:random", "stsb"),
+        pytest.param("pocket-3-32-2", "stsb", marks=pytest.mark.slow),
+        pytest.param("bert-3-32-2:random", "rte", marks=pytest.mark.slow),
+    ],
+)
 def test_shapes_read_pocket_data_offline(init: str, task: str) -> None:
     recipe = Recipe.load(
         "finetune", task=task, data="pocket", train_rows=20, **{"student.init": init}

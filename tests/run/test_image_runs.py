@@ -57,14 +57,14 @@ def net(place):
 def vit(place):
     """A ViT trained from random weights in a checkpoint."""
     start = sets.save(sets.vit(3), place / "vit-start")
-    given = recipe(epochs=6, lr=3e-3, train_rows=512, **{"student.init": str(start)})
+    given = recipe(epochs=4, lr=3e-3, **{"student.init": str(start)})
     return distill(given, out=place / "vit", report=False)
 
 
 # Named CNNs
 
 
-def test_a_net_learns_and_is_distilled_into_another(net, place):
+def test_a_net_learns_and_is_distilled_into_another(net, place, pages):
     assert net.scores["dev"]["accuracy"] > 30  # chance is 10; the last points follow rounding
     assert net.scores["dev"]["top5"] > net.scores["dev"]["accuracy"]
     given = recipe("kd", epochs=2, teacher=str(net.path), **{"student.init": "wrn-16-1"})
@@ -177,7 +177,9 @@ def test_a_remembering_teacher_is_refused_for_views(net, tmp_path):
     remembering = RememberingTeacher(Teacher.load(net.path))
     with pytest.raises(LimbeckError, match="remembers its outputs"):
         distill(given, out=tmp_path / "run", live_teacher=remembering, report=False)
-    plain = recipe("kd", epochs=1, teacher=str(net.path), **{"student.init": "resnet-8"}, **PLAIN)
+    plain = recipe(
+        "kd", max_steps=1, teacher=str(net.path), **{"student.init": "resnet-8"}, **PLAIN
+    )
     distill(plain, out=tmp_path / "plain", live_teacher=remembering, report=False)
 
 
@@ -291,7 +293,13 @@ def test_a_folder_of_ones_own(tmp_path):
 # What does not fit
 
 
-@pytest.mark.parametrize("method", ["pkd-skip", "minilm", "codir", "l-ild"])
+@pytest.mark.parametrize(
+    "method",
+    [
+        "pkd-skip",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("minilm", "codir", "l-ild")),
+    ],
+)
 def test_layers_of_a_convolutional_net_are_refused(net, tmp_path, method):
     given = recipe(method, teacher=str(net.path), **{"student.init": "resnet-8"})
     message = refused(given, tmp_path / "run")
@@ -304,6 +312,16 @@ def test_refusals_name_what_does_not_fit(net, vit, tmp_path):
     size = {"teacher": str(vit.path), "student.init": "teacher", "images.size": 16}
     message = refused(recipe("kd", **size), tmp_path / "size")
     assert "made for images of 8 × 8 pixels" in message and "set images.size=8" in message
+    other = sets.save(sets.vit(1, image_size=16), tmp_path / "other", side=16)
+    apart = recipe("kd", teacher=str(vit.path), **{"student.init": str(other)})
+    assert "read images differently" in refused(apart, tmp_path / "apart")
+    grey = sets.save(sets.vit(1, num_channels=1), tmp_path / "grey")
+    message = refused(recipe(**{"student.init": str(grey)}), tmp_path / "one")
+    assert "images of 1 channels" in message
+
+
+@pytest.mark.slow
+def test_refusals_name_what_text_and_images_do_not_share(net, vit, tmp_path):
     text = recipe(task="mrpc", data="pocket", train_rows=None, **{"student.init": "resnet-8"})
     assert "resnet-8 reads images" in refused(text, tmp_path / "text")
     pocket = recipe(**{"student.init": "pocket"})
@@ -312,14 +330,9 @@ def test_refusals_name_what_does_not_fit(net, vit, tmp_path):
         task="mrpc", data="pocket", train_rows=None, **{"student.init": "pocket"}, **PLAIN
     )
     assert "images: the task 'mrpc' has none" in refused(views, tmp_path / "views")
-    other = sets.save(sets.vit(1, image_size=16), tmp_path / "other", side=16)
-    apart = recipe("kd", teacher=str(vit.path), **{"student.init": str(other)})
-    assert "read images differently" in refused(apart, tmp_path / "apart")
-    grey = sets.save(sets.vit(1, num_channels=1), tmp_path / "grey")
-    message = refused(recipe(**{"student.init": str(grey)}), tmp_path / "one")
-    assert "images of 1 channels" in message
     corpus = {"first_stage.corpus": {"source": "pocket", "size": 9}}
-    message = refused(recipe("tinybert", **size | {"images.size": 8}, **corpus), tmp_path / "words")
+    size = {"teacher": str(vit.path), "student.init": "teacher", "images.size": 8}
+    message = refused(recipe("tinybert", **size, **corpus), tmp_path / "words")
     assert "the rows of corpus are text, and the models read images" in message
     mixed = recipe("kd", teacher=str(net.path), **{"student.init": "resnet-8", "mixup.alpha": 1,
                                                    "objectives.hard": None})  # fmt: skip

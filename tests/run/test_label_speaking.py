@@ -176,6 +176,7 @@ def test_the_cost_limit_stops_a_store_that_is_continued(proxy, files) -> None:
     assert len(proxy.bodies) == 22
 
 
+@pytest.mark.slow
 def test_what_other_rows_and_stores_cost_counts_towards_the_limit(proxy, files, caplog) -> None:
     """As the help and the page say."""
     served = ["--endpoint", proxy.url, "--model", "tiny", "--top-logprobs", 1000]

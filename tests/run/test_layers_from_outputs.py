@@ -57,6 +57,7 @@ def losses(run) -> list[dict[str, float]]:
 def test_a_store_of_layers_teaches_as_the_live_teacher(
     recipe, store, tmp_path, monkeypatch, method, changes
 ):
+    changes |= {"batch_size": 27}
     live = distill(recipe(method, cache="never", **changes), tmp_path / "live", report=False)
 
     def refuse(*args, **kwargs):

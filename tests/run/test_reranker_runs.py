@@ -75,7 +75,7 @@ def recipe(place: Path, method: str, **changes) -> Recipe:
 
 @pytest.fixture(scope="module")
 def teacher(place):
-    given = recipe(place, "finetune", epochs=8, **{"student.init": str(place / "model")})
+    given = recipe(place, "finetune", epochs=6, **{"student.init": str(place / "model")})
     return distill(given, out=place / "teacher", report=False)
 
 
@@ -138,7 +138,7 @@ def test_scored_again_it_has_the_same_scores(student) -> None:
     assert evaluate(student.path) == pytest.approx(student.scores["dev"])
 
 
-@pytest.mark.parametrize("method", ["kd", "rail-kd-l"])
+@pytest.mark.parametrize("method", [pytest.param("kd", marks=pytest.mark.slow), "rail-kd-l"])
 def test_methods_of_other_task_types_rank_as_well(place, teacher, tmp_path, method) -> None:
     run = distill(taught(place, teacher, method, epochs=1), out=tmp_path / "run", report=False)
     assert 0 < run.scores["dev"]["mrr@10"] <= 100
@@ -281,7 +281,7 @@ def test_a_cross_encoder_of_sentence_transformers_teaches(place, tmp_path) -> No
     theirs.save_pretrained(str(tmp_path / "theirs"))
     assert (tmp_path / "theirs" / "modules.json").exists()
     given = recipe(
-        place, "listwise-kl", teacher=str(tmp_path / "theirs"), epochs=1, kind="pair-score"
+        place, "listwise-kl", teacher=str(tmp_path / "theirs"), max_steps=1, kind="pair-score"
     )
     run = distill(given, out=tmp_path / "run", report=False)
     assert task_type_of(run.student) is PAIR_SCORE

@@ -76,7 +76,7 @@ def test_columns_that_nobody_named_stand_in_the_recipe(place, tmp_path):
 
 
 def test_overwrite_replaces_the_run(copied, recipe):
-    result = distill(recipe("finetune", epochs=1), out=copied, overwrite=True, report=False)
+    result = distill(recipe("finetune", max_steps=1), out=copied, overwrite=True, report=False)
     assert result.record.method == "finetune"
     assert yaml.safe_load((copied / "recipe.yaml").read_text())["method"] == "finetune"
     assert Record.load(copied).status == "finished"
@@ -123,7 +123,7 @@ def test_a_recipe_that_was_spoilt_is_another_one(copied, recipe):
         distill(recipe(), out=copied)
 
 
-def test_a_run_killed_before_its_report_is_finished(finished, copied, recipe):
+def test_a_run_killed_before_its_report_is_finished(finished, copied, recipe, pages):
     """The record says finished; the report is missing and the checkpoints still lie there."""
     (copied / "report.html").unlink()
     folder = RunFolder(copied)

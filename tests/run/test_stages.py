@@ -161,11 +161,14 @@ def start(monkeypatch):
 @pytest.mark.parametrize(
     ("every", "kills"),
     [
-        (
+        # In the first stage, and between the two.
+        (3, [{1: ("step_begin", 7)}, {1: ("train_end", 8)}, {2: ("step_begin", 1)}]),
+        pytest.param(
             3,
             [{1: ("step_begin", 2)}, {1: ("step_begin", 7)}],
+            marks=pytest.mark.slow,
         ),  # the first before anything was saved
-        (None, [{1: ("train_end", 8)}, {2: ("step_begin", 1)}]),  # between the stages
+        pytest.param(None, [{1: ("train_end", 8)}, {2: ("step_begin", 1)}], marks=pytest.mark.slow),
         pytest.param(
             3,
             [{1: ("step_begin", 5)}, {2: ("step_begin", 4)}, {2: ("epoch_end", 7)}],
@@ -189,6 +192,7 @@ def test_killed_at_any_moment_it_ends_as_unbroken(two, unbroken, start, tmp_path
     assert not (result.path / "checkpoints").exists()
 
 
+@pytest.mark.slow
 def test_a_finished_first_stage_is_not_trained_again(two, unbroken, start, tmp_path):
     with pytest.raises(tiny.KilledError):
         start(two(), tmp_path / "run", {2: ("step_begin", 4)})

@@ -213,7 +213,12 @@ STAGE = (
 
 
 @pytest.mark.parametrize(
-    "rows", ["task: cola, data: pocket", "train_rows: 8", "corpus: {{source: {text}, size: 4}}"]
+    "rows",
+    [
+        pytest.param("task: cola, data: pocket", marks=pytest.mark.slow),
+        "train_rows: 8",
+        "corpus: {{source: {text}, size: 4}}",
+    ],
 )
 def test_a_first_stage_on_rows_of_its_own_is_checked_before_a_run(place, tmp_path, rows) -> None:
     """Heads compared one by one, of a student that has another number of them."""
@@ -233,7 +238,9 @@ def test_a_first_stage_on_rows_of_its_own_is_checked_before_a_run(place, tmp_pat
     ("rows", "said"),
     [
         ("data: {folder}/none.csv", "none.csv"),
-        ("corpus: {{source: {folder}/none.txt, size: 4}}", "none.txt"),
+        pytest.param(
+            "corpus: {{source: {folder}/none.txt, size: 4}}", "none.txt", marks=pytest.mark.slow
+        ),
         ("corpus: {{source: {text}, size: 4000}}", "4000 are asked for"),
     ],
 )
@@ -255,7 +262,9 @@ def test_every_cell_of_a_grid_is_checked_before_a_run(place, tmp_path) -> None:
         estimate(plan, SharedRuns(tmp_path / "runs"))
 
 
-def test_one_that_fails_stays_visible_and_is_tried_again(place, tmp_path, monkeypatch) -> None:
+def test_one_that_fails_stays_visible_and_is_tried_again(
+    made, place, tmp_path, monkeypatch
+) -> None:
     train = DistillationTrainer.start_or_continue
 
     def fail_with_seed_2(trainer, checkpoint):
@@ -263,7 +272,11 @@ def test_one_that_fails_stays_visible_and_is_tried_again(place, tmp_path, monkey
             raise RuntimeError("out of memory\nand more")
         return train(trainer, checkpoint)
 
-    plan, runs = plan_of(place, tmp_path), SharedRuns(tmp_path / "runs")
+    _, elsewhere, *_ = made
+    plan = plan_of(place, tmp_path, methods="plain: {method: finetune}")
+    runs = SharedRuns(tmp_path / "runs")
+    teacher = plan.teachers["reviews"].name
+    shutil.copytree(elsewhere.path / teacher, runs.path / teacher)
     with monkeypatch.context() as patched:
         patched.setattr(DistillationTrainer, "start_or_continue", fail_with_seed_2)
         (failed,) = carry_out(plan, runs)

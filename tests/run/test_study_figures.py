@@ -228,6 +228,7 @@ def test_a_student_that_is_gone_is_named_under_the_figure(place, copied, tmp_pat
     assert "weights of the student are not there any more" in figure.notes[0]
 
 
+@pytest.mark.slow
 def test_a_plane_names_rows_of_the_study_and_finds_their_runs(
     place, tmp_path, no_analysis_twice
 ) -> None:
@@ -269,6 +270,7 @@ figures:
     assert lost.notes == ("plain on reviews: pkd has no finished run to go with it.",)
 
 
+@pytest.mark.slow
 def test_panels_of_one_title_and_several_tasks_have_files_of_their_own(
     place, copied, tmp_path
 ) -> None:

@@ -12,7 +12,6 @@ import tiny_runs as tiny
 from limbeck.data import load_task
 from limbeck.records import Record
 from limbeck.run import Result, distill
-from limbeck.run.check import check_run
 from limbeck.run.earlier_run import EarlierRun
 from limbeck.run.prepare import prepare
 from limbeck.run.rows import load_rows
@@ -105,7 +104,6 @@ def test_the_supplements_own_teacher(two, other, tmp_path):
     prepared = prepare(recipe)
     assert prepared.stages[0].teacher.config.num_labels == 3
     assert prepared.last.teacher.config.num_labels == 2
-    check_run(prepared, show=False)
     record = train(recipe, tmp_path / "run").record
     assert [facts.teacher for facts in record.stages] == [str(place), recipe.teacher]
     soft = two(**other, teacher=str(place), objectives={"soft": {"compare": "soft_kl"}})
@@ -113,6 +111,7 @@ def test_the_supplements_own_teacher(two, other, tmp_path):
         train(soft, tmp_path / "soft")
 
 
+@pytest.mark.slow
 def test_a_run_may_have_a_teacher_in_its_first_stage_alone(two, recipe, place, tmp_path):
     """Pretrained encoder, text of a corpus, then fine-tuning: no head and no teacher of the task."""
     tiny.bert(4).bert.save_pretrained(tmp_path / "encoder")

@@ -35,6 +35,7 @@ from limbeck.embedding import SENTENCE_EMBEDDERS
 from limbeck.recipe import Recipe
 from limbeck.records import Record
 from limbeck.run import beside_teacher, teacher_labels
+from limbeck.run.distill import plan_run
 from limbeck.run.rows import load_rows
 from limbeck.scoring import ScoredModel
 from limbeck.support.errors import LimbeckError
@@ -42,8 +43,8 @@ from limbeck.support.files import TEACHER_LABELS
 from limbeck.tables import build_table, render
 from limbeck.tables.classes import confusion_table, disagreement_table
 
-QUICK = ("--layers", "1", "--epochs", "2", "--max-length", "24")
-SETTINGS: dict[str, Any] = {"student.layers": 1, "epochs": 2, "max_length": 24, "floor": False}
+QUICK = ("--layers", "1", "--epochs", "1", "--max-length", "24")
+SETTINGS: dict[str, Any] = {"student.layers": 1, "epochs": 1, "max_length": 24, "floor": False}
 LABELS = "teacher_label"
 
 
@@ -88,8 +89,11 @@ def command(*arguments: Any, code: int = 0) -> str:
     return " ".join(result.output.split())
 
 
-def run(place: Path, out: Path, teacher: str, data: Path, *more: Any) -> tuple[Record, str]:
-    said = command("--teacher", place / teacher, "--data", data, "--out", out, *QUICK, *more)
+def run(
+    place: Path, out: Path, teacher: str, data: Path, *more: Any, floor: bool = False
+) -> tuple[Record, str]:
+    given = ("--teacher", place / teacher, "--data", data, "--out", out, *QUICK, *more)
+    said = command(*given, f"floor={floor}".lower())
     return Record.load(out), said
 
 
@@ -114,7 +118,7 @@ CLASSIFIER = hf.AutoModelForSequenceClassification
 @pytest.fixture(scope="module")
 def classes(place, tmp_path_factory) -> tuple[Path, Record, str]:
     out = tmp_path_factory.mktemp("runs") / "classes"
-    return (out, *run(place, out, "classes", place / "text.txt"))
+    return (out, *run(place, out, "classes", place / "text.txt", floor=True))
 
 
 def test_classes_are_scored_by_the_teachers_own(place, classes):
@@ -193,6 +197,7 @@ def test_words_alone_are_as_many_as_the_teachers_that_labeled(classes):
     ]
 
 
+@pytest.mark.slow
 def test_one_epoch_is_no_epochs_and_one_layer_no_layers(place, tmp_path):
     said = command(
         *("--teacher", place / "classes", "--data", place / "text.txt", "--out", tmp_path / "run"),
@@ -234,6 +239,7 @@ def test_numbers_by_rank_and_error(place, tmp_path):
     assert scores["relative_error"] == pytest.approx(100 * error / np.std(theirs), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_several_labels_by_equal_decisions(place, tmp_path):
     record, _ = run(place, tmp_path / "run", "several", place / "text.txt")
     rows = held_out(record, "test")
@@ -277,6 +283,7 @@ def test_embeddings_by_cosine_and_similarities(place, tmp_path):
     assert (record.examples.train, len(held)) == (96, 24)
 
 
+@pytest.mark.slow
 def test_rerankers_by_the_ranks_of_each_query(place, tmp_path):
     draw, every = random.Random(1), texts()
     rows = [(query, passage) for query in every[:20] for passage in draw.sample(every[20:], 5)]
@@ -294,7 +301,7 @@ def test_rerankers_by_the_ranks_of_each_query(place, tmp_path):
     assert record.scores["dev"]["rank_agreement"] == pytest.approx(100 * expected, abs=1e-3)
 
 
-@pytest.mark.parametrize("kind", ["tokens", "spans"])
+@pytest.mark.parametrize("kind", [pytest.param("tokens", marks=pytest.mark.slow), "spans"])
 def test_words_and_answers_where_the_rows_have_them(kind, tmp_path):
     teacher = save(kinds.model(kind), tmp_path / "teacher", kinds.tokenizer())
     draw = random.Random(0)
@@ -331,13 +338,20 @@ def test_words_and_answers_where_the_rows_have_them(kind, tmp_path):
         assert row["context"][begin:].startswith(" ".join(words))
 
 
-def test_pairs_of_texts(place, tmp_path):
+def test_pairs_of_texts_and_their_student_takes_no_single_ones(place, tmp_path):
     every = texts()
     data = write(tmp_path / "pairs.tsv.csv", {"premise": every[:60], "hypothesis": every[60:]})
-    record, _ = run(place, tmp_path / "run", "classes", data)
+    record, _ = run(place, tmp_path / "pairs", "classes", data)
     rows = held_out(record, "dev")
     theirs = logits(place / "classes", CLASSIFIER, rows["premise"], rows["hypothesis"])
     assert rows[LABELS] == theirs.argmax(1).tolist()
+    with pytest.raises(LimbeckError, match=r"reads 2 of a row.*\n.*a file with 2 columns of text"):
+        limbeck.distill(
+            teacher=str(tmp_path / "pairs"),
+            data=str(place / "text.txt"),
+            out=tmp_path / "run",
+            **SETTINGS,
+        )
 
 
 def test_dev_rows_with_labels_replace_agreement(place, tmp_path):
@@ -380,11 +394,12 @@ def test_python_and_objects(place, tmp_path):
     assert again.scores == found.scores
 
 
+@pytest.mark.slow
 def test_labels_of_others_are_left_unread_and_words_alone_are_not_held_against_the_teacher(
     place, tmp_path
 ):
     rows = write(tmp_path / "rows.csv", {"text": texts(), "label": ["x", "y", "z"] * 40})
-    record, _ = run(place, tmp_path / "run", "classes", rows, "--label-column", LABELS)
+    record, _ = run(place, tmp_path / "run", "classes", rows, "--label-column", LABELS, floor=True)
     assert (record.method, record.examples.labels) == ("kd-soft", "teacher")
     assert record.floor is not None
     assert record.floor.student_tests.keys() == {"dev", "test"}
@@ -409,7 +424,7 @@ def test_a_resumed_run_asks_the_teacher_once(place, tmp_path, monkeypatch):
     monkeypatch.setattr(teacher_labels, "_write", lambda *a: (asked.append(1), own(*a)))
     settings = {"teacher": str(place / "classes"), "data": str(place / "text.txt"), **SETTINGS}
     with monkeypatch.context() as patched:
-        patched.setattr(import_module("limbeck.run.distill"), "finish", lambda *a: 1 / 0)
+        patched.setattr(import_module("limbeck.run.distill"), "train_stages", lambda *a, **k: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             limbeck.distill(out=tmp_path / "run", **settings)
     files = {
@@ -493,21 +508,10 @@ def test_an_empty_label_column_is_no_column_of_text(place, tmp_path):
     rows = write(tmp_path / "empty.csv", {"body": texts(), "label": [""] * 120})
     given = ("--teacher", place / "classes", "--data", rows, "--out", tmp_path / "run", *QUICK)
     assert f"--label-column {LABELS}" in command(*given, code=2)
-    record, _ = run(place, tmp_path / "run", "classes", rows, "--label-column", LABELS)
-    assert record.recipe["text_columns"] == ["body"]
-
-
-def test_a_teacher_of_pairs_takes_no_single_texts(place, tmp_path):
-    every = texts()
-    pairs = write(tmp_path / "pairs.csv", {"text1": every[:60], "text2": every[60:]})
-    run(place, tmp_path / "pairs", "classes", pairs)
-    with pytest.raises(LimbeckError, match=r"reads 2 of a row.*\n.*a file with 2 columns of text"):
-        limbeck.distill(
-            teacher=str(tmp_path / "pairs"),
-            data=str(place / "text.txt"),
-            out=tmp_path / "run",
-            **SETTINGS,
-        )
+    recipe = Recipe.load(
+        teacher=str(place / "classes"), data=str(rows), label_column=LABELS, max_length=24
+    )
+    assert plan_run(recipe, tmp_path / "run").recipe.text_columns == ["body"]
 
 
 WORKER = """

@@ -32,7 +32,7 @@ def team(place, tmp_path_factory) -> Path:
         text_columns=["review"],
         label_column="verdict",
         epochs=1,
-        batch_size=8,
+        batch_size=32,
         max_length=24,
         lr=1e-2,
         **{"student.tokenizer": str(place / "start")},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from importlib import import_module
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from limbeck.data import load_task, rows_fingerprint
 from limbeck.objectives import TeamObjectives
 from limbeck.records import Record
 from limbeck.run import Result, distill
+from limbeck.run.distill import plan_run
 from limbeck.run.prepare import prepare
 from limbeck.run.run_folder import RunFolder
 from limbeck.run.several_teachers import _alone, origin_problems, pretrained_form
@@ -74,6 +76,30 @@ def whom(record: Record) -> list[dict[str, int]]:
     return [epoch.sampled for epoch in record.epochs]
 
 
+@pytest.fixture(scope="module")
+def layered(several, teachers, tmp_path_factory):
+    """A run of three teachers whose layers are matched; by step, whose maps moved and should not have, or not."""
+    moved: list[set[int]] = []
+    original = DistillationTrainer.training_step
+
+    def watching(self, *args, **kwargs):
+        assert isinstance(self.objectives, TeamObjectives)
+        found = original(self, *args, **kwargs)
+        touched = {
+            number
+            for number, terms in enumerate(self.objectives.each)
+            if any(w.grad is not None and w.grad.abs().sum() > 0 for w in terms.parameters())
+        }
+        sampled = self.step_state_at(self.state.global_step).teacher
+        moved.append({sampled} ^ touched)
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DistillationTrainer, "training_step", watching)
+        given = several(teachers=teachers, **{"objectives.rail": RAIL})
+        return train(given, tmp_path_factory.mktemp("layered") / "run"), moved
+
+
 @pytest.fixture
 def asked(monkeypatch) -> list[int]:
     """Depth of the model in every pass of a live teacher in training."""
@@ -125,16 +151,17 @@ def tiny_collator():
     return Collator(tiny.tokenizer())
 
 
-def test_the_record_says_who_taught(several, tmp_path):
-    record = train(several(), tmp_path / "run").record
+def test_the_record_says_who_taught(layered):
+    record = layered[0].record
     assert record.team.use == "sample" and record.team.by == "uniform"
-    assert [member.name for member in record.team.members] == ["teacher", "six"]
-    assert [member.share for member in record.team.members] == [0.5, 0.5]
+    assert [member.name for member in record.team.members] == ["teacher", "six", "narrow"]
+    assert [member.share for member in record.team.members] == pytest.approx([1 / 3] * 3)
     for epoch in record.epochs:
         assert sum(epoch.sampled.values()) == STEPS
         assert {name for name in epoch.train if name.startswith("loss (")} <= {
             "loss (teacher)",
             "loss (six)",
+            "loss (narrow)",
         }
     totals = [sum(epoch.sampled[m.name] for epoch in record.epochs) for m in record.team.members]
     assert [member.sampled for member in record.team.members] == totals
@@ -151,15 +178,14 @@ def test_a_teacher_that_is_given_stands_for_itself_alone_among_several(several, 
 
 def test_the_ranks_are_of_the_dev_scores(several, teachers, tmp_path):
     """The narrow teacher is worst; the other two are equally right and share their ranks."""
-    given = several("skd-teacher-rank", teachers=teachers)
+    given = several("skd-teacher-rank", teachers=teachers, max_steps=1)
     members = train(given, tmp_path / "run").record.team.members
     assert [member.score for member in members] == [100.0, 100.0, 83.0]
     assert [member.share for member in members] == pytest.approx([2.5 / 6, 2.5 / 6, 1 / 6])
 
 
-def test_teachers_of_other_depths_and_widths_teach_layers(several, teachers, tmp_path):
-    given = several(teachers=teachers, **{"objectives.rail": RAIL})
-    record = train(given, tmp_path / "run").record
+def test_teachers_of_other_depths_and_widths_teach_layers(layered):
+    record = layered[0].record
     layers = record.epochs[0].active_layers
     assert set(layers) == {"rail (teacher)", "rail (six)", "rail (narrow)"}
     assert max(k for _, k in layers["rail (six)"]) > 3 or max(
@@ -168,38 +194,20 @@ def test_teachers_of_other_depths_and_widths_teach_layers(several, teachers, tmp
     assert all(k <= 2 for _, k in layers["rail (narrow)"])
 
 
-def test_each_teacher_has_maps_of_its_own(several, teachers, tmp_path, monkeypatch):
+def test_each_teacher_has_maps_of_its_own(layered):
     """A step of one teacher leaves the other teachers' learned maps as they are."""
-    moved: list[set[int]] = []
-    original = DistillationTrainer.training_step
-
-    def watching(self, *args, **kwargs):
-        assert isinstance(self.objectives, TeamObjectives)
-        found = original(self, *args, **kwargs)
-        touched = {
-            number
-            for number, terms in enumerate(self.objectives.each)
-            if any(w.grad is not None and w.grad.abs().sum() > 0 for w in terms.parameters())
-        }
-        sampled = self.step_state_at(self.state.global_step).teacher
-        moved.append({sampled} ^ touched)
-        return found
-
-    monkeypatch.setattr(DistillationTrainer, "training_step", watching)
-    train(several(teachers=teachers, epochs=1, **{"objectives.rail": RAIL}), tmp_path / "run")
-    assert len(moved) == STEPS and all(not wrong for wrong in moved)
+    _, moved = layered
+    assert len(moved) == 2 * STEPS and all(not wrong for wrong in moved)
 
 
 def test_a_folder_of_runs_names_them_all(several, recipe, tmp_path):
     """As `limbeck finetune --grid` leaves it, with a page beside the runs."""
-    for name in ("small-10", "small-2"):
-        run = train(recipe("finetune", epochs=1), tmp_path / "team" / name).record
-        run.scores["dev"]["primary"] = 100.0  # nobody would learn from one that learned so little
-        run.save(tmp_path / "team" / name)
-    (tmp_path / "team" / "team.html").write_text("")
-    record = train(several(teachers=[str(tmp_path / "team")], epochs=1), tmp_path / "run").record
-    assert [member.name for member in record.team.members] == ["small-2", "small-10"]
-    assert record.recipe["teachers"] == [str(tmp_path / "team" / f"small-{n}") for n in (2, 10)]
+    team = tmp_path / "team"
+    train(recipe("finetune", max_steps=1), team / "small-10")
+    shutil.copytree(team / "small-10", team / "small-2")
+    (team / "team.html").write_text("")
+    planned = plan_run(several(teachers=[str(team)]), tmp_path / "run").recipe
+    assert planned.teachers == [str(team / f"small-{n}") for n in (2, 10)]
 
 
 # ---- stopped and continued ----
@@ -208,11 +216,14 @@ def test_a_folder_of_runs_names_them_all(several, recipe, tmp_path):
 @pytest.mark.parametrize(
     ("method", "changes"),
     [
-        ("skd-uniform", {"objectives.rail": RAIL, "checkpoint_steps": 3}),
+        pytest.param(
+            "skd-uniform",
+            {"objectives.rail": RAIL, "checkpoint_steps": 3},
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             "skd-adaptive",
             {"team.holdout": 6, "team.block": 2, "checkpoint_steps": 3},
-            marks=pytest.mark.slow,
         ),
         pytest.param("mt-bert", {"checkpoint_steps": 3}, marks=pytest.mark.slow),
     ],
@@ -498,6 +509,7 @@ def test_of_teachers_of_one_size_the_best_on_dev_is_first_in_a_chain():
     assert sorted(chain_links(members)) == sorted([*equals, (1, 0), (2, 0), (3, 0)])
 
 
+@pytest.mark.slow
 def test_the_strongest_of_two_largest_teachers_is_not_distilled_again(several, place, tmp_path):
     """As BERT-large with and without whole-word masking: equal sizes, and the better one is named last."""
     for name, score in (("weaker", 60.0), ("stronger", 90.0)):

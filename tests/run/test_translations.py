@@ -20,6 +20,7 @@ from embedding.tiny_embedders import embedder
 from limbeck.cli.app import app
 from limbeck.embedding import SENTENCE_EMBEDDERS
 from limbeck.recipe import Recipe
+from limbeck.run.distill import plan_run
 from limbeck.static import write_model2vec
 from limbeck.support.errors import LimbeckError
 
@@ -64,10 +65,10 @@ def test_every_form_of_file_has_the_same_rows_and_learns_the_source(place, tmp_p
     tokenizer = AutoTokenizer.from_pretrained(place / "teacher")
     known = {}
     for name in ("bare.tsv", "named.tsv", "packed.tsv.gz", "rows.parquet"):
-        record = limbeck.distill(recipe(place, name), tmp_path / name, report=False).record
-        train = Dataset.from_parquet(record.recipe["data"])
+        planned = plan_run(recipe(place, name), tmp_path / name).recipe
+        train = Dataset.from_parquet(planned.data)
         known[name] = dict(zip(train["sentence"], map(tuple, train["embedding"]), strict=True))
-        assert record.method == "embedding-mse" and record.recipe["kind"] == "embedding"
+        assert planned.method == "embedding-mse" and planned.kind == "embedding"
     assert (
         known["bare.tsv"] == known["named.tsv"] == known["packed.tsv.gz"] == known["rows.parquet"]
     )
@@ -83,10 +84,10 @@ def test_every_form_of_file_has_the_same_rows_and_learns_the_source(place, tmp_p
 
 
 def test_held_out_texts_are_in_no_training_row(place, tmp_path):
-    record = limbeck.distill(recipe(place, "three.tsv"), tmp_path / "run", report=False).record
-    train = {*Dataset.from_parquet(record.recipe["data"])["sentence"]}
+    planned = plan_run(recipe(place, "three.tsv"), tmp_path / "run").recipe
+    train = {*Dataset.from_parquet(planned.data)["sentence"]}
     for split in ("dev", "test"):
-        rows = Dataset.from_parquet(record.recipe[split])
+        rows = Dataset.from_parquet(getattr(planned, split))
         assert len(rows) == 30
         assert train.isdisjoint(rows["source"]) and train.isdisjoint(rows["translation"])
     # Two translations of one source are two rows of it, and neither may be held out alone.
@@ -94,7 +95,7 @@ def test_held_out_texts_are_in_no_training_row(place, tmp_path):
 
 
 def test_translations_are_found_as_sentence_transformers_finds_them(place, tmp_path):
-    made = limbeck.distill(recipe(place, "bare.tsv", epochs=3), tmp_path / "run", report=False)
+    made = limbeck.distill(recipe(place, "bare.tsv"), tmp_path / "run", report=False)
     assert_scores_are_theirs(made, SentenceTransformer(str(made.path / "student"), device="cpu"))
 
 
@@ -113,7 +114,7 @@ def test_a_dev_file_of_graded_pairs_across_languages_is_scored_by_their_similari
     lines = [f"{source}\t{other}\t{1 + number % 5}" for number, (source, other) in rows]
     graded = "\n".join(["sentence1\tsentence2\tscore", *lines])
     (tmp_path / "graded.tsv").write_text(graded)
-    asked = recipe(place, "bare.tsv", dev=str(tmp_path / "graded.tsv"))
+    asked = recipe(place, "bare.tsv", dev=str(tmp_path / "graded.tsv"), max_steps=1)
     scores = limbeck.distill(asked, tmp_path / "run", report=False).record.scores
     assert {*scores} == {"dev"} and scores["dev"]["primary"] == scores["dev"]["spearman"]
 
@@ -195,7 +196,7 @@ def test_the_command_says_what_it_scored(place, tmp_path):
 def test_beside_a_dev_file_every_translation_is_trained_on(place, tmp_path):
     draw = "".join(f"dev {n} a\tdev {n} b\n" for n in range(12))
     (tmp_path / "dev.tsv").write_text("source\ttranslation\n" + draw)
-    own = recipe(place, "bare.tsv", dev=str(tmp_path / "dev.tsv"))
+    own = recipe(place, "bare.tsv", dev=str(tmp_path / "dev.tsv"), max_steps=1)
     record = limbeck.distill(own, tmp_path / "run", report=False).record
     assert {*Dataset.from_parquet(record.recipe["data"])["sentence"]} == {
         text for pair in pairs() for text in pair

@@ -83,12 +83,12 @@ def same(one, other) -> bool:
     return all(torch.equal(value, states[1][name]) for name, value in states[0].items())
 
 
-def test_counts_stand_in_the_record_and_the_report(rows, place, tmp_path):
+def test_counts_stand_in_the_record_and_the_report(rows, place, tmp_path, pages):
     nothing = tmp_path / "nothing.jsonl"
     nothing.write_text('{"review": null}\n{"id": 1}\n' + json.dumps({"review": TEXTS[0]}))
     files = [str(rows / name) for name in ("more.csv", "again.csv", "scored.csv")]
     files.append(str(nothing))
-    given = recipe(rows, place, unlabelled=files, unlabelled_duplicates="drop")
+    given = recipe(rows, place, unlabelled=files, unlabelled_duplicates="drop", max_steps=1)
     result = distill(given, out=tmp_path / "run")
     examples = json.loads((tmp_path / "run" / "record.json").read_text("utf-8"))["examples"]
     names = (
@@ -365,7 +365,7 @@ def texts_of(inputs) -> list[str]:
     return inputs.rows.raw[inputs.rows.task.text_columns[0]][:]
 
 
-@pytest.mark.parametrize("stratified", [False, True])
+@pytest.mark.parametrize("stratified", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_sample_of_a_first_stage_is_one_of_the_labelled_rows(rows, place, gaps, stratified):
     first = {"objectives": SOFT, "train_rows": 10}
     changes = {"data": str(gaps), "unlabelled_duplicates": "drop", "stratified": stratified}
