@@ -140,7 +140,7 @@ def test_what_has_no_confidence_is_refused_before_any_row_is_read(models, tmp_pa
     model, task = refused.value.problems
     assert model.message == f"cascade: {numbers}: a number has no confidence to decide by"
     assert task.message == "cascade: task stsb: a number has no confidence to decide by"
-    assert "kind sentence, multi-label, image, with two classes" in model.fix
+    assert "kind sentence, multi-label, image" in model.fix and "pair-score" not in model.fix
     assert "nowhere.csv" not in str(refused.value)
 
 

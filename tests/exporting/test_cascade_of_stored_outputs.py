@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from transformers import AutoTokenizer
 from typer.testing import CliRunner
 
+import several_labels as several
 import tiny_runs as tiny
 from faulty_proxy import faulty_proxy, fine, status
 from limbeck import label
@@ -154,6 +159,67 @@ def test_rows_without_labels_are_judged_by_a_store(models, tmp_path):
     assert (made.judged_by, made.members[1].score) == ("agreement", 100.0)
 
 
+def test_several_labels_a_row_by_three_members_each_with_thresholds_of_its_own(tmp_path):
+    """The store decides at ½, whatever thresholds the models have."""
+    texts = sorted({*tiny.sentences(60)})
+    probabilities, places = [], []
+    for name, seed, least in (
+        ("fast", 3, [0.5, 0.4, 0.1]),
+        ("middle", 4, [0.6, 0.5, 0.3]),
+        ("slow", 0, None),
+    ):
+        model = several.knowing_teacher(2).eval()
+        if least is not None:
+            config = copy.deepcopy(model.config)
+            config.update({"num_hidden_layers": 1, "initializer_range": 0.4})
+            torch.manual_seed(seed)
+            model = type(model)(config).eval()
+            model.config.label_thresholds = least
+        places.append(tiny.save(model, tmp_path / name))
+        tokenizer = AutoTokenizer.from_pretrained(places[-1])
+        with torch.no_grad():
+            read = tokenizer(texts, padding=True, return_tensors="pt")
+            probabilities.append(model(**read).logits.double().sigmoid().numpy())
+    data = several.write_rows(tmp_path / "rows.jsonl", 60)
+    label(places[-1], data, text_columns=["review"], out=tmp_path / "store")
+    rows = RowsAsked("own", str(data), None, ["review"], "tags")
+    cascade([*places[:2], tmp_path / "store"], tmp_path / "made", rows)
+    made = read_cascade(tmp_path / "made")
+
+    def sure(said, likely) -> float:
+        """The least sure of three classes, each by its distance from the member's own threshold."""
+        found = []
+        for share, least in zip(likely, np.broadcast_to(said.decides, 3), strict=True):
+            logit = np.log(share / (1 - share)) - np.log(least / (1 - least))
+            found.append(1 / (1 + np.exp(-abs(logit) / said.temperature)))
+        return min(found)
+
+    for said, likely in zip(made.members[:2], probabilities, strict=False):
+        ordered = np.sort([sure(said, row) for row in likely])[len(texts) // 4 : -len(texts) // 4]
+        widest = int(np.diff(ordered).argmax())  # no rounding moves a row over it
+        said.threshold = float(ordered[widest : widest + 2].mean())
+    made.write(tmp_path / "made")
+    found = predict(
+        tmp_path / "made", [{"review": text} for text in texts], text_columns=["review"]
+    )
+    wanted = {}
+    for text, row, *likely in zip(texts, found, *probabilities, strict=True):
+        answering = zip(made.members, likely, strict=True)
+        said, shares = next(
+            (said, own) for said, own in answering if sure(said, own) >= said.threshold
+        )
+        classes = zip(several.CLASSES, shares, np.broadcast_to(said.decides, 3), strict=True)
+        wanted[text] = [name for name, share, least in classes if share >= least]
+        assert row["answered_by"] == Path(said.name).name
+        assert row["prediction"] == wanted[text]
+    assert {row["answered_by"] for row in found} == {"fast", "middle", "store"}
+    opened = ScoredModel.open(tmp_path / "made")
+    loaded = opened.rows()
+    scored = opened.score(loaded)
+    for text, outputs in zip(loaded.rows["sentence"][:], scored.outputs, strict=True):
+        assert [several.CLASSES[at] for at in np.flatnonzero(outputs >= 0)] == wanted[text]
+
+
 def test_what_a_store_cannot_do_is_said_first(models, tmp_path):
     fast, slow, data, store = models
     with pytest.raises(LimbeckError, match="store is a store of teacher outputs") as refused:
@@ -286,6 +352,8 @@ def test_what_an_endpoint_cannot_do_is_said_before_it_is_asked(models, proxy, tm
             cascade(members, tmp_path / "made", asked(data), endpoint=served)
     refused = CliRunner().invoke(app, ["cascade", str(fast), str(slow), "--model", "tiny"])
     assert refused.exit_code == 2 and "read with an endpoint only" in refused.output
+    with pytest.raises(LimbeckError, match="cost 50: the time of a row of tiny is not known"):
+        cascade([fast], tmp_path / "made", asked(data), endpoint=served, wanted={"cost": 50.0})
     with pytest.raises(LimbeckError, match="prompt: no endpoint is named"):
         cascade([fast, slow], tmp_path / "made", asked(data), prompt=tmp_path / "prompt.yaml")
     assert not proxy.bodies

@@ -41,7 +41,7 @@ from limbeck.scoring.stored_member import SENT_ON, StoredMember, is_store
 from limbeck.students import labels_of
 from limbeck.support import files, terminal
 from limbeck.support.errors import LimbeckError, Problem, unknown
-from limbeck.tasks import SENTENCE, TASKS, Task, get_task_type, metrics, rules
+from limbeck.tasks import TASKS, Task, get_task_type, metrics, rules
 from limbeck.tasks.task import judged_by_teacher
 from limbeck.teachers.labeller import RowsMissingError
 
@@ -92,6 +92,12 @@ def cascade(
     place = files.at_home(out)
     refuse_occupied(place, overwrite=overwrite, name=CASCADE_NAME)
     stores = {str(path): str(path) for path in models if is_store(path)}
+    untimed = [*served, *(one for one in stores if _seconds_stored(one) is None)]
+    if wish == "cost" and untimed:
+        raise LimbeckError(
+            f"cost {value:g}: the time of a row of {untimed[0]} is not known",
+            "choose by max_drop, score or agreement",
+        )
     members = [ScoredModel.open(path) for path in models if str(path) not in stores]
     _refuse_unsure(members, [*stores], asked)
     known = next((one for one in members if one.recipe is not None), members[-1])
@@ -149,7 +155,7 @@ def _label(
 ) -> None:
     """Store what an endpoint's model puts out about the rows, with the classes of their task."""
     task = loaded.task
-    if task.kind is not SENTENCE:
+    if not (task.one_class and task.kind.reads.in_columns):
         raise LimbeckError(
             f"endpoint: it gives one class a row, and {task.name} is of kind {task.kind.name}",
             "name a model, or a store of its outputs, as SLOW",
@@ -321,11 +327,6 @@ def _measured(
         LimbeckError: no threshold does what is wanted.
     """
     everything, loaded = np.arange(len(rows.labels)), split.loaded
-    if wish == "cost" and rows.seconds[-1] == _UNTIMED:
-        raise LimbeckError(
-            f"cost {value:g}: the time of a row of {members[-1].name} is not known",
-            "choose by max_drop, score or agreement",
-        )
     curve = rows.curve(everything)
     point = rows.chosen(curve, wish, value)
     if point is None:

@@ -1,7 +1,7 @@
 """What a row costs a whole cascade: expected from its members' times, and measured. Part of `limbeck.latency`."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,7 +30,8 @@ def cascade_lines(
         found: their times; those of the first condition count.
     """
     first = {one.name: one for one in found if one.condition == found[0].condition}
-    timed = [(one.path, first[one.name]) for one in who if one.name in first]
+    # On the first backend that each was timed on.
+    timed = {one.path: first[one.name] for one in reversed(who) if one.name in first}
     return [
         f"{Path(name).name}: {_expected(read_cascade(name), timed)}; {_end_to_end(name)}."
         for name in models
@@ -38,7 +39,7 @@ def cascade_lines(
     ]
 
 
-def _expected(cascade: CascadeManifest, timed: Sequence[tuple[Path, Measurement]]) -> str:
+def _expected(cascade: CascadeManifest, timed: Mapping[Path, Measurement]) -> str:
     """Each member's time of a row, times the share of rows that reach it."""
     times = [_milliseconds(cascade, one, timed) for one in cascade.members]
     sent = [1.0, *cascade.shown.sent]
@@ -49,20 +50,18 @@ def _expected(cascade: CascadeManifest, timed: Sequence[tuple[Path, Measurement]
     ]
     if len(terms) < len(times):
         return "no expected time, since some of its models have no times"
-    condition = timed[0][1].condition.words
-    whole = sum(ms * share for ms, share in zip(times, sent, strict=True) if ms is not None)
+    condition = next(iter(timed.values())).condition.words
+    whole = np.dot(np.array(times, dtype=float), sent)
     return f"{whole:.3g} ms a row expected ({' + '.join(terms)}; {condition})"
 
 
 def _milliseconds(
-    cascade: CascadeManifest, member: CascadeMember, timed: Sequence[tuple[Path, Measurement]]
+    cascade: CascadeManifest, member: CascadeMember, timed: Mapping[Path, Measurement]
 ) -> float | None:
-    """Of a row, on the first backend that a member was timed on; of stored outputs as when they were made."""
+    """Of a row; of stored outputs as when they were made, None where nobody knows."""
     if member.stored:
         return 1e3 * member.seconds if member.timed else None
-    paths = {one.path for one in contenders([cascade.place_of(member)])}
-    known = (one for path, one in timed if path in paths and one.p50 is not None)
-    found = next(known, None)
+    found = timed.get(contenders([cascade.place_of(member)])[0].path)
     return None if found is None or found.p50 is None else found.p50 / found.condition.batch
 
 
