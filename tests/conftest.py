@@ -3,12 +3,14 @@
 import atexit
 import functools
 import gc
+import io
 import os
 import re
 import shutil
 import sys
 import tempfile
 from pathlib import Path
+from typing import IO
 
 import psutil
 import pytest
@@ -51,16 +53,16 @@ def pytest_collection_finish() -> None:
     gc.enable()
     gc.set_threshold(50_000, 20, 50)
     _measure_briefly()
-    ConstrainedLayoutEngine.execute = _lay_nothing_out
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> None:
-    """So does what a module has imported and left to later ones."""
+    """So does what a module has imported and left to later ones; drawings are drawn where a test asks."""
     config = item.config
     if item.path != config.stash.get(_MODULE, item.path):
         _keep_out_of_collections()
     config.stash[_MODULE] = item.path
+    _draw(item.get_closest_marker("drawn") is not None)
 
 
 _MODULE = pytest.StashKey[Path]()
@@ -82,17 +84,21 @@ def _measure_briefly() -> None:
     templates.templates_of = functools.cache(templates.templates_of)
 
 
-_LAY_OUT = ConstrainedLayoutEngine.execute
+_LAY_OUT, _SAVE = ConstrainedLayoutEngine.execute, Figure.savefig
+_BLANK = '<svg xmlns="http://www.w3.org/2000/svg" width="1pt" height="1pt"></svg>'
 
 
-def _lay_nothing_out(self: ConstrainedLayoutEngine, figure: Figure) -> None:
-    """Half of a page's time goes into where its drawings' texts stand; `laid_out` is for tests that look there."""
+def _draw(really: bool) -> None:
+    """Most of a page's time goes into its drawings: they are blank but for tests marked `drawn`, which look at them."""
+    Figure.savefig = _SAVE if really else _save_blank
+    ConstrainedLayoutEngine.execute = _LAY_OUT if really else lambda *_: None
 
 
-@pytest.fixture
-def laid_out(monkeypatch):
-    """Drawings as users see them."""
-    monkeypatch.setattr(ConstrainedLayoutEngine, "execute", _LAY_OUT)
+def _save_blank(figure: Figure, to: IO, *, format: str, **settings: object) -> None:
+    if format == "svg":
+        to.write(_BLANK if isinstance(to, io.TextIOBase) else _BLANK.encode())
+    else:
+        _SAVE(figure, to, format=format, **settings)
 
 
 def pytest_sessionstart(session) -> None:

@@ -19,6 +19,8 @@ from limbeck.support.errors import LimbeckError
 from limbeck.tables import build_table
 from synthetic_records import a_run, a_study, a_teacher
 
+pytestmark = pytest.mark.drawn
+
 VOID = {"meta", "link", "br", "hr", "img", "input", "path", "use", "line", "rect"}
 
 
@@ -226,7 +228,7 @@ def test_time_that_no_part_claims_is_other():
     assert parts == claimed | {"other": 4.0}
 
 
-def test_what_a_drawing_says_stands_inside_it(laid_out):
+def test_what_a_drawing_says_stands_inside_it():
     scores = Series("kd", 0, (100, 1000, 10000), (61.5, 72.0, 80.25), (60, 71, 80), (63, 73, 81))
     panel = line_panel("Scores", [scores], x_label="labelled examples", y_label="accuracy of dev")
     said = ("Scores", "labelled examples", "accuracy of dev")

@@ -80,6 +80,7 @@ def fingerprint(splits):
     return digest.hexdigest()
 
 
+@pytest.mark.slow
 def test_same_seed_same_rows_other_seed_other_rows(loaded):
     assert fingerprint(pocket.load("wnli")) == fingerprint(loaded["wnli"])
     other = pocket.load("wnli", seed=1)
@@ -96,6 +97,7 @@ def test_rows_do_not_depend_on_the_hash_seed_of_python(loaded):
     assert printed_by(code).split() == [fingerprint(loaded["mnli"]), fingerprint(loaded["rte"])]
 
 
+@pytest.mark.slow
 def test_every_word_is_known_and_every_example_is_short(loaded):
     tokenizer = pocket.tokenizer()
     for task, splits in loaded.items():

@@ -31,7 +31,10 @@ from synthetic_records import a_run
 from tiny_language_models import byte_tokenizer, language_model
 
 # Pages whose blocks train and export for seconds; what they show, tests of their own try out.
-LONG = {"tutorial-classifier.md", "analysis.md", "teams.md"}
+LONG = {
+    *("tutorial-classifier.md", "analysis.md", "teams.md", "other-languages.md", "unlabelled.md"),
+    *("rerankers.md", "several-labels.md"),
+}
 WITH_CODE = [
     pytest.param(page, marks=pytest.mark.slow) if page.name in LONG else page
     for page in PAGES

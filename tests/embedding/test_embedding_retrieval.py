@@ -36,6 +36,7 @@ def finished(place):
     return distill(recipe, out=place / "run")
 
 
+@pytest.mark.slow
 def test_sentence_transformers_finds_as_much(finished, place):
     theirs = tiny.found_by_sentence_transformers(finished.path / "student", place / "set")
     ours = finished.scores["dev"]

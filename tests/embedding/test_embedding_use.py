@@ -129,6 +129,7 @@ def _mean(states, mask, _pooling):
 TEXTS = ["A GOOD film", "the slow END"]
 
 
+@pytest.mark.slow
 def test_an_exported_one_is_scored_by_its_runs_pairs(prompted):
     run, exported = prompted
     assert exported.manifest.weights.keys() == {"model.safetensors", "2_Dense/model.safetensors"}

@@ -97,6 +97,7 @@ def test_other_readers_give_its_embeddings(finished, place) -> None:
     assert done.exit_code == 0, done.output
 
 
+@pytest.mark.slow
 def test_its_card_loads_it(finished) -> None:
     write_card(finished.path)
     card = (finished.path / "student" / "README.md").read_text()

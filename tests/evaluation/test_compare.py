@@ -156,6 +156,7 @@ def test_rows_left_out_one_by_one_give_the_variance_of_a_mean():
     assert over_rows(without).variance == pytest.approx(values.var(ddof=1) / 40)
 
 
+@pytest.mark.slow
 def test_seeds_and_rows_together_hold_their_level():
     """No difference at all: rows and seeds both vary. Seeds alone, or rows alone, find one far too often."""
     rng, found = np.random.default_rng(7), {"both": 0, "seeds": 0}

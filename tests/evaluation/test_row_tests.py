@@ -42,6 +42,7 @@ def predicted(seed: int, right: np.ndarray, share: float) -> dict[str, list]:
     return {"prediction": np.where(wrong, 1 - right, right).tolist(), "label": right.tolist()}
 
 
+@pytest.mark.slow
 def test_the_interval_is_that_of_a_loop_by_scikit_learn():
     task, right = TASKS["mrpc"], np.random.default_rng(1).integers(0, 2, 300)
     first, second = predicted(2, right, 0.85), predicted(3, right, 0.8)

@@ -185,12 +185,14 @@ def clock(monkeypatch):
     monkeypatch.setattr("limbeck.latency.cascades.time", clock)
 
 
+@pytest.mark.slow
 def test_a_members_time_is_that_of_its_passes_without_loading(models, tmp_path, clock):
     fast, slow, data = models
     made = cascade([fast, slow], tmp_path / "made", asked(data))
     assert [one.seconds for one in made.members] == pytest.approx([0.002, 0.002])
 
 
+@pytest.mark.slow
 def test_bench_says_what_a_row_of_the_whole_cascade_takes(models, tmp_path, clock):
     fast, slow, data = models
     made = cascade([fast, slow], tmp_path / "made", asked(data), wanted={"agreement": 80.0})
@@ -211,6 +213,7 @@ def test_bench_says_what_a_row_of_the_whole_cascade_takes(models, tmp_path, cloc
     assert float(measured) == pytest.approx(2 * (1 + made.chosen.sent[0]), rel=5e-3)
 
 
+@pytest.mark.slow
 def test_bench_reads_the_text_that_chose_the_thresholds_or_says_why_not(models, tmp_path, clock):
     fast, slow, data = models
     text = tmp_path / "plain.csv"
@@ -293,6 +296,7 @@ def test_predict_gives_the_answers_that_evaluate_scores(models, tmp_path):
         predict(tmp_path / "made", rows, output=["embeddings"])
 
 
+@pytest.mark.slow
 def test_the_whole_folder_is_pushed_and_its_members_are_timed(models, tmp_path):
     fast, slow, data = models
     cascade([fast, slow], tmp_path / "made", asked(data), wanted={"agreement": 80.0})
@@ -318,6 +322,7 @@ def test_the_whole_folder_is_pushed_and_its_members_are_timed(models, tmp_path):
         write_card(tmp_path / "made")
 
 
+@pytest.mark.slow
 def test_an_exported_checkpoint_is_a_member(models, tmp_path):
     """It has no recipe: its manifest says how long texts are."""
     fast, slow, data = models

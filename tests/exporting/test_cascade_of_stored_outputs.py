@@ -125,6 +125,7 @@ def test_rows_that_are_sent_on_and_not_stored_have_no_prediction(models, tmp_pat
     assert "limbeck label" in refused.value.problems[0].fix
 
 
+@pytest.mark.slow
 def test_the_folder_is_whole_without_the_store_and_is_pushed_and_timed(models, tmp_path):
     fast, _, data, store = models
     shutil.copytree(store, tmp_path / "store")

@@ -85,6 +85,7 @@ def test_the_layers_that_int8_hurts_stay_in_float(outlier, places, tmp_path):
     assert any(node.op_type == "MatMulInteger" for node in graph.node)
 
 
+@pytest.mark.slow
 def test_smaller_files_keep_the_score(places, tmp_path):
     model, data, own = places["sentence"]
     result = export(model, data=data, out=tmp_path / "out", format="onnx-int8", max_drop=5.0, **own)

@@ -22,6 +22,7 @@ from transformers import (
 )
 
 from limbeck.runtimes.predictor import OnnxPredictor
+from quick_cases import quick
 
 AUTO = {
     "sentence": AutoModelForSequenceClassification,
@@ -35,12 +36,7 @@ AUTO = {
 # Each is exported once, which takes seconds; what other kinds have of their own is in these.
 on_every_kind = pytest.mark.parametrize(
     "kind",
-    [
-        pytest.param(kind, marks=pytest.mark.slow)
-        if kind in ("regression", "spans", "masked", "image")
-        else kind
-        for kind in KINDS
-    ],
+    quick("sentence", of=KINDS),
 )
 
 
@@ -162,6 +158,7 @@ def test_the_snippet_says_what_torch_says_of_a_span(places, exported):
     assert said_alone(exported["spans"].path, question, context) == [expected]
 
 
+@pytest.mark.slow
 def test_the_snippet_finds_nothing_in_an_empty_context(exported):
     shipped = runpy.run_path(str(exported["spans"].path / "predict.py"))
     empty, whole = ("who ?", ""), ("who ?", SENTENCES[1])
@@ -180,6 +177,7 @@ def test_the_snippet_says_what_torch_says_of_a_mask(places, exported):
     assert said_alone(exported["masked"].path, text) == [tokenizer.convert_ids_to_tokens(token)]
 
 
+@pytest.mark.slow
 def test_the_snippet_says_what_torch_says_of_an_image(places, exported):
     from PIL import Image
     from transformers import AutoImageProcessor

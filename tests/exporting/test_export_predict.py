@@ -40,9 +40,7 @@ def flat(value) -> list:
     "kind",
     [
         # Other files export these.
-        kind
-        if kind in ("sentence", "tokens", "image")
-        else pytest.param(kind, marks=pytest.mark.slow)
+        kind if kind in ("sentence", "tokens") else pytest.param(kind, marks=pytest.mark.slow)
         for kind in OUTPUTS
     ],
 )

@@ -107,6 +107,7 @@ def _one_file_of_several_labels(place: Path) -> dict:
 
 
 @pytest.mark.parametrize("given", [_file_and_dev, _one_file_of_lists, _one_file_of_several_labels])
+@pytest.mark.slow
 def test_an_export_is_scored_by_the_rows_that_its_run_was(given, tmp_path):
     """Not by training rows, whatever it is that says which rows those are; and by no other ones."""
     said = {key: str(one) if isinstance(one, Path) else one for key, one in given(tmp_path).items()}

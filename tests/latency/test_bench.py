@@ -236,6 +236,7 @@ def test_a_table_fits_its_terminal_and_says_what_it_leaves_out(width):
     assert "cold ms" in as_markdown(report) and "12346" in as_markdown(report)
 
 
+@pytest.mark.drawn
 def test_a_pages_drawing_is_wider_than_its_labels():
     """A form of many words has a line of its own; what is read aloud stays in one."""
     record = a_run("kd", 1, 70.0)

@@ -231,13 +231,22 @@ def distinct_stages() -> list[tuple[str, int]]:
     return list(found.values())
 
 
+ON_ALL_PAIRS = (
+    *("kd", "tinybert", "rail-kd-l", "rail-kd-c", "alp-kd", "bert-emd", "minilm", "minilmv2"),
+    *("internal-kd-pid", "cr-ild", "codir", "cr-ild-t5", "embedding-mse", "embedding-similarity"),
+)
 every_stage = pytest.mark.parametrize(("method", "number"), distinct_stages())
 on_every_pair = pytest.mark.parametrize(
     ("method", "number", "pair"),
     [
-        pytest.param(method, number, pair, id=f"{method}-{number}-{name}")
+        # The first pair shows what a method does; that no width or depth matters, a few show by default.
+        pytest.param(
+            *(method, number, pair),
+            id=f"{method}-{number}-{name}",
+            marks=[pytest.mark.slow] * (place > 0 and method not in ON_ALL_PAIRS),
+        )
         for method, number in distinct_stages()
-        for name, pair in PAIRS[stage_of(method, number).recipe.kind].items()
+        for place, (name, pair) in enumerate(PAIRS[stage_of(method, number).recipe.kind].items())
     ],
 )
 

@@ -41,6 +41,7 @@ from limbeck.tasks import get_task, get_task_type
 from limbeck.teachers.teacher import Teacher
 from limbeck.training import training_arguments
 from limbeck.training.optimizer import Optimisation
+from quick_cases import first_of_a_kind
 
 # Names, not settings.
 ABOUT = set(catalog.HEADER) | {"formula"}
@@ -362,7 +363,13 @@ def load(raw: dict[str, Any]) -> Recipe:
     return check(deepcopy(raw), Recipe, known_tasks=())
 
 
-@pytest.mark.parametrize("method", catalog.names())
+METHODS = [(name,) for name in catalog.names()]
+
+
+@pytest.mark.parametrize(
+    "method",
+    first_of_a_kind(METHODS, [Recipe.load(name, **GIVEN.get(name, {})) for (name,) in METHODS]),
+)
 def test_every_key_has_an_effect(method):
     raw = raw_of(method)
     own = list(outcome(load(raw)))

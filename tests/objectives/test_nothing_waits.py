@@ -24,21 +24,29 @@ from limbeck.teachers.teacher import Teacher
 from limbeck.teachers.team import EnsembleTeam, SampledTeam, SamplingProbabilities
 from limbeck.training.step import Distiller
 from numberless import META, numbers_are_told_apart
+from quick_cases import first_of_a_kind
 
 # Layers of the teacher where a recipe names one that six do not have.
 DEEP = {"pkd-12": 12}
+
+
+def recipe_of(method: str, number: int) -> Recipe:
+    return Recipe.load(method, **GIVEN.get(method, {})).stages()[number - 1].recipe
 
 
 def different() -> Iterator[tuple[str, int]]:
     """Every stage that learns from a teacher; of those that are the same to a step, the first."""
     seen = []
     for method, number in TAUGHT:
-        recipe = Recipe.load(method, **GIVEN.get(method, {})).stages()[number - 1].recipe
+        recipe = recipe_of(method, number)
         use = recipe.team and recipe.team.use
         steps = (recipe.kind, use, recipe.objectives, recipe.curriculum, recipe.mixup)
         if steps not in seen:
             seen.append(steps)
             yield method, number
+
+
+DIFFERENT = list(different())
 
 
 def on_meta(model):
@@ -103,9 +111,11 @@ def fetch_costs(patch: pytest.MonkeyPatch) -> list[torch.Size]:
     return asked
 
 
-@pytest.mark.parametrize(("method", "number"), list(different()))
+@pytest.mark.parametrize(
+    ("method", "number"), first_of_a_kind(DIFFERENT, [recipe_of(*case) for case in DIFFERENT])
+)
 def test_a_step_asks_and_sends_nothing(method, number, monkeypatch):
-    recipe = Recipe.load(method, **GIVEN.get(method, {})).stages()[number - 1].recipe
+    recipe = recipe_of(method, number)
     student = of_kind(recipe.kind, 3, seed=2).train()
     teacher, members = teaching(recipe)
     terms = terms_of(recipe, student, teacher, members)

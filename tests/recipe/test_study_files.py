@@ -15,7 +15,11 @@ from limbeck.lab.study import load_study, shipped
 from limbeck.lab.study.plan_builder import StudyPlan
 from limbeck.support.errors import LimbeckError
 
-SHIPPED = [(name, scale) for name, one in shipped().items() for scale in one.scales]
+SHIPPED = [
+    pytest.param(name, scale, marks=[pytest.mark.slow] * (scale != one.scales[0]))
+    for name, one in shipped().items()
+    for scale in one.scales
+]
 GIVEN = {"small": {"data": "glue", "model": "encoder"}}
 # Texts of the papers, where somebody has them: they are not ours to ship.
 PAPERS = os.environ.get("LIMBECK_PAPERS")

@@ -289,6 +289,7 @@ def loss_by_hugging_face(run, count: int) -> float:
         return float(model(**batch, labels=torch.tensor(labels[:count])).loss)
 
 
+@pytest.mark.drawn
 def test_the_corners_of_a_plane_have_the_losses_of_the_students_alone(three) -> None:
     """CR-ILD, Figure 10: θ₀ + α (θ₁ − θ₀) + β (θ₂ − θ₀)."""
     own, *others = three
@@ -341,6 +342,7 @@ def test_students_that_span_no_plane_are_refused(three, place, recipe, tmp_path)
         measure("loss-surface", [own], through=[other, str(brief)], points=3, rows=6)
 
 
+@pytest.mark.drawn
 @pytest.mark.slow
 def test_every_drawing_is_made(finished, attending, tmp_path) -> None:
     small = {
@@ -358,6 +360,7 @@ def test_every_drawing_is_made(finished, attending, tmp_path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.drawn
 def test_numbers_and_figures_are_kept_and_shown(copied) -> None:
     page = copied / "report.html"
     assert "Linear probes" not in page.read_text(encoding="utf-8")

@@ -20,6 +20,7 @@ import tiny_runs as tiny
 from limbeck.exporting.onnx_graph import write_onnx
 from limbeck.static import write_model2vec, write_plain
 from limbeck.support.errors import LimbeckError
+from quick_cases import quick
 
 CLASSES = {"num_labels": 3, "head_width": 5}
 EMBEDS = {"embeds": True, "normalize": True}
@@ -167,7 +168,7 @@ def test_a_vocabulary_with_unused_numbers_does_not_fit_model2vec(tmp_path) -> No
         write_model2vec(made, tiny.tokenizer(), tmp_path)
 
 
-@pytest.mark.parametrize("settings", [{**CLASSES, "pairs": 30}, EMBEDS])
+@pytest.mark.parametrize("settings", quick(EMBEDS, of=({**CLASSES, "pairs": 30}, EMBEDS)))
 def test_onnx_runtime_reads_what_exporting_writes(settings, tmp_path) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
     made = student(**settings)

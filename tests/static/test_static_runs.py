@@ -25,6 +25,7 @@ from limbeck.recipe.quick import training_for
 from limbeck.scoring.evaluation import evaluation_of
 from limbeck.static import RowAdam, StaticReader, StaticStudent
 from limbeck.support.errors import LimbeckError
+from quick_cases import quick
 
 
 @pytest.fixture(scope="module")
@@ -91,12 +92,16 @@ def test_commands_take_it_like_any_other(run, place) -> None:
         assert f"  {name}\n" in sent
     assert "nothing is sent" in sent
     assert " 0 " in printed("table", run.path)
-    assert "torch" in printed(
-        "bench", run.path, "--passes", "5", "--lengths", "8", "--out", place / "bench"
-    )
 
 
-@pytest.mark.parametrize("form", ["onnx", "numpy", "numpy-int8"])
+@pytest.mark.slow
+def test_it_is_timed_like_any_other(run, place) -> None:
+    """By a process of its own."""
+    words = ("--passes", "5", "--lengths", "8", "--out", place / "bench")
+    assert "torch" in printed("bench", run.path, *words)
+
+
+@pytest.mark.parametrize("form", quick("numpy-int8", of=("onnx", "numpy", "numpy-int8")))
 def test_exports_are_measured_and_run(form, run, place) -> None:
     shown = printed("export", run.path, "--format", form)
     assert "shipped" in shown
@@ -136,6 +141,7 @@ def test_other_models_have_no_such_formats(place) -> None:
         export(place / "teacher", "mine", str(place / "rows.csv"), format="numpy")
 
 
+@pytest.mark.slow
 def test_a_number_a_text(place, settings) -> None:
     tiny.save(tiny.knowing_teacher(regression=True), place / "numbers")
     tiny.write_csv(place / "numbers.csv", 120, regression=True)
@@ -180,6 +186,7 @@ def test_a_finished_student_is_no_start_for_other_labels_or_tables(run, place, s
         limbeck.distill(Recipe.load("finetune", **given), out=place / "refused")
 
 
+@pytest.mark.slow
 def test_another_start_and_tokenizer(place, settings) -> None:
     """Random numbers; a student that goes on from a finished one is like any checkpoint."""
     given = {**settings, "student.init": "fresh", "epochs": 1}

@@ -82,6 +82,7 @@ def test_the_rows_are_as_many_as_the_benchmark_scores():
     }
 
 
+@pytest.mark.slow
 def test_the_study_of_all_nine_tasks_gives_a_whole_archive(glue, tmp_path, monkeypatch):
     study = load_study(STUDY, scale="pocket")
     assert study.keep_students

@@ -147,6 +147,7 @@ def test_what_cannot_be_kept_is_refused(run, changes, words):
 
 
 @pytest.mark.parametrize("tokens", ["top3", pytest.param("sample6", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_a_run_from_stored_tokens_that_was_killed_goes_on(run, tokens, tmp_path, monkeypatch):
     changes = {"cache": "always", "epochs": 2, "checkpoint_steps": 2}
     whole = run("whole", tokens, **changes)

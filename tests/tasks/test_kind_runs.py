@@ -21,6 +21,7 @@ from limbeck.support.errors import LimbeckError
 from limbeck.tasks import MASKED, get_task, get_task_type
 from limbeck.teachers.teacher import Teacher
 from limbeck.training import DistillationConfig, DistillationTrainer
+from quick_cases import quick
 
 AUTO = {
     "tokens": hf.AutoModelForTokenClassification,
@@ -30,7 +31,7 @@ AUTO = {
 }
 
 
-@pytest.mark.parametrize("kind", AUTO)
+@pytest.mark.parametrize("kind", quick("spans", of=AUTO))
 def test_a_teacher_learns_and_a_student_is_cut_from_it(kind, settings, teachers, tmp_path):
     teacher = teachers[kind]
     baseline = {"tokens": 40, "spans": 20, "masked": 25, "text": 60}[kind]

@@ -134,6 +134,7 @@ def test_rows_beside_another_model(run, place):
 
 
 @pytest.mark.parametrize("kills", [[("step_begin", 3), ("save", 8)]], ids=str)
+@pytest.mark.slow
 def test_killed_and_continued_it_ends_as_unbroken(run, place, tmp_path, monkeypatch, kills):
     recipe = several.recipe_of(place, "pkd-skip", thresholds="by_class")
     for kill in kills:

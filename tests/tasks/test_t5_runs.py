@@ -192,6 +192,7 @@ def test_terms_of_the_encoder_leave_the_decoder_alone(recipe, first_stage):
     ],
     ids=["decoder", "cross"],
 )
+@pytest.mark.slow
 def test_relations_move_their_own_attention_and_what_lies_below(
     terms, top, still, recipe, first_stage
 ):

@@ -90,6 +90,7 @@ def test_the_student_is_the_one_that_the_live_teacher_makes(run, labelled, monke
     assert facts.about["tokens"] == {"kept": "top3@2", "vocabulary": V} and not facts.scores
 
 
+@pytest.mark.slow
 def test_what_a_training_stored_of_a_vocabulary_travels(run, labelled, teachers, tmp_path):
     """A copy of its entry is the store that `label` makes, to rounding, and teaches the same student."""
     kept = {"teacher": str(teachers["text"].path), "cache": "always"}

@@ -31,6 +31,7 @@ from limbeck.labelling.language_models.scoring import (
     reusable_width,
     token_limit,
 )
+from quick_cases import quick
 from tiny_language_models import SMALL, byte_tokenizer
 
 BOUND = 24  # tokens of a window, or of the context that frequencies were made for
@@ -100,7 +101,7 @@ def alone(family, answers=ANSWERS):
 
 
 @pytest.mark.parametrize("reuse", [None, True, False])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", quick("gemma3", of=FAMILIES))
 def test_a_rows_scores_are_its_own(family, reuse) -> None:
     rows = [row(length) for length in LENGTHS]
     wanted = alone(family)

@@ -16,6 +16,7 @@ from limbeck.data import Collator
 from limbeck.functional.labels import NO_LABEL
 from limbeck.tasks import MULTI_LABEL, PAIR_SCORE, TOKENS
 from limbeck.training.feeding import BatchCounts, BatchWeights, StepCounts
+from quick_cases import quick
 
 NAN = math.nan
 # Of micro-batches of two: none, one, both and one of the examples; of four: one and three.
@@ -82,7 +83,7 @@ def in_parts(folder, batch: int, case: str):
     )
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", quick("examples weighed", "several labels", of=CASES))
 def test_a_step_in_parts_is_that_of_one_large_batch(tmp_path, case):
     whole, logged = in_parts(tmp_path / "whole", 8, case)
     assert {"student.classifier.weight", "student.bert.embeddings.word_embeddings.weight"} < {

@@ -61,11 +61,11 @@ def test_the_unbroken_run_has_something_to_lose(unbroken):
         pytest.param("rail", None, [("step_begin", 3)], marks=pytest.mark.slow),
         # While the epoch's end is worked off: before, during and after its evaluation.
         ("rail", 6, [("epoch_end", 6), ("evaluate", 12)]),
-        ("rail", 5, [("save", 18)]),
+        pytest.param("rail", 5, [("save", 18)], marks=pytest.mark.slow),
         # After the last step, when only the best checkpoint is left.
         ("rail", None, [("train_end", 18)]),
-        ("rail bf16", None, [("save", 18)]),
-        ("alp accumulating", None, [("train_end", 6)]),
+        pytest.param("rail bf16", None, [("save", 18)], marks=pytest.mark.slow),
+        pytest.param("alp accumulating", None, [("train_end", 6)], marks=pytest.mark.slow),
         pytest.param("workers", 4, [("step_begin", 9)], marks=pytest.mark.slow),
     ],
 )

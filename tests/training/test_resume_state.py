@@ -68,7 +68,9 @@ def unbroken(tmp_path_factory):
         # Just after the first move, and in the middle of the epoch after it.
         pytest.param("sid watched", None, [("step_begin", 6)], marks=pytest.mark.slow),
         ("sid watched", 4, [("step_begin", 9)]),
-        ("bert-emd", 4, [("step_begin", 5), ("step_begin", 15)]),
+        pytest.param(
+            "bert-emd", 4, [("step_begin", 5), ("step_begin", 15)], marks=pytest.mark.slow
+        ),
         pytest.param("bert-emd accumulating", 1, [("step_begin", 4)], marks=pytest.mark.slow),
         pytest.param("codir", 4, [("step_begin", 5), ("step_begin", 11)], marks=pytest.mark.slow),
     ],

@@ -21,6 +21,7 @@ def _traced_backend(monkeypatch) -> None:
 
 # No method that pools: the shape checks of the test suite cannot be traced.
 @pytest.mark.parametrize("method", [pytest.param("kd", marks=pytest.mark.slow), "distilbert"])
+@pytest.mark.slow
 def test_compiled_training_ends_where_plain_training_ends(tmp_path, method):
     ended = []
     for compile in (False, True):

@@ -20,6 +20,7 @@ from limbeck.run import distill
 from limbeck.run.prepare import prepare
 from limbeck.tasks import TASK_TYPES, get_task_type
 from limbeck.tasks.abstract_type import no_unlabelled
+from quick_cases import quick
 
 # Each row says another thing.
 TEXTS = [
@@ -136,7 +137,7 @@ def test_they_stand_below_the_others_as_rows_without_a_label(tmp_path, name):
     np.testing.assert_array_equal(labels[16 * each :], [case.absent] * (24 * each))
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", quick("classes", "lists of candidates", of=CASES))
 def test_a_run_learns_from_both(tmp_path, name):
     case = CASES[name]
     result = distill(recipe_of(case, tmp_path), out=tmp_path / "run", report=False)
@@ -148,7 +149,9 @@ def test_a_run_learns_from_both(tmp_path, name):
     assert found.unlabelled_repeated == 2 * each
 
 
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.method == "kd"])
+@pytest.mark.parametrize(
+    "name", quick("classes", of=[name for name, case in CASES.items() if case.method == "kd"])
+)
 def test_the_settings_of_such_rows_do_what_they_say(tmp_path, name):
     """A quarter of each batch has a label, and nothing else counts in the teacher's term."""
     case = CASES[name]

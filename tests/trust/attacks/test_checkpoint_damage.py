@@ -18,6 +18,7 @@ import tiny_runs as tiny
 from limbeck.support.errors import LimbeckError
 from limbeck.training import checkpoints
 from limbeck.training.checkpoints import last_whole, read_state, write_state
+from quick_cases import quick
 from resumed_runs import assert_same, killed_at, outcome, recipe_of, start
 
 SETTINGS = {
@@ -174,7 +175,7 @@ FILES = (
 
 
 @pytest.mark.parametrize("file", FILES)
-@pytest.mark.parametrize("how", ["bit", "empty", "gone"])
+@pytest.mark.parametrize("how", quick("bit", of=("bit", "empty", "gone")))
 def test_an_older_checkpoint_stands_in_for_a_damaged_one(
     tmp_path, killed, unbroken, caplog, file, how
 ):
@@ -237,7 +238,7 @@ def test_the_trainers_own_way_to_continue_takes_the_last_whole_one(tmp_path, kil
     assert_same(start(tmp_path, RECIPE, resume_from=True), unbroken)
 
 
-@pytest.mark.parametrize("step", [6, 12, 18])
+@pytest.mark.parametrize("step", quick(12, of=(6, 12, 18)))
 def test_no_moment_is_without_a_whole_checkpoint(tmp_path, monkeypatch, step):
     """Killed after any file of a checkpoint, or while an older one is deleted, one is left."""
     recipe = recipe_of("rail")

@@ -194,6 +194,7 @@ def test_no_run_goes_on_with_other_rows_or_another_teacher(stopped, change, name
     assert contents(stopped / "stopped") == before
 
 
+@pytest.mark.slow
 def test_a_run_without_a_checkpoint_takes_what_is_there_now(stopped):
     shutil.rmtree(stopped / "stopped" / "checkpoints")
     other_teacher(stopped)

@@ -26,6 +26,7 @@ from limbeck.support.errors import LimbeckError
 from limbeck.support.lock import HOLDER, LOCK
 from limbeck.support.manifest import NAME, Manifest
 from limbeck.training import DistillationTrainer, checkpoints
+from quick_cases import quick
 
 
 class Killed(BaseException):
@@ -101,7 +102,7 @@ def check_kill_at(place: Path, folder: Path, number: int, unbroken: dict, **opti
 
 
 # Two of the first writes of a run, where its folder is not yet one, and two later ones.
-@pytest.mark.parametrize("number", [1, 3, 6, -3])
+@pytest.mark.parametrize("number", quick(3, -3, of=(1, 3, 6, -3)))
 def test_a_start_after_a_kill_is_never_refused(place, tmp_path, unbroken, writes, number):
     check_kill_at(place, tmp_path / "run", number % (writes + 1), unbroken)
 
@@ -112,12 +113,13 @@ def test_a_start_after_a_kill_at_any_write_is_never_refused(place, tmp_path, unb
         check_kill_at(place, tmp_path / str(number), number, unbroken)
 
 
-@pytest.mark.parametrize("number", [1, pytest.param(3, marks=pytest.mark.slow), -8])
+@pytest.mark.parametrize("number", quick(-8, of=(1, 3, -8)))
 def test_overwrite_after_a_kill_goes_on(place, tmp_path, unbroken, writes, number):
     distill(recipe_of(place, seed=8), tmp_path / "run", report=False)
     check_kill_at(place, tmp_path / "run", number % (writes + 1), unbroken, overwrite=True)
 
 
+@pytest.mark.slow
 def test_overwrite_goes_on_from_the_last_checkpoint_and_replaces_what_is_finished(
     place, tmp_path, unbroken, monkeypatch
 ):
@@ -172,13 +174,7 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize(
-    "what",
-    [
-        pytest.param(what, marks=pytest.mark.slow) if what.startswith("state") else what
-        for what in PLACES
-    ],
-)
+@pytest.mark.parametrize("what", quick("its place", "seal of a checkpoint", of=PLACES))
 def test_a_full_disk_is_one_message_and_the_run_goes_on(place, tmp_path, unbroken, what):
     owner, name, error = PLACES[what]
     original = getattr(owner, name)
@@ -205,6 +201,7 @@ def test_a_full_disk_is_one_message_and_the_run_goes_on(place, tmp_path, unbroke
 
 
 @pytest.mark.parametrize("bytes_", [1_000, 20_000])
+@pytest.mark.slow
 def test_the_system_s_own_limit_on_files(place, tmp_path, unbroken, bytes_):
     """Below the recipe's size nothing is begun; above it, checkpoints do not fit."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)

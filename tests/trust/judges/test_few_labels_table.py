@@ -57,6 +57,7 @@ def test_a_condition_and_its_rows(table):
     assert table.condition_of("unlabelled, layers") == ("unlabelled, layers", None)
 
 
+@pytest.mark.drawn
 def test_the_picture_is_drawn_from_records_alone(table, tmp_path):
     lines = [
         line(table, name, scores, labels)

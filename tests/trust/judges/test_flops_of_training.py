@@ -94,7 +94,7 @@ def in_training(monkeypatch, counted):
         ),  # stops inside an epoch
         pytest.param("kd", {"accumulation": 2}, marks=pytest.mark.slow),
         # Two stages; the first runs no heads, and attention maps are made.
-        ("tinybert", {"first_stage.epochs": 1}),
+        pytest.param("tinybert", {"first_stage.epochs": 1}, marks=pytest.mark.slow),
         # Clean and mixed inputs, with gradients through both.
         pytest.param("cr-ild", {}, marks=pytest.mark.slow),
         # No gradient through the clean pass; mixed after the embeddings.
@@ -116,6 +116,7 @@ def test_flops_of_a_run_are_those_of_its_steps(method, changes, place, tmp_path,
     assert student - 2 * terms <= record.cost.student_flops <= student
 
 
+@pytest.mark.slow
 def test_a_continued_run_has_the_flops_of_an_unbroken_one(place, tmp_path):
     from importlib import import_module
 

@@ -17,6 +17,7 @@ from limbeck.records.facts import Cost
 from limbeck.run import distill
 from limbeck.training import DistillationTrainer
 from limbeck.training.progress import PARTS, Parts
+from quick_cases import quick
 
 module, training = (import_module(f"limbeck.run.{name}") for name in ("distill", "train"))
 ending = import_module("limbeck.run.finish")
@@ -97,10 +98,15 @@ def test_the_parts_of_a_run_add_up_to_its_time(place, tmp_path):
     ("part", "owner", "name"),
     [
         ("evaluation_seconds", Trainer, "predict"),
-        ("evaluation_seconds", ending, "reference_scores"),
-        ("preparation_seconds", module.check, "check_run"),
-        ("measuring_seconds", ending, "model_facts"),
-        ("saving_seconds", ending, "write_student"),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (
+                ("evaluation_seconds", ending, "reference_scores"),
+                ("preparation_seconds", module.check, "check_run"),
+                ("measuring_seconds", ending, "model_facts"),
+                ("saving_seconds", ending, "write_student"),
+            )
+        ),
         ("student_seconds", DistillationTrainer, "training_step"),
     ],
 )
@@ -122,7 +128,7 @@ def test_work_counts_in_its_part_and_in_no_other(
     assert set(parts.values()) == {0.0}
 
 
-@pytest.mark.parametrize("at", [5, 11])
+@pytest.mark.parametrize("at", quick(11, of=(5, 11)))
 def test_seconds_of_a_continued_run_are_those_of_all_its_steps(
     at, place, tmp_path, monkeypatch, hand
 ):

@@ -106,6 +106,7 @@ def test_its_seconds_stay_too(place, tmp_path, monkeypatch):
     assert cost.total_seconds == pytest.approx(sum(parts) - cost.total_seconds)
 
 
+@pytest.mark.slow
 def test_a_run_that_found_what_another_stored_has_not_paid(place, tmp_path):
     distill(recipe_of(place), out=tmp_path / "a", report=False)
     folder = tmp_path / "b"

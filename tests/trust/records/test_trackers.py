@@ -190,6 +190,7 @@ def wandb(monkeypatch) -> Tracker:
     return tracker
 
 
+@pytest.mark.slow
 def test_every_run_and_stage_is_one_of_its_own(place, tmp_path, wandb):
     two = Recipe.load("pkd-skip", **settings(place, report_to="wandb", max_steps=1))
     first = {"objectives": two.objectives, "max_steps": 1}
