@@ -12,6 +12,7 @@ import pytest
 import limbeck
 from fresh_process import printed_by
 from quick_cases import quick
+from syntax import nodes_of
 from synthetic_records import a_run
 
 SOURCE = Path(limbeck.__file__).parent
@@ -71,7 +72,7 @@ def own_place(path: Path) -> str:
 def imported(path: Path) -> set[str]:
     """The modules of limbeck that a file imports, anywhere in it, also for its types alone."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -127,7 +128,7 @@ def test_no_circle_even_for_types() -> None:
 def test_a_class_name_stands_for_one_class() -> None:
     found: dict[str, list[str]] = {}
     for path in FILES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes_of(path):
             if isinstance(node, ast.ClassDef):
                 found.setdefault(node.name, []).append(str(path.relative_to(SOURCE)))
     assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}

@@ -7,7 +7,9 @@ from pathlib import Path
 import transformers
 
 import limbeck
+from syntax import nodes_of
 
+Nodes = tuple[ast.AST, ...]
 SOURCE = Path(limbeck.__file__).parent
 COMPAT = SOURCE / "activations" / "compat.py"
 # Names of transformers' own objects that start with an underscore; limbeck's own privates are its.
@@ -44,11 +46,11 @@ SUBCLASSES = ("lab/cifar_nets.py", "training/")
 FILES = sorted(path for path in SOURCE.rglob("*.py") if path != COMPAT)
 
 
-def named(tree: ast.AST) -> set[str]:
-    attributes = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+def named(nodes: Nodes) -> set[str]:
+    attributes = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
     asked = {
         node.args[1].value
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Call)
         and getattr(node.func, "id", "") in ("getattr", "hasattr", "setattr")
         and isinstance(node.args[1], ast.Constant)
@@ -56,24 +58,23 @@ def named(tree: ast.AST) -> set[str]:
     return attributes | asked
 
 
-def own_names(tree: ast.AST) -> set[str]:
+def own_names(nodes: Nodes) -> set[str]:
     """What a file itself defines or sets on `self`."""
     made = {
         node.name
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
     }
     stored = {
         node.attr
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
     }
     return made | stored
 
 
 def test_the_look_has_something_to_find() -> None:
-    tree = ast.parse(COMPAT.read_text("utf-8"))
-    assert named(tree) & PRIVATE == {
+    assert named(nodes_of(COMPAT)) & PRIVATE == {
         "_attn_implementation",
         "_can_record_outputs",
         "_from_config",
@@ -82,11 +83,11 @@ def test_the_look_has_something_to_find() -> None:
 
 def test_no_other_file_names_what_is_private() -> None:
     for path in FILES:
-        tree = ast.parse(path.read_text("utf-8"))
+        nodes = nodes_of(path)
         place = path.relative_to(SOURCE).as_posix()
         if not place.startswith(SUBCLASSES):
-            assert not (named(tree) & PRIVATE) - own_names(tree), place
-        for node in ast.walk(tree):
+            assert not (named(nodes) & PRIVATE) - own_names(nodes), place
+        for node in nodes:
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("transformers"):
                 assert node.module in PUBLIC_MODULES, (
                     f"{place}: {node.module}: of activations/compat"

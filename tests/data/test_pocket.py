@@ -174,6 +174,7 @@ def test_unknown_task_names_the_nearest():
         pocket.load("mrcp")
 
 
+@pytest.mark.slow
 def test_no_paraphrase_is_a_copy(loaded):
     for task in ("mrpc", "qqp", "paws"):
         assert all(first != second for first, second in rows(loaded[task]["train"], task))

@@ -160,6 +160,7 @@ def test_rows_without_labels_are_judged_by_a_store(models, tmp_path):
     assert (made.judged_by, made.members[1].score) == ("agreement", 100.0)
 
 
+@pytest.mark.slow
 def test_several_labels_a_row_by_three_members_each_with_thresholds_of_its_own(tmp_path):
     """The store decides at ½, whatever thresholds the models have."""
     texts = sorted({*tiny.sentences(60)})

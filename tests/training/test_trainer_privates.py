@@ -1,6 +1,7 @@
 """What limbeck uses of the Trainer's private parts stands in one list, which is whole."""
 
 import ast
+import functools
 import inspect
 from pathlib import Path
 
@@ -11,9 +12,9 @@ import limbeck
 from limbeck.support.errors import LimbeckError
 from limbeck.training import DistillationTrainer, checkpoints
 from limbeck.training.checkpoints import PRIVATES, Resumes
+from syntax import nodes_of
 
 SOURCE = Path(limbeck.__file__).parent
-TREES = [ast.parse(path.read_text(encoding="utf-8")) for path in sorted(SOURCE.rglob("*.py"))]
 
 
 def private(owner: type) -> set[str]:
@@ -39,10 +40,11 @@ KEPT = {
 } - METHODS
 
 
+@functools.cache
 def mentioned() -> set[str]:
     """The attributes that limbeck's code names, also as text of a `getattr`."""
     found = set()
-    for node in (node for tree in TREES for node in ast.walk(tree)):
+    for node in (node for path in sorted(SOURCE.rglob("*.py")) for node in nodes_of(path)):
         if isinstance(node, ast.Attribute):
             found.add(node.attr)
         elif isinstance(node, ast.Call) and getattr(node.func, "id", "").endswith("attr"):
