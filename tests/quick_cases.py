@@ -7,28 +7,20 @@ from typing import Any
 
 import pytest
 
-from limbeck.recipe import Recipe
+# Of one stage and two, layers in turn, teams, encoder–decoders, lists and embeddings: a method each.
+ONE_OF_A_KIND = (
+    *("finetune", "kd", "tinybert", "internal-kd-pid-soft", "cr-ild", "rail-kd-l", "alp-kd"),
+    *("bert-emd", "codir", "skd-student-rank", "skd-best-of", "takd", "wkd-uniform", "l-ild-t5"),
+    *("embedding-contrast", "listwise-kl"),
+)
 
 
 def quick(*kept: Any, of: Iterable[Any]) -> list[Any]:
     """All values of a parameter; those that are not kept are marked slow."""
-    return [one if one in kept else pytest.param(one, marks=pytest.mark.slow) for one in of]
-
-
-def first_of_a_kind(cases: Iterable[tuple[Any, ...]], recipes: Iterable[Recipe]) -> list[Any]:
-    """Each case with its recipe; slow where an earlier one has the same terms and maps, of whatever settings."""
-    seen, found = [], []
-    for case, recipe in zip(cases, recipes, strict=True):
-        terms = {
-            (type(one), type(getattr(one, "mapping", None))) for one in recipe.objectives.values()
-        }
-        kind = (
-            recipe.kind,
-            recipe.team and recipe.team.use,
-            recipe.curriculum,
-            recipe.mixup,
-            terms,
-        )
-        found.append(pytest.param(*case, marks=[pytest.mark.slow] * (kind in seen)))
-        seen.append(kind)
-    return found
+    slow = pytest.mark.slow
+    return [
+        one
+        if one in kept
+        else pytest.param(*(one if isinstance(one, tuple) else (one,)), marks=slow)
+        for one in of
+    ]

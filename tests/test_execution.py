@@ -99,6 +99,7 @@ def run(folder, **settings):
     return limbeck.distill("finetune", folder, report=False, **settings)
 
 
+@pytest.mark.slow
 def test_the_record_says_what_it_came_to(tmp_path):
     result = run(tmp_path / "run", attention="eager", precision="bf16")
     assert result.record.execution.precision == "bf16"

@@ -180,6 +180,7 @@ def test_no_paraphrase_is_a_copy(loaded):
         assert all(first != second for first, second in rows(loaded[task]["train"], task))
 
 
+@pytest.mark.slow
 def test_every_word_of_the_vocabulary_is_used(loaded):
     used = {
         word

@@ -138,6 +138,7 @@ LAYERS = (
 
 
 @pytest.mark.parametrize("method", LAYERS)
+@pytest.mark.slow
 def test_methods_of_layers_train_embedding_models(method, recipe, tmp_path):
     given = {"max_steps": 2, "cache": "never"}
     given |= {"objectives.patience.mapping.layers": {1: 2}} if method == "pkd" else {}
@@ -170,6 +171,7 @@ def test_one_command_with_a_narrower_student_and_a_shipped_map(place, tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_without_the_map_the_narrower_student_is_shipped_as_it_is(recipe, tmp_path):
     tiny.encoder(tmp_path / "narrow", layers=2, width=8)
     given = recipe(epochs=1, **{"student.init": str(tmp_path / "narrow"), "student.layers": None})

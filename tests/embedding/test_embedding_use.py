@@ -141,6 +141,7 @@ def test_an_exported_one_is_scored_by_its_runs_pairs(prompted):
 @pytest.mark.parametrize(("kind", "name"), [
     ("sentence", None), ("query", "query"), ("passage", "document"),
 ])  # fmt: skip
+@pytest.mark.slow
 def test_an_exported_one_keeps_its_prompts_and_small_letters(prompted, kind, name):
     """Every way to ask it gives what sentence-transformers gives of the student."""
     run, exported = prompted

@@ -74,6 +74,7 @@ def test_a_run_trains_and_ships_an_embedder(finished, place) -> None:
     assert done.exit_code == 0, done.output
 
 
+@pytest.mark.slow
 def test_other_readers_give_its_embeddings(finished, place) -> None:
     texts = tiny.sentences(5)
     with torch.no_grad():

@@ -91,6 +91,7 @@ def test_the_folder_answers_as_a_loop_over_its_members_does(models, tmp_path):
     assert 100 * agreement >= 80
 
 
+@pytest.mark.slow
 def test_the_folder_can_be_moved_and_its_members_removed(models, tmp_path):
     fast, slow, data = models
     for one in (fast, slow):
@@ -144,6 +145,7 @@ def test_what_has_no_confidence_is_refused_before_any_row_is_read(models, tmp_pa
     assert "nowhere.csv" not in str(refused.value)
 
 
+@pytest.mark.slow
 def test_a_cascade_is_no_member(models, tmp_path):
     fast, slow, data = models
     cascade([fast, slow], tmp_path / "made", asked(data))
@@ -228,6 +230,7 @@ def test_bench_reads_the_text_that_chose_the_thresholds_or_says_why_not(models, 
     assert "its rows cannot be read" in line and "plain.csv" in line
 
 
+@pytest.mark.slow
 def test_a_changed_member_is_seen(models, tmp_path):
     fast, slow, data = models
     cascade([fast, slow], tmp_path / "made", asked(data))

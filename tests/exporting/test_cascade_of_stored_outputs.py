@@ -75,6 +75,7 @@ def test_a_store_answers_as_the_model_whose_outputs_it_holds(models, tmp_path):
     assert np.allclose(scored.outputs, wanted.outputs, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_classes_of_a_store_in_another_order_are_found_by_their_names(models, tmp_path):
     fast, slow, data, _ = models
     other = tiny.knowing_teacher(2)
@@ -143,6 +144,7 @@ def test_the_folder_is_whole_without_the_store_and_is_pushed_and_timed(models, t
     assert "ms a row expected" in report.notes[0] and "was not run" in report.notes[0]
 
 
+@pytest.mark.slow
 def test_a_member_of_a_stored_team_is_the_slow_model(models, tmp_path):
     fast, slow, data, _ = models
     label([slow, fast], data, text_columns=["review"], out=tmp_path / "both")
@@ -238,6 +240,7 @@ def test_what_a_store_cannot_do_is_said_first(models, tmp_path):
         cascade([fast, store], tmp_path / "made", asked(more))
 
 
+@pytest.mark.slow
 def test_a_store_that_does_not_tell_its_time_is_not_compared_by_time(models, tmp_path):
     """As an endpoint's, whose answers were kept."""
     fast, _, data, store = models
@@ -330,6 +333,7 @@ def test_an_endpoint_is_asked_once_about_each_row_and_its_outputs_are_kept(model
     assert again.exit_code == 0 and len(proxy.bodies) == asked_before + 1  # the first of a start
 
 
+@pytest.mark.slow
 def test_an_endpoint_that_fails_leaves_no_folder_and_its_answers_are_not_asked_again(
     models, proxy, tmp_path
 ):

@@ -63,6 +63,7 @@ def test_what_loses_too_much_is_refused_with_all_that_was_tried(outlier, places,
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_the_layers_that_int8_hurts_stay_in_float(outlier, places, tmp_path):
     result = export(outlier, out=tmp_path / "int8", format="onnx-int8", **of(places))
     shipped = result.manifest.tried[-1]
@@ -97,6 +98,7 @@ def test_smaller_files_keep_the_score(places, tmp_path):
     assert any(one.data_type == onnx.TensorProto.INT8 for one in graph.initializer)
 
 
+@pytest.mark.slow
 def test_what_was_measured_is_what_another_session_computes(places, tmp_path):
     """The gate's numbers against a loop over the rows, one by one, by ONNX Runtime alone."""
     result = export(

@@ -24,6 +24,7 @@ from limbeck.support.errors import LimbeckError
 from limbeck.support.step_state import StepState
 from limbeck.tasks import get_task_type
 from limbeck.teachers.teacher import Teacher
+from quick_cases import ONE_OF_A_KIND
 
 VOCABULARY, PAD, CLASSES = 40, 1, 3
 LENGTHS = (6, 4, 5)
@@ -231,10 +232,6 @@ def distinct_stages() -> list[tuple[str, int]]:
     return list(found.values())
 
 
-ON_ALL_PAIRS = (
-    *("kd", "tinybert", "rail-kd-l", "rail-kd-c", "alp-kd", "bert-emd", "minilm", "minilmv2"),
-    *("internal-kd-pid", "cr-ild", "codir", "cr-ild-t5", "embedding-mse", "embedding-similarity"),
-)
 every_stage = pytest.mark.parametrize(("method", "number"), distinct_stages())
 on_every_pair = pytest.mark.parametrize(
     ("method", "number", "pair"),
@@ -243,7 +240,7 @@ on_every_pair = pytest.mark.parametrize(
         pytest.param(
             *(method, number, pair),
             id=f"{method}-{number}-{name}",
-            marks=[pytest.mark.slow] * (place > 0 and method not in ON_ALL_PAIRS),
+            marks=[pytest.mark.slow] * (place > 0 and method not in ONE_OF_A_KIND),
         )
         for method, number in distinct_stages()
         for place, (name, pair) in enumerate(PAIRS[stage_of(method, number).recipe.kind].items())

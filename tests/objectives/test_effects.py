@@ -41,7 +41,7 @@ from limbeck.tasks import get_task, get_task_type
 from limbeck.teachers.teacher import Teacher
 from limbeck.training import training_arguments
 from limbeck.training.optimizer import Optimisation
-from quick_cases import first_of_a_kind
+from quick_cases import ONE_OF_A_KIND, quick
 
 # Names, not settings.
 ABOUT = set(catalog.HEADER) | {"formula"}
@@ -363,13 +363,7 @@ def load(raw: dict[str, Any]) -> Recipe:
     return check(deepcopy(raw), Recipe, known_tasks=())
 
 
-METHODS = [(name,) for name in catalog.names()]
-
-
-@pytest.mark.parametrize(
-    "method",
-    first_of_a_kind(METHODS, [Recipe.load(name, **GIVEN.get(name, {})) for (name,) in METHODS]),
-)
+@pytest.mark.parametrize("method", quick(*ONE_OF_A_KIND, of=catalog.names()))
 def test_every_key_has_an_effect(method):
     raw = raw_of(method)
     own = list(outcome(load(raw)))

@@ -24,7 +24,7 @@ from limbeck.teachers.teacher import Teacher
 from limbeck.teachers.team import EnsembleTeam, SampledTeam, SamplingProbabilities
 from limbeck.training.step import Distiller
 from numberless import META, numbers_are_told_apart
-from quick_cases import first_of_a_kind
+from quick_cases import ONE_OF_A_KIND
 
 # Layers of the teacher where a recipe names one that six do not have.
 DEEP = {"pkd-12": 12}
@@ -44,9 +44,6 @@ def different() -> Iterator[tuple[str, int]]:
         if steps not in seen:
             seen.append(steps)
             yield method, number
-
-
-DIFFERENT = list(different())
 
 
 def on_meta(model):
@@ -112,7 +109,11 @@ def fetch_costs(patch: pytest.MonkeyPatch) -> list[torch.Size]:
 
 
 @pytest.mark.parametrize(
-    ("method", "number"), first_of_a_kind(DIFFERENT, [recipe_of(*case) for case in DIFFERENT])
+    ("method", "number"),
+    [
+        pytest.param(*case, marks=[pytest.mark.slow] * (case[0] not in ONE_OF_A_KIND))
+        for case in different()
+    ],
 )
 def test_a_step_asks_and_sends_nothing(method, number, monkeypatch):
     recipe = recipe_of(method, number)

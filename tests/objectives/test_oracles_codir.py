@@ -116,6 +116,7 @@ def test_knowing_the_classes_changes_no_draw():
     assert [set(rows) for rows in known] == [set(rows) for rows in unknown]
 
 
+@pytest.mark.slow
 def test_every_row_is_drawn_as_often_as_any_other(classes):
     """Each of class 0's 6 others in a third of 900 draws of 2: 300, five deviations around."""
     rows = [row for step in range(900) for row in drawn(classes, 2, step=step)[0]]

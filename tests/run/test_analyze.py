@@ -110,6 +110,7 @@ def two_stages(recipe, tmp_path_factory):
     return distill(kept, out=tmp_path_factory.mktemp("two") / "run", report=False).path
 
 
+@pytest.mark.slow
 def test_after_its_first_stage_a_student_is_looked_at_by_hand(two_stages) -> None:
     found = measure("probing", [two_stages], models=["student"], stage="first")
     assert list(found) == ["first-stage student"]
@@ -290,6 +291,7 @@ def loss_by_hugging_face(run, count: int) -> float:
 
 
 @pytest.mark.drawn
+@pytest.mark.slow
 def test_the_corners_of_a_plane_have_the_losses_of_the_students_alone(three) -> None:
     """CR-ILD, Figure 10: θ₀ + α (θ₁ − θ₀) + β (θ₂ − θ₀)."""
     own, *others = three

@@ -191,6 +191,7 @@ def test_tables_and_comparisons_are_made_of_test_rows(run, finished):
         build_table([record, finished.record], split="test")
 
 
+@pytest.mark.slow
 def test_scored_rows_that_are_trained_on_are_said(recipe, tmp_path, capfd, pages):
     def given(*texts):
         labels = [int("good" in text.lower()) for text in texts]

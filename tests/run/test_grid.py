@@ -63,6 +63,7 @@ def test_a_finished_grid_is_kept(team, place, no_training) -> None:
     assert [member.record for member in again] == [member.record for member in before]
 
 
+@pytest.mark.slow
 def test_a_grid_that_was_stopped_is_continued(place, tmp_path, monkeypatch) -> None:
     train = DistillationTrainer.start_or_continue
     starts = []

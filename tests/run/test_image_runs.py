@@ -96,6 +96,7 @@ def test_a_shipped_net_answers_pictures_with_its_processor(net):
     assert 100 * share == pytest.approx(net.scores["dev"]["accuracy"], abs=0.21)
 
 
+@pytest.mark.slow
 def test_another_size_is_read_if_asked_for(place):
     given = recipe(max_steps=1, **{"student.init": "resnet-8", "images.size": 16})
     prepared = prepare(given)
@@ -196,6 +197,7 @@ def test_a_remembering_teacher_is_refused_for_views(net, tmp_path):
         "minilmv2",
     ],
 )
+@pytest.mark.slow
 def test_methods_that_look_inside_work_on_vit(vit, tmp_path, method):
     changes = {"teacher": str(vit.path), "student.init": "teacher", "student.layers": 2}
     if method in ("tinybert", "minilmv2"):
@@ -359,6 +361,7 @@ def test_the_papers_rates_for_text_are_not_those_of_nets(method):
         *(pytest.param(n, marks=pytest.mark.slow) for n in ("wkd-teacher-rank", "takd")),
     ],
 )
+@pytest.mark.slow
 def test_a_net_and_a_vit_teach_another_net(net, vit, place, method):
     teachers = [str(net.path), str(vit.path)]
     given = recipe(method, teachers=teachers, epochs=1, **{"student.init": "resnet-8"})

@@ -161,6 +161,7 @@ def test_rows_are_not_left_out_because_a_server_goes_down(proxy, files) -> None:
     assert len(store) == 20 and not store.manifest.missing_rows
 
 
+@pytest.mark.slow
 def test_the_cost_limit_stops_a_store_that_is_continued(proxy, files) -> None:
     served = ["--endpoint", proxy.url, "--model", "tiny", "--top-logprobs", 1000]
     priced = [*served, "--price-in", 1e6, "--price-out", 1e6, "--concurrency", 2]

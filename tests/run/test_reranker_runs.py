@@ -122,6 +122,7 @@ def test_the_shipped_student_is_a_model_and_a_cross_encoder(place, student) -> N
     np.testing.assert_allclose(model.predict(pairs), answers["prediction"], atol=1e-4)
 
 
+@pytest.mark.slow
 def test_it_is_tested_against_its_teacher_over_queries(place, teacher, student) -> None:
     found, kept = student.record.row_tests["dev"], student.record.kept
     gap = student.scores["dev"]["ndcg@10"] - teacher.scores["dev"]["ndcg@10"]
@@ -139,6 +140,7 @@ def test_scored_again_it_has_the_same_scores(student) -> None:
 
 
 @pytest.mark.parametrize("method", [pytest.param("kd", marks=pytest.mark.slow), "rail-kd-l"])
+@pytest.mark.slow
 def test_methods_of_other_task_types_rank_as_well(place, teacher, tmp_path, method) -> None:
     run = distill(taught(place, teacher, method, epochs=1), out=tmp_path / "run", report=False)
     assert 0 < run.scores["dev"]["mrr@10"] <= 100

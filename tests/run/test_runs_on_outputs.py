@@ -233,6 +233,7 @@ def first_stage_of(recipe):
 SOFT = {"objectives": {"soft": {"compare": "soft_kl"}}, "epochs": 1}
 
 
+@pytest.mark.slow
 def test_rows_of_a_first_stage_without_outputs_are_left_out_as_the_runs_are(
     from_outputs, half, tmp_path, capsys
 ):
@@ -270,6 +271,7 @@ def test_a_first_stage_that_looks_at_no_teacher_trains_on_rows_without_outputs(f
     assert len(first_stage_of(from_outputs("kd-soft", **changes)).rows.encoded) == 30
 
 
+@pytest.mark.slow
 def test_another_tasks_rows_are_looked_up_in_the_outputs(from_outputs, place, tmp_path):
     lines = [f"{text},{'ab'[row % 2]}" for row, text in enumerate(MORE)]
     (tmp_path / "other.csv").write_text("\n".join(["title,kind", *lines]) + "\n")

@@ -59,6 +59,7 @@ def interrupt(*_args, **_kwargs):
     raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_another_number_of_processes_goes_on_with_a_word(tmp_path, monkeypatch, caplog):
     settings = {"task": "sst2", "data": "pocket", "train_rows": 64, "epochs": 1}
     settings |= {"student.init": "pocket", "student.config": {"num_hidden_layers": 1}}

@@ -127,6 +127,7 @@ def test_a_first_stage_ends_with_its_last_weights(two, tmp_path, monkeypatch):
     assert AutoTokenizer.from_pretrained(kept).tokenize("good bad") == ["good", "bad"]
 
 
+@pytest.mark.slow
 def test_joint_is_one_stage_of_all_terms(two, tmp_path):
     result = train(two(joint=True, keep_first_stage=False), tmp_path / "run")
     assert [(epoch.stage, epoch.step) for epoch in result.record.epochs] == [(1, 7)]

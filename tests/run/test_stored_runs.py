@@ -129,6 +129,7 @@ def stored_run(recipe, path, **settings):
     return distill(recipe(cache="always", **settings), path, report=False)
 
 
+@pytest.mark.slow
 def test_the_teacher_is_asked_once_for_every_seed_and_epoch(recipe, tmp_path, passes, store, place):
     first = stored_run(recipe, tmp_path / "one", seed=1).record
     # One pass of 54 rows, in a single batch; before it pre-flight and the estimate look at a few,
@@ -169,6 +170,7 @@ def test_a_run_from_storage_ends_where_the_live_one_ends(recipe, tmp_path, whole
             assert ours.train[name] == pytest.approx(value, rel=2e-3), name
 
 
+@pytest.mark.slow
 def test_another_request_has_an_entry_of_its_own(recipe, tmp_path, store):
     stored_run(recipe, tmp_path / "rail", max_steps=1)
     stored_run(recipe, tmp_path / "kd", method="kd", max_steps=1)
@@ -229,6 +231,7 @@ def test_always_refuses_what_is_too_large(recipe, tmp_path, store):
 
 
 @pytest.mark.parametrize("cache", ["auto", "always"])
+@pytest.mark.slow
 def test_a_teacher_beyond_float16_is_asked_live_or_refused(recipe, tmp_path, monkeypatch, cache):
     large = tiny.knowing_teacher(4)
     with torch.no_grad():

@@ -262,6 +262,7 @@ def test_every_cell_of_a_grid_is_checked_before_a_run(place, tmp_path) -> None:
         estimate(plan, SharedRuns(tmp_path / "runs"))
 
 
+@pytest.mark.slow
 def test_one_that_fails_stays_visible_and_is_tried_again(
     made, place, tmp_path, monkeypatch
 ) -> None:

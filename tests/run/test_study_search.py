@@ -74,6 +74,7 @@ def test_a_search_tries_so_many_cells_and_the_best_is_run_with_every_seed(place,
     assert course.held.keys() >= {run.name for run in course.choice.runs}
 
 
+@pytest.mark.slow
 def test_one_that_was_stopped_goes_on_with_the_trial_it_was_at(place, tmp_path) -> None:
     whole = Course(planned(place, tmp_path / made(tmp_path, "whole"))).go()
     folder = tmp_path / made(tmp_path, "stopped")

@@ -97,6 +97,7 @@ def test_fewer_rows_of_the_same_task_keep_their_labels(two):
 # ---- a teacher of its own ----
 
 
+@pytest.mark.slow
 def test_the_supplements_own_teacher(two, other, tmp_path):
     three = {"id2label": dict(enumerate("abc"))}
     place = tiny.save(tiny.bert(2, seed=5, **three), tmp_path / "other-teacher")

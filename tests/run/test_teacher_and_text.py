@@ -138,6 +138,7 @@ def test_classes_are_scored_by_the_teachers_own(place, classes):
         assert record.classification[split].divergence == pytest.approx(bits.mean(), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_no_text_is_both_trained_on_and_scored(place, tmp_path):
     """Every text stands in the file three times."""
     data = tmp_path / "again.txt"
@@ -493,6 +494,7 @@ def test_a_run_was_not_trained_on_the_rows_that_it_held_out_of_the_same_text(cla
     assert beside_teacher._learned_from(str(out / "student"), task, rows["train"])
 
 
+@pytest.mark.slow
 def test_labels_that_are_gone_are_named_and_made_again(place, tmp_path):
     settings = {"teacher": str(place / "classes"), "data": str(place / "text.txt"), **SETTINGS}
     first = limbeck.distill(out=tmp_path / "run", **settings)

@@ -273,6 +273,7 @@ class Both(tiny.TrainerCallback):
         self.display.close()
 
 
+@pytest.mark.slow
 def test_held_out_rows_are_not_trained_on(several, tmp_path, watch_training):
     rows: list[set[int]] = []
     watch_training(lambda trainer, inputs: rows.append(set(inputs["index"].tolist())))

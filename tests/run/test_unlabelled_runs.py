@@ -111,6 +111,7 @@ def test_rows_of_dev_are_refused_before_any_work(rows, place, tmp_path, no_train
         distill(given, out=tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_the_labels_loss_is_that_of_the_labelled_rows(rows, place, tmp_path, watch_training):
     """One batch of all rows, without dropout: its term is the term of the labelled ones alone."""
     seen = []

@@ -169,6 +169,7 @@ def test_a_vocabulary_with_unused_numbers_does_not_fit_model2vec(tmp_path) -> No
 
 
 @pytest.mark.parametrize("settings", quick(EMBEDS, of=({**CLASSES, "pairs": 30}, EMBEDS)))
+@pytest.mark.slow
 def test_onnx_runtime_reads_what_exporting_writes(settings, tmp_path) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
     made = student(**settings)

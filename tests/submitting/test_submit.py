@@ -144,6 +144,7 @@ def test_a_number_is_kept_within_the_benchmarks_bounds():
     assert lines[1:] == ["0\t0.000", "1\t5.000", "2\t2.346", "3\t0.000"]
 
 
+@pytest.mark.slow
 def test_a_killed_call_goes_on_with_the_files_it_had(runs, small, tmp_path, monkeypatch):
     whole = limbeck.submit([*runs.values()], tmp_path / "whole.zip").path.read_bytes()
     real, seen = submission.predict, []

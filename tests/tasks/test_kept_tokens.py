@@ -66,6 +66,7 @@ def test_all_tokens_stored_are_plain_kd(run):
 
 
 @pytest.mark.parametrize("tokens", ["top3", pytest.param("sample6", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_stored_tokens_teach_as_live_ones(run, store, tokens):
     stored = run("stored", tokens, cache="always")
     assert stored.record.execution.teacher_outputs == {"1": "stored"}

@@ -9,7 +9,6 @@ from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, pr
 from transformers import PreTrainedTokenizerFast
 
 from limbeck.tasks.modality import encode_cut
-from quick_cases import quick
 
 TEXT = "the film is good, bad or very slow; 1234567 people can't wait naïve 日本語の映画 привет 🙂"
 WORDS = TEXT.split()
@@ -130,7 +129,7 @@ def test_texts_have_the_tokens_of_the_whole_text(tokenizer, limit):
     same(ours, tokenizer(texts, truncation=True, max_length=limit, **how))
 
 
-@pytest.mark.parametrize("limit", quick(65, of=(65, 66)))
+@pytest.mark.parametrize("limit", [65, pytest.param(66, marks=pytest.mark.slow)])
 def test_pairs_share_the_room_as_whole_texts_do(tokenizer, limit):
     """Whose the odd token is hangs on which of two long texts is longer."""
     some = ["words", "digits", "no spaces", "short"]

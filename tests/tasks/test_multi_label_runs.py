@@ -253,6 +253,7 @@ def test_what_does_not_fit_is_refused(name, place, tmp_path):
         distill(several.recipe_of(place, method, **given), out=tmp_path / "run", report=False)
 
 
+@pytest.mark.slow
 def test_classes_of_a_teacher_in_another_order(place, tmp_path):
     """By name they are the data's; without names the predictions tell."""
     turned = several.CLASSES[::-1]

@@ -21,6 +21,7 @@ from limbeck.scoring.evaluation import evaluation_of
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import ORDINAL, get_task
 from limbeck.tasks.metrics import METRICS
+from quick_cases import quick
 
 WORDS = ("poor", "fair", "good")
 
@@ -130,7 +131,7 @@ def place(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("teach", ["model", "store"])
+@pytest.mark.parametrize("teach", quick("model", of=("model", "store")))
 def test_a_student_is_distilled_scored_and_asked(place, tmp_path, teach):
     data, source = str(place / "reviews.csv"), {"teacher": str(place / "teacher")}
     if teach == "store":

@@ -309,6 +309,7 @@ def other_rows(place: Path) -> dict:
     return {f"first_stage.{key}": value for key, value in own.items()}
 
 
+@pytest.mark.slow
 def test_a_supplementary_task_teaches_the_decoder(supplement, first_stage):
     """Its answers are the decoder's input (CR-ILD, App. F.3)."""
     moved, found = first_stage(supplement)
@@ -325,6 +326,7 @@ def test_a_decoder_reads_the_answers_of_the_supplements_own_rows(supplement):
     assert words == {"cat", "rome"}
 
 
+@pytest.mark.slow
 def test_labels_and_logits_of_a_supplement_are_those_of_its_own_rows(
     recipe, teachers, first_stage, tmp_path
 ):
@@ -371,6 +373,7 @@ def test_a_step_of_a_decoder_is_measured_with_its_targets(recipe):
     assert cost.train > 0 and cost.forward > 0 and cost.teacher > 0
 
 
+@pytest.mark.slow
 def test_rows_read_as_text_have_copies_with_other_words(settings, place, tmp_path):
     language = place["masked"][1]  # random, but whole
     own = {"augment.model": str(language), "augment.examples": 2, "augment.words": "all"}

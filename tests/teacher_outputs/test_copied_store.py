@@ -113,6 +113,7 @@ def test_it_is_the_teacher_that_a_labelled_store_names(made, tmp_path):
     assert copied.rows.source == (str(place / "reviews.csv"),)
 
 
+@pytest.mark.slow
 def test_a_student_of_the_copy_is_the_student_of_the_live_teacher(made, tmp_path):
     place = made.place
     copy_store(open_store(made.entry.path), StoreFiles(str(tmp_path / "copy")))

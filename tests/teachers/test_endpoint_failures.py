@@ -119,7 +119,16 @@ def test_a_row_that_is_refused_is_not_tried_again(proxy) -> None:
 # ---- a server that goes down ----
 
 
-@pytest.mark.parametrize("fault", [status(500, "ill"), status(429, "busy"), dropped])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        dropped,
+        *(
+            pytest.param(fault, marks=pytest.mark.slow)
+            for fault in (status(500, "ill"), status(429, "busy"))
+        ),
+    ],
+)
 def test_a_server_that_goes_down_ends_the_work_and_is_no_fault_of_the_rows(proxy, fault) -> None:
     rows = [{"sentence": f"film {number}"} for number in range(60)]
     with labeller(proxy.url, concurrency=2, retries=1) as made:
@@ -173,6 +182,7 @@ def test_what_concerns_all_rows_is_said_before_any_work(
     assert len(proxy.bodies) <= 8
 
 
+@pytest.mark.slow
 def test_a_server_that_is_too_slow_is_told_the_limit(proxy) -> None:
     proxy.always = slow(0.6)
     with pytest.raises(LimbeckError, match=r"no answer within 0\.2 s \(--timeout\)") as caught:
@@ -401,6 +411,7 @@ def test_no_more_requests_at_a_time_than_asked_for(proxy) -> None:
     assert proxy.most == 3
 
 
+@pytest.mark.slow
 def test_requests_keep_their_distance(proxy) -> None:
     with labeller(proxy.url, requests_per_minute=600) as made:
         made.score(ROWS)

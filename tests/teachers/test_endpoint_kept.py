@@ -105,6 +105,7 @@ def test_what_rows_without_a_label_cost_is_written_at_once(proxy, tmp_path) -> N
 # ---- votes that are a request each ----
 
 
+@pytest.mark.slow
 def test_votes_of_rows_that_are_not_whole_are_kept(proxy, tmp_path) -> None:
     proxy.always = voting(many=False)
     with labeller(proxy.url, tmp_path, **VOTES, price_out=0) as made:

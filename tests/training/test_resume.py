@@ -134,6 +134,7 @@ def test_a_run_goes_on_from_the_checkpoint_before_half_a_one(tmp_path, unbroken)
     assert_same(start(tmp_path, recipe), unbroken("rail"))
 
 
+@pytest.mark.slow
 def test_seconds_of_a_broken_epoch_are_kept(tmp_path):
     recipe = recipe_of("rail", checkpoint_steps=4)
 

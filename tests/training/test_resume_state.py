@@ -60,7 +60,7 @@ def unbroken(tmp_path_factory):
 @pytest.mark.parametrize(
     ("setting", "every", "kills"),
     [
-        ("mixup", 4, [("step_begin", 9)]),
+        pytest.param("mixup", 4, [("step_begin", 9)], marks=pytest.mark.slow),
         pytest.param("mixup released", None, [("step_begin", 8)], marks=pytest.mark.slow),
         # Inside layer 2 in an epoch's middle, and just where layer 3 has begun.
         ("pid", 4, [("step_begin", 9), ("step_begin", 14)]),

@@ -110,9 +110,9 @@ def test_the_best_epochs_weights_come_back(tmp_path, scores, best):
     ("scores", "patience", "epochs"),
     [
         ([50, 40, 45, 90, 95], 2, 3),  # two epochs without a better one: the fourth never comes
-        ([50, 40, 60, 55, 58, 99], 2, 5),
+        pytest.param([50, 40, 60, 55, 58, 99], 2, 5, marks=pytest.mark.slow),
         ([50, 50, 99], 1, 2),  # as good is not better
-        ([50, 40, 51, 30], 2, 4),
+        pytest.param([50, 40, 51, 30], 2, 4, marks=pytest.mark.slow),
         ([10, 20, 30], 1, 3),
     ],
 )

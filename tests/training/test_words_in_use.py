@@ -12,6 +12,7 @@ from limbeck.data import Collator
 from limbeck.support.errors import LimbeckError
 from limbeck.training import DistillationConfig, DistillationTrainer, word_embeddings
 from limbeck.training.word_embeddings import WordsInUse, is_exact, words_in_use
+from quick_cases import quick
 
 VOCABULARY = 40  # of which the rows hold at most 14
 ROWS = tiny.rows(32)
@@ -76,7 +77,12 @@ def plainly(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"gradient_accumulation_steps": 2}, {"bf16": True}], ids=str
+    "changes",
+    quick(
+        {"gradient_accumulation_steps": 2},
+        of=({}, {"gradient_accumulation_steps": 2}, {"bf16": True}),
+    ),
+    ids=str,
 )
 def test_the_student_is_that_of_plain_training_bit_for_bit(tmp_path, plainly, changes):
     """Without clipping, whose norm is summed in another order."""
@@ -88,6 +94,7 @@ def test_the_student_is_that_of_plain_training_bit_for_bit(tmp_path, plainly, ch
     assert not torch.equal(learned, student().get_input_embeddings().weight)
 
 
+@pytest.mark.slow
 def test_with_clipping_it_is_the_same_to_rounding(tmp_path, plainly):
     some = weights(trained(tmp_path / "some", max_grad_norm=0.1).student)
     every = weights(plainly(tmp_path / "every", max_grad_norm=0.1).student)
@@ -179,6 +186,7 @@ def test_a_checkpoint_holds_the_whole_student(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_training_twice_is_training_twice(tmp_path, monkeypatch):
     """The second time goes on with the first one's optimiser, as the Trainer's does."""
     ends = []
@@ -228,7 +236,9 @@ def reading_twice(how):
 
 
 @pytest.mark.parametrize(
-    "how", [torch.mean, lambda weight: weight[4, 0]], ids=["all", "one in use"]
+    "how",
+    [torch.mean, pytest.param(lambda weight: weight[4, 0], marks=pytest.mark.slow)],
+    ids=["all", "one in use"],
 )
 def test_what_no_list_of_models_tells_is_found_on_the_first_batch(tmp_path, plainly, caplog, how):
     some = trained(tmp_path / "some", reading_twice(how))
@@ -264,7 +274,9 @@ def test_rows_of_unknown_words_and_little_to_save():
 
 
 @pytest.mark.parametrize(
-    "changes", [{"weight_decay": 0.1}, {"optim": "adafactor"}], ids=["decay", "adafactor"]
+    "changes",
+    [pytest.param({"weight_decay": 0.1}, marks=pytest.mark.slow), {"optim": "adafactor"}],
+    ids=["decay", "adafactor"],
 )
 def test_what_moves_weights_without_gradient_moves_all(tmp_path, plainly, changes):
     some = trained(tmp_path / "some", **changes)

@@ -62,6 +62,7 @@ def flip(path: Path, at: float = 0.9) -> None:
     "setting",
     ["adamw", *(pytest.param(n, marks=pytest.mark.slow) for n in SETTINGS if n != "adamw")],
 )
+@pytest.mark.slow
 def test_a_run_continued_without_pickles_ends_bit_equal(tmp_path, setting, no_pickle):
     changes = SETTINGS[setting]
     unbroken = outcome(start(tmp_path / "whole", recipe_of("rail", **changes)))
@@ -206,6 +207,7 @@ def test_without_an_older_one_the_run_begins_anew(tmp_path, unbroken, caplog):
     assert_same(resumed, unbroken)
 
 
+@pytest.mark.slow
 def test_a_damaged_best_epoch_is_trained_again(tmp_path, unbroken, caplog):
     """Its own checkpoint, of the second of three epochs, is what the end of the run loads."""
     recipe = recipe_of("rail")
@@ -232,6 +234,7 @@ def test_a_named_checkpoint_that_is_damaged_is_refused(tmp_path):
         start(tmp_path / "new", recipe, resume_from=str(tmp_path / "checkpoint-6"))
 
 
+@pytest.mark.slow
 def test_the_trainers_own_way_to_continue_takes_the_last_whole_one(tmp_path, killed, unbroken):
     shutil.copytree(killed, tmp_path, dirs_exist_ok=True)
     flip(tmp_path / "checkpoint-8" / "distiller.safetensors")

@@ -84,6 +84,7 @@ def test_how_a_record_is_set_out_does_not_matter(copied):
     assert Record.load(copied).model_dump() == before.model_dump()
 
 
+@pytest.mark.slow
 def test_a_finished_run_with_a_damaged_record_is_trained_again_and_says_so(place, copied, caplog):
     path = copied / "record.json"
     path.write_text(path.read_text().replace('"seed": 42', '"seed": 43'))
@@ -95,6 +96,7 @@ def test_a_finished_run_with_a_damaged_record_is_trained_again_and_says_so(place
     assert (copied / weights).read_bytes() == (place / "run" / weights).read_bytes()
 
 
+@pytest.mark.slow
 def test_a_stopped_run_loses_no_step_with_its_record(place, tmp_path, monkeypatch, caplog):
     class Killed(BaseException):
         pass

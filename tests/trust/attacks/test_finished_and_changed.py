@@ -91,6 +91,7 @@ def test_what_did_not_change_is_not_named(here):
     assert "start" not in str(caught.value.problems[0].message)
 
 
+@pytest.mark.slow
 def test_the_fix_that_is_named_mends_it(here):
     other_teacher(here)
     distill(recipe_of(here), here / "run", report=False, overwrite=True)

@@ -151,6 +151,7 @@ def test_a_folder_with_some_recipe_keeps_all_it_has(copy, tmp_path, overwrite, r
     assert contents(folder) == before
 
 
+@pytest.mark.slow
 def test_overwrite_keeps_what_a_user_put_into_a_run(copy):
     names = ("notes.txt", "student/mine.txt", "checkpoints/mine.txt", "students/mine/report.html")
     kept = mine(copy / "run", *names)

@@ -102,7 +102,7 @@ def check_kill_at(place: Path, folder: Path, number: int, unbroken: dict, **opti
 
 
 # Two of the first writes of a run, where its folder is not yet one, and two later ones.
-@pytest.mark.parametrize("number", quick(3, -3, of=(1, 3, 6, -3)))
+@pytest.mark.parametrize("number", quick(3, of=(1, 3, 6, -3)))
 def test_a_start_after_a_kill_is_never_refused(place, tmp_path, unbroken, writes, number):
     check_kill_at(place, tmp_path / "run", number % (writes + 1), unbroken)
 
@@ -114,6 +114,7 @@ def test_a_start_after_a_kill_at_any_write_is_never_refused(place, tmp_path, unb
 
 
 @pytest.mark.parametrize("number", quick(-8, of=(1, 3, -8)))
+@pytest.mark.slow
 def test_overwrite_after_a_kill_goes_on(place, tmp_path, unbroken, writes, number):
     distill(recipe_of(place, seed=8), tmp_path / "run", report=False)
     check_kill_at(place, tmp_path / "run", number % (writes + 1), unbroken, overwrite=True)
@@ -174,7 +175,7 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("what", quick("its place", "seal of a checkpoint", of=PLACES))
+@pytest.mark.parametrize("what", quick("its place", of=PLACES))
 def test_a_full_disk_is_one_message_and_the_run_goes_on(place, tmp_path, unbroken, what):
     owner, name, error = PLACES[what]
     original = getattr(owner, name)

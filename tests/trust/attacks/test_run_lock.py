@@ -126,6 +126,7 @@ def test_who_waited_finds_a_run_that_another_finished(place, tmp_path, monkeypat
 # ---- recipe, record and student are one run's ----
 
 
+@pytest.mark.slow
 def test_another_run_s_record_is_not_this_one_s(place, copied):
     other = distill(recipe_of(place, seed=5), copied.with_name("other"), report=False)
     shutil.copy(other.path / "record.json", copied / "record.json")

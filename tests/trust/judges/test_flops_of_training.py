@@ -170,6 +170,7 @@ def test_padded_lengths_count_one_by_one(lengths):
     assert flops_of(model, passes) == expected
 
 
+@pytest.mark.slow
 def test_both_lengths_of_an_encoder_decoder_count():
     from transformers import T5Config, T5ForConditionalGeneration
 

@@ -59,6 +59,7 @@ def recipe(place: Path, method: str = "kd", data: str = "reviews", **changes) ->
     return Recipe.load(method, **(settings | changes))
 
 
+@pytest.mark.slow
 def test_a_teacher_whose_classes_are_in_another_order_teaches(place, tmp_path):
     teacher = shutil.copytree(place / "reversed", tmp_path / "teacher")
     made = recipe(place, teacher=str(teacher))

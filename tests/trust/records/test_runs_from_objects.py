@@ -76,6 +76,7 @@ def weights(folder: Path) -> bytes:
 
 
 @pytest.mark.parametrize("start", ["teacher", "student"])
+@pytest.mark.slow
 def test_a_run_from_objects_is_the_run_from_files(start, tmp_path):
     tiny.save(teacher(), tmp_path / "teacher")
     (tmp_path / "rows").mkdir()

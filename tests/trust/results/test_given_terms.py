@@ -144,6 +144,7 @@ def test_a_request_that_the_traits_deny_is_refused_by_name(tmp_path):
         build(tmp_path, objectives={"mine": Denied()})
 
 
+@pytest.mark.slow
 def test_a_run_records_an_object_goes_on_with_it_and_asks_for_it(tmp_path, monkeypatch):
     monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path / "store"))
     settings = {

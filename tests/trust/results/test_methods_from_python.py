@@ -15,20 +15,13 @@ from limbeck.embedding import SENTENCE_EMBEDDERS
 from limbeck.recipe import Recipe, Stage, catalog
 from limbeck.support.errors import LimbeckError
 from limbeck.training import DistillationConfig, DistillationTrainer
-from quick_cases import quick
+from quick_cases import ONE_OF_A_KIND, quick
 
 # What a method leaves to its user, or to small data.
 GIVEN: dict[str, dict[str, Any]] = {
     "pkd": {"objectives.patience.mapping.layers": {1: 4}},
     "skd-adaptive": {"team.holdout": 4},
 }
-
-# Of one stage and two, layers in turn, teams, encoder–decoders, lists and embeddings: a method each.
-ONE_OF_A_KIND = (
-    *("finetune", "kd", "tinybert", "internal-kd-pid-soft", "cr-ild", "rail-kd-l", "alp-kd"),
-    *("bert-emd", "codir", "skd-student-rank", "skd-best-of", "takd", "wkd-uniform", "l-ild-t5"),
-    *("embedding-contrast", "listwise-kl"),
-)
 
 
 def logged(stage: Stage) -> set[str]:

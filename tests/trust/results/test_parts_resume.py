@@ -103,7 +103,10 @@ def unbroken(tmp_path_factory):
             [("first_stage", "train_end", 4), ("out", "step_begin", 0)],
             marks=pytest.mark.slow,
         ),
-        ("takd", [("assistants/01-teacher-3", "step_begin", 2), ("out", "step_begin", 2)]),
+        pytest.param(
+            *("takd", [("assistants/01-teacher-3", "step_begin", 2), ("out", "step_begin", 2)]),
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             "takd", [("assistants/02-teacher-1", "step_begin", 1)], marks=pytest.mark.slow
         ),
@@ -133,6 +136,7 @@ def test_a_killed_training_ends_as_an_unbroken_one(tmp_path, unbroken, plan, kil
 
 
 @pytest.mark.parametrize("where", ["first_stage/checkpoint-2", "checkpoint-3"])
+@pytest.mark.slow
 def test_a_checkpoint_of_any_part_may_be_named(tmp_path, unbroken, where):
     build(tmp_path, "tinybert").train()
     trainer = build(tmp_path, "tinybert")
@@ -175,6 +179,7 @@ def test_there_has_to_be_something_to_go_on_from(tmp_path):
         )
 
 
+@pytest.mark.slow
 def test_parts_that_are_gone_are_said(tmp_path):
     build(tmp_path, "takd").train()
     (tmp_path / "out" / "assistants" / "02-teacher-1" / "checkpoint-4" / "checksums.json").unlink()
