@@ -156,6 +156,7 @@ def test_an_exported_one_keeps_its_prompts_and_small_letters(prompted, kind, nam
         np.testing.assert_allclose(shipped["predict"](TEXTS), expected, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_prompt_that_it_does_not_have_is_refused(prompted):
     with pytest.raises(LimbeckError, match="prompt"):
         OnnxPredictor.load(prompted[1].path).logits(TEXTS, prompt="quary")

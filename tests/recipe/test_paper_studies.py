@@ -155,6 +155,7 @@ def test_skdberts_students_have_each_of_fourteen_teachers():
         assert {one.student.init[-7:-5] for one in recipes(name, "none")} == {f"{layers}L"}
 
 
+@pytest.mark.slow
 def test_skdberts_capacity_is_drawn_beside_the_strongest_teacher():
     """Figure 3: T_MAX of each team alone, also for the student of six layers."""
     for name, prefix in (("skdbert-table-4", " uniform"), ("skdbert-figure-5", "")):

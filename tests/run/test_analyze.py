@@ -315,6 +315,7 @@ def test_the_corners_of_a_plane_are_called_as_they_are_named(three) -> None:
     assert "towards a" in svg and "towards b" in svg
 
 
+@pytest.mark.slow
 def test_a_plane_of_too_few_students_is_refused(three, tmp_path) -> None:
     own, other, _ = map(str, three)
     for through, said in (

@@ -215,6 +215,7 @@ def test_methods_that_look_inside_work_on_vit(vit, tmp_path, method):
         assert "layer" in page
 
 
+@pytest.mark.slow
 def test_a_cut_vit_starts_with_its_teachers_first_layers(vit):
     prepared = prepare(
         recipe("kd", teacher=str(vit.path), **{"student.init": "teacher", "student.layers": 2})

@@ -443,6 +443,7 @@ def test_first_one_fixed_teacher_then_draws(several, teachers, tmp_path, asked):
         *(pytest.param(name, marks=pytest.mark.slow) for name in ("wkd-uniform", "mt-bert")),
     ],
 )
+@pytest.mark.slow
 def test_stored_answers_teach_alike(several, tmp_path, monkeypatch, asked, method):
     monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path / "store"))
     live = train(several(method, cache="never", epochs=1), tmp_path / "live")

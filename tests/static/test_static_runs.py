@@ -151,6 +151,7 @@ def test_a_number_a_text(place, settings) -> None:
     assert found.student.config.num_labels == 1
 
 
+@pytest.mark.slow
 def test_several_labels_a_row(tmp_path) -> None:
     """Each label has a probability of its own: the sigmoid of its output, also in the shipped NumPy folder."""
     place = several.place_of(tmp_path)

@@ -9,6 +9,7 @@ from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, pr
 from transformers import PreTrainedTokenizerFast
 
 from limbeck.tasks.modality import encode_cut
+from quick_cases import quick
 
 TEXT = "the film is good, bad or very slow; 1234567 people can't wait naïve 日本語の映画 привет 🙂"
 WORDS = TEXT.split()
@@ -108,7 +109,10 @@ LONG = {
 }
 
 
-@pytest.fixture(scope="module", params=MAKERS)
+@pytest.fixture(
+    scope="module",
+    params=quick("wordpiece", "byte-level", "unigram", "cut on the left", of=MAKERS),
+)
 def tokenizer(request):
     return MAKERS[request.param]()
 

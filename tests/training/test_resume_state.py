@@ -67,7 +67,7 @@ def unbroken(tmp_path_factory):
         pytest.param("pid", None, [("step_begin", 12)], marks=pytest.mark.slow),
         # Just after the first move, and in the middle of the epoch after it.
         pytest.param("sid watched", None, [("step_begin", 6)], marks=pytest.mark.slow),
-        ("sid watched", 4, [("step_begin", 9)]),
+        pytest.param("sid watched", 4, [("step_begin", 9)], marks=pytest.mark.slow),
         pytest.param(
             "bert-emd", 4, [("step_begin", 5), ("step_begin", 15)], marks=pytest.mark.slow
         ),
@@ -102,6 +102,7 @@ def test_layers_in_turn_have_something_to_lose(unbroken):
     assert moved.tolist() == [[pytest.approx(1 / 3), 1], [pytest.approx(2 / 3), 2], [torch.inf] * 2]
 
 
+@pytest.mark.slow
 def test_memories_have_something_to_lose(unbroken):
     weights = unbroken("bert-emd")["weights"]
     masses = weights["objectives.terms.hidden.mapping.teacher_mass"]

@@ -70,6 +70,7 @@ def killed_after(owner, name: str, recipe: Recipe, folder: Path) -> None:
         ),
     ],
 )
+@pytest.mark.slow
 def test_a_continued_run_has_paid_for_what_it_stored(kill, place, tmp_path):
     recipe, folder = recipe_of(place), tmp_path / "run"
     if kill == "after storing":  # and before anything was written of it
