@@ -214,6 +214,7 @@ def read_question(question):
     return read_statement(question.removesuffix(" ?").removeprefix("is it true that "))
 
 
+@pytest.mark.slow
 def test_qqp_pairs_are_duplicates_when_they_ask_the_same():
     for (first, second), label in texts_and_labels("qqp", ("train", "dev")):
         assert (read_question(first) == read_question(second)) == bool(label), (first, second)
@@ -237,6 +238,7 @@ def read_scene(sentence):
 KIND = {"praised", "helped", "backed"}
 
 
+@pytest.mark.slow
 def test_stsb_scores_add_up_what_agrees():
     for (first, second), label in texts_and_labels("stsb", ("train", "dev")):
         (one, here), (other, there) = read_scene(first), read_scene(second)

@@ -151,6 +151,7 @@ def test_methods_of_layers_train_embedding_models(method, recipe, tmp_path):
     assert "embedding_mse" in {term["compare"] for term in run.record.recipe["objectives"].values()}
 
 
+@pytest.mark.slow
 def test_one_command_with_a_narrower_student_and_a_shipped_map(place, tmp_path):
     tiny.encoder(tmp_path / "narrow", layers=2, width=8)
     typed = [

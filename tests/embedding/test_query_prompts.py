@@ -93,6 +93,7 @@ def test_queries_and_passages_are_read_with_their_own(given, query, passage, pla
 @pytest.mark.parametrize(
     "given", [pytest.param({}, marks=pytest.mark.slow), {"teacher": "plain"} | OWN]
 )
+@pytest.mark.slow
 def test_sentence_transformers_finds_as_much_in_the_shipped_folder(given, place, tmp_path):
     made = distill(recipe(place, **given), out=tmp_path / "run", report=False)
     theirs = tiny.found_by_sentence_transformers(made.path / "student", place / "set")

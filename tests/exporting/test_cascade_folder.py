@@ -106,6 +106,7 @@ def test_the_folder_can_be_moved_and_its_members_removed(models, tmp_path):
     assert opened.score(opened.rows()).results.scores == score
 
 
+@pytest.mark.slow
 def test_rows_without_labels_are_judged_by_the_slow_model(models, tmp_path):
     fast, slow, data = models
     text = tmp_path / "plain.csv"

@@ -127,6 +127,7 @@ def test_an_export_is_scored_by_the_rows_that_its_run_was(given, tmp_path):
             evaluate(place)
 
 
+@pytest.mark.slow
 def test_a_log_says_what_the_time_is_spent_on(finished, capsys):
     found = export(finished, format="onnx-int8", max_drop=100.0, show=True)
     assert found.manifest.conversion.precision == "int8"

@@ -134,6 +134,7 @@ def test_every_round_begins_with_another_model(monkeypatch, tmp_path):
     assert any("for up to 75 % of their time" in note for note in benching._notes(found))
 
 
+@pytest.mark.slow
 def test_a_model_that_fails_is_said_and_the_others_go_on(tmp_path):
     whole = exported(tmp_path, "whole", 80.0, 1)
     broken = exported(tmp_path, "broken", 80.0, 1)

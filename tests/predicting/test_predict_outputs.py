@@ -219,6 +219,7 @@ def test_texts_are_generated(folders) -> None:
         assert math.isclose(row["score"], math.exp(total), rel_tol=1e-3)
 
 
+@pytest.mark.slow
 def test_a_text_to_text_run_reads_the_prompt_of_its_training(folders, tmp_path) -> None:
     """Which names the user's own task; and it writes as many tokens as its longest class name has."""
     run = tmp_path / "run"

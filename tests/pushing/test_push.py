@@ -154,12 +154,14 @@ def test_a_failed_upload_says_so_and_can_be_repeated(run, hub):
     assert hub.sent == before  # large files had arrived
 
 
+@pytest.mark.slow
 def test_a_second_push_of_the_same_is_no_commit(run, hub):
     send(run, hub)
     assert send(run, hub).url == f"{hub.endpoint}/{REPO}"
     assert len(hub.commits) == 1
 
 
+@pytest.mark.slow
 def test_a_large_file_that_is_refused_is_said_so(run, hub):
     hub.fails["/upload/"] = 403
     with pytest.raises(LimbeckError, match="right to write"):

@@ -59,6 +59,7 @@ def test_shipped_studies_are_whole(name, scale) -> None:
         assert set(study.methods) == set(study.printed.rows) - {"teacher", *team}
 
 
+@pytest.mark.slow
 def test_runs_of_rail_kds_studies_are_in_mixed_precision_as_in_its_paper() -> None:
     """§4.2: "using mixed-precision training"; teachers too."""
     names = [name for name in shipped() if name.startswith("rail-kd")]

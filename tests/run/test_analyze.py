@@ -253,6 +253,7 @@ def test_attention_maps_that_are_not_there(finished) -> None:
             measure("attention-maps", [finished.path], **wanted)
 
 
+@pytest.mark.slow
 def test_pca_and_loss_surface_of_a_run(finished, place) -> None:
     found = measure("pca", [finished.path], rows=5, teacher_layer=0)["student"]
     texts = texts_of(finished.path, "dev")[0][:5]

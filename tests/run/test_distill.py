@@ -178,6 +178,7 @@ def test_regression(tmp_path, recipe):
     assert result.scores["dev"]["spearman"] == best.dev["spearman"]
 
 
+@pytest.mark.slow
 def test_fine_tuning_needs_no_teacher(tmp_path, recipe):
     result = distill(
         recipe("finetune", epochs=1, report_to="tensorboard"), out=tmp_path / "run", report=False

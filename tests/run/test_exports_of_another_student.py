@@ -56,6 +56,7 @@ def card_of(run) -> str:
     return (run / "student" / "README.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_what_was_derived_of_the_student_goes_with_it(shipped, tmp_path, pages):
     run = copy_of(shipped, tmp_path / "place")
     assert "onnx-int8" in card_of(run) and "abc123" in card_of(run)

@@ -51,6 +51,7 @@ def test_it_stands_beside_student_and_teacher(run, capsys):
     assert "Words alone: TF-IDF of words and pairs of words with a linear model" in card
 
 
+@pytest.mark.slow
 def test_it_is_off_by_a_setting(tmp_path):
     record = Record.load(make_run(tmp_path, floor=False))
     assert record.floor is None
@@ -73,6 +74,7 @@ def test_a_teacher_that_words_reach_is_warned_of(tmp_path, capsys, floor):
 
 
 @pytest.mark.parametrize("cache", ["always", pytest.param("never", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_unlabeled_rows_count_by_the_teachers_predictions(tmp_path, cache):
     tiny.save(tiny.knowing_teacher(4), tmp_path / "teacher")
     tiny.write_csv(tmp_path / "reviews.csv", 60)

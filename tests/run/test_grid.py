@@ -86,6 +86,7 @@ def test_a_grid_that_was_stopped_is_continued(place, tmp_path, monkeypatch) -> N
     assert all(member.record.status == "finished" for member in members)
 
 
+@pytest.mark.slow
 def test_one_that_fails_does_not_stop_the_others(place, tmp_path, monkeypatch) -> None:
     train = DistillationTrainer.start_or_continue
 

@@ -173,6 +173,7 @@ def test_answers_about_views_are_not_stored(net, tmp_path, monkeypatch):
         assert ours.train == pytest.approx(theirs.train, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_a_remembering_teacher_is_refused_for_views(net, tmp_path):
     given = recipe("kd", epochs=1, teacher=str(net.path), **{"student.init": "resnet-8"})
     remembering = RememberingTeacher(Teacher.load(net.path))
@@ -281,6 +282,7 @@ print(type(Auto.from_pretrained(ours)).__name__)
 # Own images
 
 
+@pytest.mark.slow
 def test_a_folder_of_ones_own(tmp_path):
     for split, each in (("train", 16), ("dev", 6)):
         sets.write_pictures(tmp_path / "pets" / split, {"dark": 20, "light": 230}, each=each)
@@ -378,6 +380,7 @@ def test_a_net_and_a_vit_teach_another_net(net, vit, place, method):
         assert [Path(run).name for run in record.team.runs] == ["01-vit"]
 
 
+@pytest.mark.slow
 def test_a_team_of_pictures_can_be_looked_at(net, vit, place):
     look = look_at_team([str(net.path), str(vit.path)])
     found = [look.models[name].parameters for name in ("net", "vit")]

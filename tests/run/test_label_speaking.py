@@ -100,6 +100,7 @@ def test_a_causal_model_gets_the_tasks_default_prompt(files) -> None:
         label(model, files / "sst2.csv", out=files / "other")
 
 
+@pytest.mark.slow
 def test_rows_that_keep_failing_are_left_out_where_that_is_asked_for(proxy, files) -> None:
     served = ("--endpoint", proxy.url, "--model", "tiny", "--top-logprobs", 1000, "--retries", 0)
     proxy.always = lambda handler, body: "film 7" in str(body) and status(400, "filtered")(handler, body)  # fmt: skip

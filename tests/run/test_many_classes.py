@@ -25,6 +25,7 @@ def scores(classes: list[ClassFacts]) -> ClassificationScores:
     )
 
 
+@pytest.mark.slow
 def test_a_record_of_ten_thousand_classes_is_read_again(tmp_path):
     many = [
         ClassFacts(

@@ -275,6 +275,7 @@ def test_candidates_of_rows_that_are_none(tmp_path, place) -> None:
         distill(given, out=tmp_path / "run", report=False)
 
 
+@pytest.mark.slow
 def test_a_cross_encoder_of_sentence_transformers_teaches(place, tmp_path) -> None:
     """Release 6 lists the modules of cross-encoders too, which are no embedding model's."""
     from sentence_transformers import CrossEncoder

@@ -170,6 +170,7 @@ def test_examples_that_count_are_logged_and_recorded(from_outputs, outputs, plac
         pytest.param("skd-adaptive", {"team.holdout": 8, "team.block": 2}, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_several_outputs_are_a_team_as_live_teachers_are(
     recipe, from_outputs, place, tmp_path, method, more
 ):
@@ -409,6 +410,7 @@ def test_a_store_is_given_as_label_returned_it(place, tmp_path):
     assert again.record == run.record
 
 
+@pytest.mark.slow
 def test_rows_without_labels_are_what_outputs_are_for(from_outputs, place, tmp_path):
     more = tmp_path / "more.jsonl"
     texts = ["good good end", "bad slow slow slow end", "good plot the end", "bad bad bad"]

@@ -200,6 +200,7 @@ def test_stages_on_the_same_rows_share_a_pass(recipe, tmp_path, store):
         ({"method": "kd", "teacher_dropout": True}, "dropout"),
     ],
 )
+@pytest.mark.slow
 def test_what_changes_every_step_is_not_stored(recipe, tmp_path, settings, why, store):
     with pytest.raises(LimbeckError, match=f"cache: always, but .*{why}"):
         stored_run(recipe, tmp_path / "run", **settings)
@@ -248,6 +249,7 @@ def test_a_teacher_beyond_float16_is_asked_live_or_refused(recipe, tmp_path, mon
     assert record.execution.teacher_outputs == {"1": "live"}
 
 
+@pytest.mark.slow
 def test_one_pass_saves_nothing(recipe, tmp_path, monkeypatch):
     told = building.measure
 

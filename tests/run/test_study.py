@@ -220,6 +220,7 @@ STAGE = (
         "corpus: {{source: {text}, size: 4}}",
     ],
 )
+@pytest.mark.slow
 def test_a_first_stage_on_rows_of_its_own_is_checked_before_a_run(place, tmp_path, rows) -> None:
     """Heads compared one by one, of a student that has another number of them."""
     tiny.save(tiny.bert(2, num_attention_heads=1), tmp_path / "one-head")

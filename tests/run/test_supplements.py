@@ -57,6 +57,7 @@ def corpus(tmp_path) -> dict:
 # ---- rows of the first stage ----
 
 
+@pytest.mark.slow
 def test_sentence_pairs_from_a_corpus(two, corpus, tmp_path):
     recipe = two(corpus=corpus)
     prepared = prepare(recipe)

@@ -229,6 +229,7 @@ def test_labeled_rows_are_scored_by_labels_afterwards(classes, tmp_path):
     assert rows["label"][:] == [int(label == "positive") for label in labels]
 
 
+@pytest.mark.slow
 def test_numbers_by_rank_and_error(place, tmp_path):
     record, _ = run(place, tmp_path / "run", "number", place / "text.txt")
     rows = held_out(record, "dev")
@@ -367,6 +368,7 @@ def test_dev_rows_with_labels_replace_agreement(place, tmp_path):
     assert not (tmp_path / TEACHER_LABELS).exists()
 
 
+@pytest.mark.slow
 def test_a_file_with_labels_is_labeled_data(place, tmp_path):
     every = [one for one in texts() if ("good" in one) != ("bad" in one)]
     labels = ["positive" if "good" in one else "negative" for one in every]
@@ -407,6 +409,7 @@ def test_labels_of_others_are_left_unread_and_words_alone_are_not_held_against_t
     assert record.floor.teacher_tests == {}
 
 
+@pytest.mark.slow
 def test_a_recipe_file(place, tmp_path):
     file = tmp_path / "recipe.yaml"
     file.write_text(
@@ -440,6 +443,7 @@ def test_a_resumed_run_asks_the_teacher_once(place, tmp_path, monkeypatch):
     assert asked == [1]
 
 
+@pytest.mark.slow
 def test_labels_are_written_whole_or_not_at_all(place, tmp_path, monkeypatch):
     settings = {"teacher": str(place / "classes"), "data": str(place / "text.txt"), **SETTINGS}
     written = Dataset.to_parquet

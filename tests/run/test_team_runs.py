@@ -176,6 +176,7 @@ def test_a_teacher_that_is_given_stands_for_itself_alone_among_several(several, 
     assert not any(one.teacher.model is live.model for one in prepare(several(), live).named)
 
 
+@pytest.mark.slow
 def test_the_ranks_are_of_the_dev_scores(several, teachers, tmp_path):
     """The narrow teacher is worst; the other two are equally right and share their ranks."""
     given = several("skd-teacher-rank", teachers=teachers, max_steps=1)

@@ -83,6 +83,7 @@ def same(one, other) -> bool:
     return all(torch.equal(value, states[1][name]) for name, value in states[0].items())
 
 
+@pytest.mark.slow
 def test_counts_stand_in_the_record_and_the_report(rows, place, tmp_path, pages):
     nothing = tmp_path / "nothing.jsonl"
     nothing.write_text('{"review": null}\n{"id": 1}\n' + json.dumps({"review": TEXTS[0]}))
@@ -333,6 +334,7 @@ def test_a_team_that_learns_whom_to_sample_sees_its_progress_on_labelled_rows(
     assert -100 not in prepared.last.holdout["labels"][:]
 
 
+@pytest.mark.slow
 def test_a_weight_of_unlabelled_rows_reaches_training_and_needs_such_rows(rows, place, tmp_path):
     given = recipe(rows, place, "kd-soft", unlabelled_weight=0)
     (epoch,) = distill(given, out=tmp_path / "run", report=False).record.epochs

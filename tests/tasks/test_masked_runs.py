@@ -39,6 +39,7 @@ def test_words_hidden_anew_in_every_epoch_survive_a_kill(settings, teachers, tmp
     assert losses[0] == losses[1]
 
 
+@pytest.mark.slow
 def test_the_lowest_perplexity_is_the_best(settings, tmp_path):
     recipe = Recipe.load("finetune", **settings("masked", epochs=3, select_by="perplexity"))
     run = distill(recipe, out=tmp_path / "run", report=False)

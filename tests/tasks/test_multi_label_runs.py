@@ -155,6 +155,7 @@ def test_killed_and_continued_it_ends_as_unbroken(run, place, tmp_path, monkeypa
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
 
+@pytest.mark.slow
 def test_balanced_focal_labels_and_columns_of_0_and_1(place, tmp_path):
     recipe = several.recipe_of(
         place, "finetune", epochs=1, data=str(place / "reviews.csv"), label_column=None,
@@ -186,6 +187,7 @@ def test_predictions_of_a_runs_own_split(run, tmp_path):
         assert set(row["prediction"]) <= set(several.CLASSES)
 
 
+@pytest.mark.slow
 def test_stored_probabilities_stand_each_by_itself(place, tmp_path):
     rows = [json.loads(line) for line in (place / "reviews.jsonl").read_text().splitlines()]
     stored = [

@@ -212,6 +212,7 @@ def test_scores_of_relation_heads_move_queries_and_keys(recipe, first_stage):
     assert "decoder.block.0.layer.1.EncDecAttention.o.weight" in moved
 
 
+@pytest.mark.slow
 def test_with_as_many_heads_attention_to_the_encoder_is_compared_head_by_head(recipe, first_stage):
     terms = dict.fromkeys(TERMS) | {"cross": ATTENTION}
     moved, found = first_stage(recipe(terms=terms, config={"num_heads": 2}))
@@ -282,6 +283,7 @@ def test_killed_in_either_stage_it_ends_as_unbroken(recipe, shipped, killed, tmp
 # ---- text without labels ----
 
 
+@pytest.mark.slow
 def test_a_corpus_teaches_the_encoder(recipe, first_stage, tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("Ann saw rome. The cat saw lee. Lee and ann saw rome.\n" * 6, encoding="utf-8")

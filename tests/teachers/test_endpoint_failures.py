@@ -383,6 +383,7 @@ def test_votes_that_all_fail_say_why(proxy) -> None:
 # ---- limits ----
 
 
+@pytest.mark.slow
 def test_separate_votes_are_requests_at_a_time_too(proxy) -> None:
     refuse = without("n")
     proxy.always = lambda handler, body: refuse(handler, body) or slow(0.05)(handler, body)

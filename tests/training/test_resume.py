@@ -60,7 +60,7 @@ def test_the_unbroken_run_has_something_to_lose(unbroken):
         # Before anything was saved.
         pytest.param("rail", None, [("step_begin", 3)], marks=pytest.mark.slow),
         # While the epoch's end is worked off: before, during and after its evaluation.
-        ("rail", 6, [("epoch_end", 6), ("evaluate", 12)]),
+        pytest.param("rail", 6, [("epoch_end", 6), ("evaluate", 12)], marks=pytest.mark.slow),
         pytest.param("rail", 5, [("save", 18)], marks=pytest.mark.slow),
         # After the last step, when only the best checkpoint is left.
         ("rail", None, [("train_end", 18)]),

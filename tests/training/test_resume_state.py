@@ -87,6 +87,7 @@ def active(run: dict, name: str) -> list[list[int]]:
     return [[j for j, _ in entry["active_layers"].get(name, [])] for entry in run["epochs"]]
 
 
+@pytest.mark.slow
 def test_layers_in_turn_have_something_to_lose(unbroken):
     """By hand: step 5 is layer 1's last, step 10 layer 2's; epochs end after 6, 12 and 18."""
     run = unbroken("pid")

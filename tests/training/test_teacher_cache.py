@@ -73,6 +73,7 @@ def test_a_teacher_is_asked_once_and_says_the_same(tmp_path, asked, cache, metho
     assert found == pytest.approx(expected, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_a_teacher_with_a_tokenizer_of_its_own_is_stored_by_its_own_rows(tmp_path, asked):
     def teacher() -> Teacher:
         """It reads each text from its end."""

@@ -240,6 +240,7 @@ def reading_twice(how):
     [torch.mean, pytest.param(lambda weight: weight[4, 0], marks=pytest.mark.slow)],
     ids=["all", "one in use"],
 )
+@pytest.mark.slow
 def test_what_no_list_of_models_tells_is_found_on_the_first_batch(tmp_path, plainly, caplog, how):
     some = trained(tmp_path / "some", reading_twice(how))
     assert some.embeddings_trained is None
@@ -278,6 +279,7 @@ def test_rows_of_unknown_words_and_little_to_save():
     [pytest.param({"weight_decay": 0.1}, marks=pytest.mark.slow), {"optim": "adafactor"}],
     ids=["decay", "adafactor"],
 )
+@pytest.mark.slow
 def test_what_moves_weights_without_gradient_moves_all(tmp_path, plainly, changes):
     some = trained(tmp_path / "some", **changes)
     assert some._words is None

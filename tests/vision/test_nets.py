@@ -54,6 +54,7 @@ def test_with_ten_classes_sizes_are_those_of_the_first_paper(depth, millions):
     assert round((count - projections) / 1e6, 2) == millions
 
 
+@pytest.mark.slow
 def test_every_named_net_answers():
     for name in SHAPES:
         if name.startswith("wrn") or int(name.partition("-")[2].partition("x")[0]) < 30:

@@ -175,7 +175,7 @@ FILES = (
 )
 
 
-@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("file", quick("optimizer.safetensors", "progress.json", of=FILES))
 @pytest.mark.parametrize("how", quick("bit", of=("bit", "empty", "gone")))
 def test_an_older_checkpoint_stands_in_for_a_damaged_one(
     tmp_path, killed, unbroken, caplog, file, how
@@ -197,6 +197,7 @@ def test_an_older_checkpoint_stands_in_for_a_damaged_one(
         assert_same(start(tmp_path, RECIPE), unbroken)
 
 
+@pytest.mark.slow
 def test_without_an_older_one_the_run_begins_anew(tmp_path, unbroken, caplog):
     recipe = recipe_of("rail")
     killed_at(tmp_path, recipe, "step_begin", 6)

@@ -83,6 +83,7 @@ def test_a_finished_run_says_what_changed_since(here, named):
     assert contents(here / "run") == before
 
 
+@pytest.mark.slow
 def test_what_did_not_change_is_not_named(here):
     other_teacher(here)
     with pytest.raises(LimbeckError) as caught:
@@ -127,6 +128,7 @@ def refuse_training(monkeypatch) -> None:
     monkeypatch.setattr(DistillationTrainer, "__init__", refuse)
 
 
+@pytest.mark.slow
 def test_the_same_rows_and_weights_in_other_files_are_the_same(here, monkeypatch):
     """Times, quotes, notes beside the weights: nothing that a run reads."""
     (here / "teacher" / "README.md").write_text("a card")

@@ -167,6 +167,7 @@ def test_a_damaged_student_is_not_finished(place, copied, caplog, name, how):
     assert f"student/{name}" in caplog.text and "trained again" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_damaged_student_is_trained_again_and_ends_the_same(place, copied):
     damage(copied / "student" / "model.safetensors", "bit")
     distill(recipe_of(place), copied, report=False)

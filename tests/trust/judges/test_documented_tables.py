@@ -159,6 +159,7 @@ def test_the_table_of_few_labels(few_labels):
     assert [row for row in printed if row not in PAGE.splitlines()] == []
 
 
+@pytest.mark.slow
 def test_the_mean_of_the_classes_f1_of_mrpc(few_labels):
     """The sentence of the page, by the records' own fields and SciPy."""
     records = read_collection(RECORDS / "few_labels.jsonl.gz")

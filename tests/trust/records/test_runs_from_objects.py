@@ -105,6 +105,7 @@ def test_a_run_from_objects_is_the_run_from_files(start, tmp_path):
     assert from_objects.student.config.id2label == {0: "praise", 1: "blame"}
 
 
+@pytest.mark.slow
 def test_what_was_given_stays_as_it_was(tmp_path):
     model, student, data = teacher(), tiny.bert(3), rows()
     model.train()

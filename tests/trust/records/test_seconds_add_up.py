@@ -129,6 +129,7 @@ def test_work_counts_in_its_part_and_in_no_other(
 
 
 @pytest.mark.parametrize("at", quick(11, of=(5, 11)))
+@pytest.mark.slow
 def test_seconds_of_a_continued_run_are_those_of_all_its_steps(
     at, place, tmp_path, monkeypatch, hand
 ):

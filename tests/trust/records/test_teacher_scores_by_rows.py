@@ -74,6 +74,7 @@ def test_preflight_believes_no_score_of_other_rows(place, tmp_path):
         )
 
 
+@pytest.mark.slow
 def test_a_teams_ranking_is_of_the_runs_rows(place, tmp_path):
     teachers = [str(place / "other"), str(place / "old")]
     recipe = recipe_of(place, "skd-teacher-rank", teachers=teachers)

@@ -57,6 +57,7 @@ def scalars(folder) -> dict[str, list[int]]:
     return {tag: [event.step for event in read.Scalars(tag)] for tag in read.Tags()["scalars"]}
 
 
+@pytest.mark.slow
 def test_a_flag_brings_every_term_to_tensorboard(place, tmp_path):
     keys = settings(place)
     columns = [

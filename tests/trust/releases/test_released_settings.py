@@ -114,6 +114,7 @@ def test_labels_alone_teach_a_number_and_no_teacher_is_asked():
     assert number.request("student", StepState()) == Request.of_logits()
 
 
+@pytest.mark.slow
 def test_there_is_nothing_to_store_of_a_teacher_that_nobody_asks(tmp_path, monkeypatch):
     monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path / "store"))
     teacher = tiny.save(tiny.knowing_teacher(4, regression=True), tmp_path / "teacher")

@@ -212,6 +212,7 @@ def test_mixed_inputs_have_the_segments_of_the_example_itself(recipe):
 # ---- other rows than the run's ----
 
 
+@pytest.mark.slow
 def test_a_first_stage_on_a_corpus_and_with_a_teacher_of_its_own(recipe, tmp_path):
     (tmp_path / "corpus.txt").write_text("\n".join(tiny.sentences(40)), encoding="utf-8")
     corpus = {"source": str(tmp_path / "corpus.txt"), "size": 12, "seed": 2}

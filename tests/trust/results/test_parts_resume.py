@@ -147,6 +147,7 @@ def test_a_checkpoint_of_any_part_may_be_named(tmp_path, unbroken, where):
         assert torch.equal(found["weights"][name], value), name
 
 
+@pytest.mark.slow
 def test_what_an_earlier_training_left_is_not_taken_for_this_ones(tmp_path, unbroken):
     other = build(tmp_path, "tinybert", learning_rate=5e-3, seed=1)
     other.train()
@@ -197,6 +198,7 @@ def test_training_again_begins_anew(tmp_path):
     assert [part.name for part in trainer.parts] == ["first_stage"]
 
 
+@pytest.mark.slow
 def test_a_part_is_found_where_only_the_best_scores_are_kept(tmp_path, unbroken):
     """Its last step had no better score, so that no checkpoint would be of it."""
     best = {"save_strategy": "best", "eval_strategy": "steps", "eval_steps": 1}
