@@ -6,7 +6,7 @@ Part of `limbeck.evaluation`. A model in torch and an exported file by its own r
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,13 +15,13 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from limbeck.activations import ActivationKey, Request, capture
+from limbeck.activations.request import Pool
 from limbeck.data import Collator, batches_of
 from limbeck.runtimes.sessions import GraphSession
 from limbeck.support.machine import device
 from limbeck.tasks import TaskType, as_array, join
 
 Batch = Mapping[str, Tensor]
-Pool = Literal["mean", "cls", "last"]
 _BATCH = 64
 
 

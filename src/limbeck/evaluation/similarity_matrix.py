@@ -12,7 +12,8 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from limbeck.activations import number_of_layers
-from limbeck.evaluation.model_outputs import Pool, pooled_states
+from limbeck.activations.request import Pool
+from limbeck.evaluation.model_outputs import pooled_states
 
 
 def linear_cka(left: Tensor, right: Tensor) -> Tensor:

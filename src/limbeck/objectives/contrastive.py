@@ -9,11 +9,12 @@ from torch import Tensor, nn
 
 from limbeck import functional as F
 from limbeck.activations import ActivationKey, Trace
+from limbeck.activations.request import Pool
 from limbeck.functional.labels import has_label
 from limbeck.mappings.maps import ProjectSpec
 from limbeck.objectives import layer_match, registration
 from limbeck.objectives.base import Shape
-from limbeck.objectives.mapped import Mapped, MappedSpec, Pooling
+from limbeck.objectives.mapped import Mapped, MappedSpec
 from limbeck.support.errors import LimbeckError
 from limbeck.support.settings import Count, Temperature
 from limbeck.support.step_state import StepState
@@ -24,7 +25,7 @@ class ContrastSpec(MappedSpec):
 
     has_features: ClassVar[bool] = True
 
-    pool: Pooling = Field("mean", description="sentence vector of a layer")
+    pool: Pool = Field("mean", description="sentence vector of a layer")
     project: ProjectSpec = Field(description="learned maps of both sides to one width")
     temperature: Temperature = Field(0.07, description="divides the cosines")
     negatives: Count = Field(100, description="sentences of another label, from the memory")

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from limbeck import functional as F
 from limbeck.activations import ActivationKey
+from limbeck.activations.request import Pool
 from limbeck.mappings import Mapping, MappingSpec
 from limbeck.mappings.maps import Projections, ProjectSpec
 from limbeck.objectives import mapped
@@ -28,7 +29,7 @@ class LayerSpec(mapped.MappedSpec):
         description="a comparison of hidden states: mse, normalized_mse, cosine_distance, hidden_mse, or "
         "one that you have registered"
     )
-    pool: mapped.Pooling | None = Field(
+    pool: Pool | None = Field(
         None,
         description="sentence vector of a layer: first token, masked mean, last token; "
         "null compares every token",

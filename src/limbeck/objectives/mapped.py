@@ -23,8 +23,6 @@ from limbeck.objectives.registration import objective
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.step_state import StepState
 
-Pooling = Literal["cls", "mean", "last"]
-
 
 class MappedSpec(TermSettings):
     """What every comparison of mapped layers may say."""
