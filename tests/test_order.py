@@ -225,6 +225,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         _ = limbeck.nothing
 
 
+@pytest.mark.slow
 def test_capture_is_a_function_whatever_was_imported_before() -> None:
     code = """
 import limbeck.activations.request

@@ -126,6 +126,7 @@ def test_every_colour_belongs_to_the_page(study):
     assert "#0a1b" not in text
 
 
+@pytest.mark.slow
 def test_the_same_records_give_the_same_page(tmp_path):
     runs = [a_run("kd", 1, 80.0), a_run("kd", 2, 81.0)]
     first = write_report(runs, tmp_path / "a.html").read_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shlex
 from pathlib import Path
@@ -50,9 +51,12 @@ def commands(program: str) -> list[tuple[str, str]]:
     return found
 
 
+GROUP = functools.cache(typer.main.get_command)
+
+
 @pytest.mark.parametrize(("place", "line"), commands("limbeck"))
 def test_commands_and_options_exist(place: str, line: str) -> None:
-    group = typer.main.get_command(app)
+    group = GROUP(app)
     arguments = [word for word in shlex.split(line)[1:] if word != OMITTED]
     context = group.make_context("limbeck", arguments, resilient_parsing=True)
     name, command, rest = group.resolve_command(context, arguments)

@@ -299,6 +299,7 @@ def line(models, url, tmp_path, *more) -> list[str]:
     return [str(one) for one in (*found, "--prompt", tmp_path / "prompt.yaml", *more)]
 
 
+@pytest.mark.slow
 def test_an_endpoint_is_asked_once_about_each_row_and_its_outputs_are_kept(models, proxy, tmp_path):
     done = CliRunner().invoke(app, line(models, proxy.url, tmp_path))
     assert done.exit_code == 0, done.output

@@ -102,7 +102,7 @@ class Step:
             kind = get_task_type("embedding")
             torch.manual_seed(1)
             models = tuple(SENTENCE_EMBEDDERS.from_config(one.config).eval() for one in models)
-        self.student, self.teacher = map(copy.deepcopy, models)
+        self.student, self.teacher = copy.deepcopy(models[0]), models[1]
         self.batch = tuple_batch if name in EMBEDDINGS else list_batch if lists else batch
         shape = Shape(ModelShape.of(self.student), ModelShape.of(self.teacher), kind=kind, rows=8)
         torch.manual_seed(7)

@@ -60,6 +60,7 @@ def test_examples_are_those_that_are_encoded_at_once(data):
 
 
 @pytest.mark.parametrize("share", [pytest.param(None, marks=pytest.mark.slow), 0.25])
+@pytest.mark.slow
 def test_the_student_is_the_same(data, recipe, tmp_path, monkeypatch, share, capsys):
     given = recipe("kd", **settings(data, labelled_share=share, cache="auto"))
     at_once = distill(given, out=tmp_path / "at-once", report=False)

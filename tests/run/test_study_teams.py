@@ -122,6 +122,7 @@ def test_what_a_teacher_says_of_images_is_not_remembered(data, kind, tmp_path) -
 # ---- teachers that are chosen ----
 
 
+@pytest.mark.slow
 def test_a_teacher_is_the_one_best_on_dev_of_a_grid(place, tmp_path) -> None:
     given = {"teachers.grid": {"lr": [0.0001, 0.02]}, "table.baseline": "kd", "seeds": [1]}
     plan = plan_of(place, tmp_path, methods="kd: ", **given)

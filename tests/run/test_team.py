@@ -103,6 +103,7 @@ def test_a_team_of_numbers(place, tmp_path) -> None:
     assert look.team.scores[0] > 80
 
 
+@pytest.mark.slow
 def test_what_is_not_finished_is_left_out_or_refused(team, tmp_path, caplog) -> None:
     copy = Path(shutil.copytree(team, tmp_path / "team"))
     record = Record.load(copy / "start_seed-2")

@@ -142,6 +142,7 @@ def test_who_wants_all_logits_gets_all():
         ({"objectives.soft.tokens": "top4", "objectives.soft.standardize": True}, "z-scores"),
     ],
 )
+@pytest.mark.slow
 def test_what_cannot_be_kept_is_refused(run, changes, words):
     with pytest.raises(LimbeckError, match=words):
         run("refused", **changes)

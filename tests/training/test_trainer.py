@@ -181,6 +181,7 @@ with torch.no_grad():
 
 
 @pytest.mark.own_arithmetic
+@pytest.mark.slow
 def test_the_shipped_student_needs_no_limbeck(tmp_path):
     words = tiny.tokenizer()
     trainer = make(tmp_path, method="rail-kd-l", processing_class=words)

@@ -125,6 +125,7 @@ def own_stop(step: int):
     return Stop()
 
 
+@pytest.mark.slow
 def test_both_stages_may_have_objects(tmp_path):
     given = {"objectives": {"states": LastStates(), "embedding": None}}
     made = build(tmp_path, method="tinybert", first_stage=given)
