@@ -154,6 +154,7 @@ def test_candidates_of_one_query_stay_in_one_half():
     assert sorted(np.concatenate(halves).tolist()) == [*range(6)]
 
 
+@pytest.mark.slow
 def test_a_stopped_export_leaves_nothing_and_what_was_there(
     places, exported, tmp_path, monkeypatch
 ):
@@ -216,6 +217,7 @@ class Looking(torch.nn.Module):
         return {"logits": self.table(input_ids).sum(1)}
 
 
+@pytest.mark.slow
 def test_weights_beyond_one_file_lie_beside_it(tmp_path):
     model, path = Looking().eval(), tmp_path / "model.onnx"
     batch = {"input_ids": torch.tensor([[2, 4, 6, 3], [2, 5, 7, 3]])}

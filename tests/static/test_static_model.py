@@ -138,6 +138,7 @@ def test_a_new_student_counts_all_tokens_alike_and_no_pairs() -> None:
     "settings",
     [{"num_labels": 2, "pairs": 30, "head_width": 5}, {"embeds": True, "normalize": True}],
 )
+@pytest.mark.slow
 def test_traced_graph_gives_the_same(settings) -> None:
     made = student(**settings)
     inputs = batch(TEXTS)

@@ -54,7 +54,7 @@ def test_a_teacher_learns_and_a_student_is_cut_from_it(kind, settings, teachers,
     assert student.record.student.flops_per_example < student.record.teacher.flops_per_example
 
 
-@pytest.mark.parametrize("kind", quick("spans", "text", of=AUTO))
+@pytest.mark.parametrize("kind", quick("spans", of=AUTO))
 def test_a_student_starts_as_its_teacher_with_the_same_head(kind, settings, teachers, tmp_path):
     given = settings(kind, teacher=str(teachers[kind].path), **{"student.init": "teacher"})
     prepared = prepare(Recipe.load("kd", **given))
