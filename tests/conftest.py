@@ -3,22 +3,20 @@
 import atexit
 import functools
 import gc
-import io
 import os
 import re
 import shutil
 import sys
 import tempfile
 from pathlib import Path
-from typing import IO
 
 import psutil
 import pytest
 import typer.testing
 from accelerate.utils import imports as installed_packages
 from jaxtyping import install_import_hook
-from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+from blank_drawings import draw
 
 # Almost all that imports make stays: to search it for garbage again and again takes seconds.
 gc.disable()
@@ -62,7 +60,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> None:
     if item.path != config.stash.get(_MODULE, item.path):
         _keep_out_of_collections()
     config.stash[_MODULE] = item.path
-    _draw(item.get_closest_marker("drawn") is not None)
+    draw(item.get_closest_marker("drawn") is not None)
 
 
 _MODULE = pytest.StashKey[Path]()
@@ -82,23 +80,6 @@ def _measure_briefly() -> None:
     from limbeck.support import templates
 
     templates.templates_of = functools.cache(templates.templates_of)
-
-
-_LAY_OUT, _SAVE = ConstrainedLayoutEngine.execute, Figure.savefig
-_BLANK = '<svg xmlns="http://www.w3.org/2000/svg" width="1pt" height="1pt"></svg>'
-
-
-def _draw(really: bool) -> None:
-    """Most of a page's time goes into its drawings: they are blank but for tests marked `drawn`, which look at them."""
-    Figure.savefig = _SAVE if really else _save_blank
-    ConstrainedLayoutEngine.execute = _LAY_OUT if really else lambda *_: None
-
-
-def _save_blank(figure: Figure, to: IO, *, format: str, **settings: object) -> None:
-    if format == "svg":
-        to.write(_BLANK if isinstance(to, io.TextIOBase) else _BLANK.encode())
-    else:
-        _SAVE(figure, to, format=format, **settings)
 
 
 def pytest_sessionstart(session) -> None:
@@ -140,3 +121,24 @@ def arithmetic(request):
         yield
     finally:
         rounding.__enter__()
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory):
+    """The URL of a tiny language model that llama.cpp serves."""
+    from llama_server import llama_server
+    from tiny_language_models import save_gguf
+
+    with llama_server(save_gguf(tmp_path_factory.mktemp("served") / "tiny.gguf")) as url:
+        yield url
+
+
+@pytest.fixture
+def proxy(server, monkeypatch, tmp_path):
+    """What fails on purpose before that server; it is asked again at once, and what it says is kept for one test."""
+    from faulty_proxy import faulty_proxy
+
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0)
+    monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path / "cache"))
+    with faulty_proxy(server) as made:
+        yield made

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import several_labels as several
 import tiny_runs as tiny
-from faulty_proxy import faulty_proxy, fine, status
+from faulty_proxy import fine, status
 from limbeck import label
 from limbeck.cards.push import push_files
 from limbeck.cli.app import app
@@ -31,8 +31,6 @@ from limbeck.predicting.predict_rows import predict
 from limbeck.runtimes.cascade import read_cascade
 from limbeck.scoring.scored_model import ScoredModel
 from limbeck.support.errors import LimbeckError
-from llama_server import llama_server
-from tiny_language_models import save_gguf
 
 OWN = {"task": "reviews", "text_columns": ["review"], "label_column": "verdict"}
 NAMES = ("negative", "positive")
@@ -267,20 +265,6 @@ def test_a_store_that_does_not_tell_its_time_is_not_compared_by_time(models, tmp
 
 
 # ---- an endpoint ----
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with llama_server(save_gguf(tmp_path_factory.mktemp("served") / "tiny.gguf")) as url:
-        yield url
-
-
-@pytest.fixture
-def proxy(server, monkeypatch, tmp_path):
-    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0)
-    monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path / "cache"))
-    with faulty_proxy(server) as made:
-        yield made
 
 
 PROMPT = """

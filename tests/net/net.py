@@ -29,17 +29,17 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-if str(HERE) not in sys.path:
-    sys.path.insert(0, str(HERE))
+for folder in (HERE.parent, HERE):
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
 
 import numpy
 import torch
 import transformers as hf
-from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 from net_cases import CASES, Entry, digest, scrubbed
 
 import limbeck
+from blank_drawings import draw
 
 REFERENCE = HERE / "reference.json"
 
@@ -67,8 +67,7 @@ def found_in(name: str) -> tuple[str, Entry]:
     gc.freeze()  # each training collects all garbage, for which it looks in all that has been imported
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    # Half of a run's time goes into its page's drawings, of which nothing is recorded.
-    Figure.savefig, ConstrainedLayoutEngine.execute = undrawn, lambda _self, _figure: None
+    draw(False)  # nothing of a drawing is recorded
     before = Path.cwd()
     with tempfile.TemporaryDirectory(prefix="net-") as folder:
         os.chdir(folder)
@@ -94,11 +93,6 @@ def recorded(patterns: Sequence[str] = ("*",), jobs: int = 1) -> dict[str, Any]:
             found[name] = plain(entry)
             print(f"{len(found)}/{len(names)} {name}", file=sys.stderr)
     return {"about": about(), "cases": found}
-
-
-def undrawn(_figure: Figure, to: Any, **_: Any) -> None:
-    drawn = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"></svg>'
-    to.write(drawn) if hasattr(to, "write") else Path(to).write_text(drawn)
 
 
 LAZY = ("matplotlib.backends.backend_svg", "matplotlib.figure", "sklearn.linear_model")

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import tiny_runs as tiny
-from limbeck.evaluation import calibration
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.training import DistillationTrainer
@@ -53,14 +52,6 @@ def recipe(place) -> Callable[..., Recipe]:
 def finished(place, tmp_path_factory):
     """A run that no test may change."""
     return distill(make_recipe(place), out=tmp_path_factory.mktemp("runs") / "run")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def few_samples():
-    """A calibrated model's error by chance takes a tenth of a tiny run; its own test is elsewhere."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(calibration, "_MOST_NUMBERS", 0)
-        yield
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ import pytest
 from torch.testing import assert_close
 from typer.testing import CliRunner, Result
 
-from faulty_proxy import faulty_proxy, fine, status
+from faulty_proxy import fine, status
 from limbeck import label
 from limbeck.cli.app import app
 from limbeck.data.row_ids import row_ids
@@ -18,8 +18,7 @@ from limbeck.labelling.language_models.endpoint_settings import EndpointSettings
 from limbeck.labelling.language_models.prompt import Prompt, bind_prompt
 from limbeck.outputs.store import open_store
 from limbeck.support.errors import LimbeckError
-from llama_server import llama_server
-from tiny_language_models import save_gguf, save_language_model
+from tiny_language_models import save_language_model
 
 TEXTS = [f"film {number}" for number in range(20)]
 PROMPT = """
@@ -32,20 +31,6 @@ calibrate: false
 def invoke(*arguments: object) -> Result:
     line = [str(argument) for argument in arguments]
     return CliRunner().invoke(app, line, env={"COLUMNS": "200", "NO_COLOR": "1"})
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with llama_server(save_gguf(tmp_path_factory.mktemp("served") / "tiny.gguf")) as url:
-        yield url
-
-
-@pytest.fixture
-def proxy(server, monkeypatch, tmp_path):
-    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0)
-    monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path / "cache"))
-    with faulty_proxy(server) as made:
-        yield made
 
 
 @pytest.fixture

@@ -8,29 +8,14 @@ from contextlib import suppress
 
 import pytest
 
-from faulty_proxy import dropped, faulty_proxy, fine, halved, slow, status
+from faulty_proxy import dropped, fine, halved, slow, status
 from limbeck.labelling.language_models.endpoint import EndpointLabeller, LabellingStoppedError
 from limbeck.labelling.language_models.endpoint_settings import EndpointSettings
 from limbeck.labelling.language_models.prompt import Prompt, bind_prompt
 from limbeck.support.errors import LimbeckError
 from limbeck.teachers.labeller import RowsMissingError
-from llama_server import llama_server
-from tiny_language_models import save_gguf
 
 ROWS = [{"sentence": f"film {number}"} for number in range(6)]
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with llama_server(save_gguf(tmp_path_factory.mktemp("served") / "tiny.gguf")) as url:
-        yield url
-
-
-@pytest.fixture
-def proxy(server, monkeypatch):
-    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0)
-    with faulty_proxy(server) as made:
-        yield made
 
 
 def labeller(url, **settings):

@@ -9,33 +9,19 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from faulty_proxy import faulty_proxy
 from limbeck.labelling.language_models.answers import AnswerJournal
 from limbeck.labelling.language_models.endpoint import EndpointLabeller
 from limbeck.labelling.language_models.endpoint_settings import EndpointSettings
 from limbeck.labelling.language_models.prompt import CONTENT_FREE, Prompt, bind_prompt
 from limbeck.support.errors import LimbeckError
 from limbeck.teachers.labeller import Labeller, RowsMissingError
-from llama_server import llama_server
-from tiny_language_models import byte_tokenizer, language_model, save_gguf
+from tiny_language_models import byte_tokenizer, language_model
 
 CLASSES = ("negative", "positive")
 ROWS = [{"sentence": text} for text in ("a good film", "bad, bad", "x", "it {is} so-so")]
 WORDS = {"negative": "bad", "positive": "good"}
 # llama.cpp keeps keys and values in 16 bits.
 ROUNDED = {"rtol": 0.03, "atol": 3e-3}
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with llama_server(save_gguf(tmp_path_factory.mktemp("served") / "tiny.gguf")) as url:
-        yield url
-
-
-@pytest.fixture
-def proxy(server):
-    with faulty_proxy(server) as made:
-        yield made
 
 
 def bound(**settings):

@@ -105,39 +105,52 @@ def cascade(
         loaded = replace(known.rows(asked, labeled=False), own_classes=False, translated_from=None)
     else:
         loaded = text_split(members[-1], str(unlabelled), asked)
-    task = replace(loaded.task, thresholds=rules.USUAL)
     with folder_in_work(place) as part:
         if endpoint is not None:
             stores[endpoint.model] = str(part / _folder_of(len(models) + 1, endpoint.model))
             _label(loaded, endpoint, prompt, stores[endpoint.model], show=show)
-        stored = [
-            StoredMember.open(name, one, task.kind, task.labels) for name, one in stores.items()
-        ]
-        looked_up = [one.logits_of(task, loaded.rows) for one in stored]
-        with terminal.phases(shown=show) as begin:
-            reads: list[EncodedSplit] = []
-            logits: list[np.ndarray] = []
-            seconds: list[float] = []
-            for member in members:
-                begin(f"{member.name}: {len(loaded.rows):,} rows", None)
-                known_by = member.manifest or member.recipe
-                own = None if known_by is None else known_by.max_length
-                cut = replace(loaded, max_length=asked.max_length or own)
-                read, outputs, spent = _timed(member, cut)
-                reads.append(read)
-                logits.append(centred(outputs, read.task.thresholds))
-                seconds.append(spent)
-            logits += looked_up
-            seconds += [_seconds_stored(one.place) or _UNTIMED for one in stored]
-            reads += [replace(reads[0], task=task) for _ in stored]
-            begin("thresholds", None)
-            rows, split = _rows(loaded, reads[-1], logits, seconds)
-            everyone: list[ScoredModel | StoredMember] = [*members, *stored]
-            manifest = _measured(everyone, reads, rows, split, wish, value)
-            manifest = _written(manifest, everyone, part)
-            files.put_in_place(part, place)
+        manifest = _made(members, stores, loaded, asked, (wish, value), part, show=show)
+        files.put_in_place(part, place)
     manifest.folder = place
     return manifest
+
+
+def _made(
+    members: Sequence[ScoredModel],
+    stores: Mapping[str, str],
+    loaded: LoadedSplit,
+    asked: RowsAsked,
+    wished: tuple[str, float],
+    part: Path,
+    *,
+    show: bool,
+) -> CascadeManifest:
+    """Ask every member about the rows, choose the thresholds, and write the folder."""
+    task = replace(loaded.task, thresholds=rules.USUAL)
+    stored = [StoredMember.open(name, one, task.kind, task.labels) for name, one in stores.items()]
+    # Looked up first: rows that a store does not know end the work before a model runs.
+    looked_up = [one.logits_of(task, loaded.rows) for one in stored]
+    reads: list[EncodedSplit] = []
+    logits: list[np.ndarray] = []
+    seconds: list[float] = []
+    with terminal.phases(shown=show) as begin:
+        for member in members:
+            begin(f"{member.name}: {len(loaded.rows):,} rows", None)
+            known_by = member.manifest or member.recipe
+            own = None if known_by is None else known_by.max_length
+            read, outputs, spent = _timed(
+                member, replace(loaded, max_length=asked.max_length or own)
+            )
+            reads.append(read)
+            logits.append(centred(outputs, read.task.thresholds))
+            seconds.append(spent)
+        logits += looked_up
+        seconds += [_seconds_stored(one.place) or _UNTIMED for one in stored]
+        reads += [replace(reads[0], task=task) for _ in stored]
+        begin("thresholds", None)
+        rows, split = _rows(loaded, reads[-1], logits, seconds)
+        everyone: list[ScoredModel | StoredMember] = [*members, *stored]
+        return _written(_measured(everyone, reads, rows, split, *wished), everyone, part)
 
 
 def _folder_of(number: int, name: str) -> str:

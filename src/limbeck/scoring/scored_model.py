@@ -224,9 +224,8 @@ class ScoredModel:
             if not one.stored
         )
         place, config, recipe = members[-1].place, members[-1].config, None
-        if classes := manifest.members[
-            -1
-        ].classes:  # with the head of no model, whose thresholds are others
+        # Stored outputs have the head of no model, whose thresholds are others.
+        if classes := manifest.members[-1].classes:
             kind: Any = tasks.get_task_type(manifest.kind).problem_type
             config = AbsentConfig(id2label=dict(enumerate(classes)), problem_type=kind)
             config.architectures = ["AbsentForSequenceClassification"]
