@@ -25,8 +25,13 @@ LABELS = np.array([1, 0, 0, 1, 1])
 def rows(logits=(FAST, SLOW), seconds=(1.0, 10.0)) -> CascadeRows:
     decided = [one.argmax(axis=1) for one in logits]
 
-    def accuracy(outputs, places):
-        return 100 * float((outputs.argmax(axis=1) == LABELS[places]).mean())
+    def accuracy(answers):
+        """Of each cascade by a loop over its answers."""
+        found = []
+        for one in answers.tolist():
+            right = [decided[at // 5][at % 5] == LABELS[at % 5] for at in one]
+            found.append(100 * sum(right) / len(right))
+        return np.array(found)
 
     return CascadeRows(logits, decided, seconds, LABELS, several=False, score=accuracy)
 
@@ -34,29 +39,47 @@ def rows(logits=(FAST, SLOW), seconds=(1.0, 10.0)) -> CascadeRows:
 ALL = np.arange(5)
 
 
+def answering(cascade, temperatures, *thresholds) -> list[int]:
+    (found,) = cascade.answering(ALL, temperatures, np.array([thresholds]))
+    return found.tolist()
+
+
+def point(cascade, temperatures, *thresholds):
+    sent = cascade.answering(ALL, temperatures, np.array([thresholds]))
+    (found,) = cascade.points_of(ALL, sent, temperatures, [thresholds])
+    return found
+
+
 def test_rows_below_the_threshold_are_answered_by_the_slow_model():
-    found = rows().answering(ALL, [1.0], [0.61])
-    assert found.tolist() == [0, 0, 1, 1, 1]
-    assert rows().answering(ALL, [1.0], [0.0]).tolist() == [0] * 5
+    assert answering(rows(), [1.0], 0.61) == [0, 0, 1, 1, 1]
+    assert answering(rows(), [1.0], 0.0) == [0] * 5
     # A high temperature makes everything unsure.
-    assert rows().answering(ALL, [100.0], [0.61]).tolist() == [1] * 5
+    assert answering(rows(), [100.0], 0.61) == [1] * 5
 
 
 def test_a_point_is_the_share_score_agreement_and_cost_of_the_joined_answers():
-    point = rows().point(ALL, [1.0], [0.61])
-    assert point.sent == (0.6,)
-    assert point.score == 80.0  # the sure error stays
-    assert point.agreement == 80.0
-    assert point.seconds == pytest.approx(1 + 0.6 * 10)
+    found = point(rows(), [1.0], 0.61)
+    assert (found.temperatures, found.thresholds) == ((1.0,), (0.61,))
+    assert found.sent == (0.6,)
+    assert found.score == 80.0  # the sure error stays
+    assert found.agreement == 80.0
+    assert found.seconds == pytest.approx(1 + 0.6 * 10)
 
 
 def test_a_middle_model_answers_what_it_is_sure_of():
     middle = of_two_classes([0.5, 0.5, 0.05, 0.55, 0.9])
     three = rows((FAST, middle, SLOW), (1.0, 3.0, 10.0))
-    assert three.answering(ALL, [1.0, 1.0], [0.61, 0.8]).tolist() == [0, 0, 1, 2, 1]
-    point = three.point(ALL, [1.0, 1.0], [0.61, 0.8])
-    assert point.sent == (0.6, 0.2)
-    assert point.seconds == pytest.approx(1 + 0.6 * 3 + 0.2 * 10)
+    assert answering(three, [1.0, 1.0], 0.61, 0.8) == [0, 0, 1, 2, 1]
+    found = point(three, [1.0, 1.0], 0.61, 0.8)
+    assert found.sent == (0.6, 0.2)
+    assert found.seconds == pytest.approx(1 + 0.6 * 3 + 0.2 * 10)
+
+
+def test_the_curve_is_the_same_whatever_is_scored_at_once(monkeypatch):
+    three = rows((FAST, FAST[::-1], SLOW), (1.0, 3.0, 10.0))
+    whole = three.curve(ALL)
+    monkeypatch.setattr("limbeck.evaluation.cascade._BATCH_ANSWERS", 60)  # four cascades
+    assert three.curve(ALL) == whole
 
 
 def test_the_curve_goes_from_the_fast_model_alone_to_the_slow_one():

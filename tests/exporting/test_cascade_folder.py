@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from typer.testing import CliRunner
 
+import several_labels as several
 import tiny_runs as tiny
 from limbeck.cards.card import write_card
 from limbeck.cards.push import push_files
@@ -89,6 +90,37 @@ def test_the_folder_answers_as_a_loop_over_its_members_does(models, tmp_path):
     agreement = np.mean(scored.outputs.argmax(1) == last.argmax(1))
     assert made.chosen.agreement == pytest.approx(100 * agreement)
     assert 100 * agreement >= 80
+
+
+def same_when_scored_one_by_one(members, rows, place, monkeypatch):
+    """By the general scorer, which computes the score of each cascade from its outputs."""
+    counted = cascade(members, place / "counted", rows, wanted={"agreement": 80.0})
+    monkeypatch.setattr("limbeck.exporting.cascade.primary_of_samples", lambda *of: None)
+    made = cascade(members, place / "made", rows, wanted={"agreement": 80.0})
+    assert counted.chosen.thresholds == made.chosen.thresholds
+    ours, theirs = (
+        [one.score for one in (*found.members, *found.curve, found.shown)]
+        for found in (counted, made)
+    )
+    assert ours == pytest.approx(theirs, abs=1e-9)
+    assert len({*ours}) > 5
+
+
+def test_counted_scores_are_those_of_the_general_scorer(models, tmp_path, monkeypatch):
+    fast, slow, data = models
+    same_when_scored_one_by_one([fast, slow], asked(data), tmp_path, monkeypatch)
+
+
+@pytest.mark.slow
+def test_counted_scores_of_several_labels_are_those_of_the_general_scorer(tmp_path, monkeypatch):
+    config = several.knowing_teacher(1).config
+    config.initializer_range = 0.4
+    torch.manual_seed(3)
+    fast = tiny.save(type(several.knowing_teacher(1))(config), tmp_path / "fast")
+    slow = tiny.save(several.knowing_teacher(2), tmp_path / "slow")
+    data = several.write_rows(tmp_path / "rows.jsonl", 60)
+    rows = RowsAsked("own", str(data), None, ["review"], "tags")
+    same_when_scored_one_by_one([fast, slow], rows, tmp_path, monkeypatch)
 
 
 @pytest.mark.slow

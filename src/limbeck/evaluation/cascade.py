@@ -5,7 +5,7 @@ folder that they come to, are the matter of `limbeck.exporting.cascade`.
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,10 +14,13 @@ from scipy.special import log_expit, log_softmax
 
 from limbeck.evaluation.class_predictions import alike
 from limbeck.runtimes.cascade import confidence_of
+from limbeck.tasks.metrics import SampledScore
 
 # How finely the shares of rows to send on are tried, with one member before the last and with two.
 _STEPS = {1: 200, 2: 25}
 _SENDS_ALL = float(np.nextafter(1.0, 2.0))
+# Answers that are scored at once: a score may count each answer of all members in each cascade.
+_BATCH_ANSWERS = 2_000_000
 
 
 def temperature_of(logits: np.ndarray, labels: np.ndarray, *, several: bool) -> float:
@@ -62,7 +65,7 @@ class Point:
 
 @dataclass(frozen=True)
 class CascadeRows:
-    """What the members, the fastest first, say of the same n rows.
+    """What the members, the fastest first, say of the same n rows. Answers are numbered: member * n + row.
 
     Attributes:
         logits: of each (n, C).
@@ -70,7 +73,7 @@ class CascadeRows:
         seconds: that a row costs each.
         labels: as `decided`.
         several: the classes do not exclude each other.
-        score: outputs (m, C) of some rows, and their places (m,), to the primary score, 0 to 100.
+        score: numbers of answers (B, m) to the primary score, 0 to 100, of each of B cascades.
     """
 
     logits: Sequence[np.ndarray]
@@ -78,7 +81,7 @@ class CascadeRows:
     seconds: Sequence[float]
     labels: np.ndarray
     several: bool
-    score: Callable[[np.ndarray, np.ndarray], float]
+    score: SampledScore
 
     def temperatures(self, places: np.ndarray) -> tuple[float, ...]:
         """Of each member but the last, by the labels of some rows."""
@@ -87,51 +90,39 @@ class CascadeRows:
         return tuple(temperature_of(one[places], labels, several=self.several) for one in first)
 
     def answering(
-        self, places: np.ndarray, temperatures: Sequence[float], thresholds: Sequence[float]
+        self, places: np.ndarray, temperatures: Sequence[float], thresholds: np.ndarray
     ) -> np.ndarray:
-        """The number of the member that answers each of some rows (m,)."""
-        found = np.zeros(len(places), dtype=int)
-        for number, (temperature, threshold) in enumerate(
-            zip(temperatures, thresholds, strict=True)
-        ):
+        """The number of the member that answers each of some rows (B, m), by each of B lists of thresholds."""
+        found = np.zeros((len(thresholds), len(places)), dtype=int)
+        for number, temperature in enumerate(temperatures):
             logits = self.logits[number][places]
-            sure = confidence_of(logits, temperature, several=self.several) >= threshold
+            confidence = confidence_of(logits, temperature, several=self.several)
+            sure = confidence >= thresholds[:, number, None]
             found[(found == number) & ~sure] = number + 1
         return found
 
-    def joined(self, places: np.ndarray, answering: np.ndarray) -> np.ndarray:
-        """Of each of some rows the logits (m, C) of the member that answers it."""
-        found: np.ndarray = np.stack([one[places] for one in self.logits])[
-            answering, np.arange(len(places))
-        ]
-        return found
-
-    def point(
-        self, places: np.ndarray, temperatures: Sequence[float], thresholds: Sequence[float]
-    ) -> Point:
-        """What these thresholds come to on some rows."""
-        answering = self.answering(places, temperatures, thresholds)
-        return self.point_of(places, answering, temperatures, thresholds)
-
-    def point_of(
+    def points_of(
         self,
         places: np.ndarray,
         answering: np.ndarray,
         temperatures: Sequence[float] = (),
-        thresholds: Sequence[float] = (),
-    ) -> Point:
-        """What it comes to that these members (m,) answer some rows."""
-        decided = np.stack([one[places] for one in self.decided])
-        given = decided[answering, np.arange(len(places))]
-        sent = tuple(float((answering >= number).mean()) for number in range(1, len(self.logits)))
-        return Point(
-            tuple(temperatures),
-            tuple(thresholds),
-            sent,
-            self.score(self.joined(places, answering), places),
-            100 * float(alike(given, decided[-1]).mean()),
-            self.seconds[0] + float(np.dot(sent, self.seconds[1:])),
+        thresholds: Sequence[Sequence[float]] = ((),),
+    ) -> list[Point]:
+        """What it comes to that these members (B, m) answer some rows."""
+        answers = answering * len(self.labels) + places
+        as_last = np.concatenate([alike(one, self.decided[-1]) for one in self.decided])
+        reached = np.arange(1, len(self.logits))
+        sent = (answering[:, None] >= reached[:, None]).mean(axis=2)
+        numbers = zip(
+            self.score(answers).tolist(),
+            (100 * as_last[answers].mean(axis=1)).tolist(),
+            (self.seconds[0] + (sent * self.seconds[1:]).sum(axis=1)).tolist(),
+            strict=True,
         )
+        return [
+            Point(tuple(temperatures), tuple(own), tuple(shares), *each)
+            for own, shares, each in zip(thresholds, sent.tolist(), numbers, strict=True)
+        ]
 
     def curve(self, places: np.ndarray) -> list[Point]:
         """From no row sent on to all of them; with three members all pairs of shares."""
@@ -140,9 +131,14 @@ class CascadeRows:
             sorted(set(self._thresholds(number, places, temperature)))
             for number, temperature in enumerate(temperatures)
         ]
-        return [
-            self.point(places, temperatures, thresholds) for thresholds in itertools.product(*tried)
-        ]
+        every = [*itertools.product(*tried)]
+        size = max(1, _BATCH_ANSWERS // sum(map(len, self.logits)))
+        found: list[Point] = []
+        for start in range(0, len(every), size):
+            part = every[start : start + size]
+            answering = self.answering(places, temperatures, np.array(part))
+            found += self.points_of(places, answering, temperatures, part)
+        return found
 
     def _thresholds(self, number: int, places: np.ndarray, temperature: float) -> Iterator[float]:
         logits = self.logits[number][places]
@@ -186,5 +182,6 @@ class CascadeRows:
             point = self.chosen(self.curve(theirs), wanted, value)
             if point is None:
                 return None
-            found[ours] = self.answering(ours, point.temperatures, point.thresholds)
+            chosen = np.array([point.thresholds])
+            found[ours] = self.answering(ours, point.temperatures, chosen)[0]
         return found

@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from datasets import Dataset
@@ -16,7 +17,7 @@ from datasets import Dataset
 from limbeck.data import NOTHING_NAMED, RowsAsked
 from limbeck.data.text_rows import read_text_rows
 from limbeck.evaluation.cascade import CascadeRows, Point
-from limbeck.evaluation.row_tests import row_tests
+from limbeck.evaluation.row_tests import primary_of_samples, row_tests
 from limbeck.exporting.folder import folder_in_work, refuse_occupied
 from limbeck.exporting.settings import CascadeSettings
 from limbeck.labelling.label_rows import label
@@ -310,14 +311,23 @@ def _rows(
         encoded = encoded.add_column("labels", column)
         rows = rows.add_column(task.label_column, column)
     split = replace(last, loaded=replace(last.loaded, rows=rows), task=task, encoded=encoded)
-    labels = np.asarray(split.encoded.with_format("numpy")["labels"][:])
-    if not several:
-        labels = labels.astype(np.int64)
+    labels = np.asarray(split.encoded.with_format("numpy")["labels"][:]).astype(np.int64)
+    outputs = np.concatenate(logits)
+    every: dict[str, Any] = {
+        "prediction": np.concatenate(decided),
+        "label": np.concatenate([labels] * len(logits)),
+        "probabilities": kind.probabilities(outputs),
+    }
+    counted = primary_of_samples(task, every)
 
-    def score(outputs: np.ndarray, places: np.ndarray) -> float:
-        found = kind.results_of_rows(task, outputs, rows.select(places))
-        return float(found.scores["primary"])
+    def one_by_one(answers: np.ndarray) -> np.ndarray:
+        found = [
+            kind.results_of_rows(task, outputs[one], rows.select(one % len(labels)))
+            for one in answers
+        ]
+        return np.array([one.scores["primary"] for one in found])
 
+    score = one_by_one if counted is None else counted.score
     return CascadeRows(logits, decided, seconds, labels, several, score), split
 
 
@@ -353,11 +363,14 @@ def _measured(
         raise LimbeckError(f"{wish} {value:g}: {reach}", "ask for less, or name another model")
     halves = split.halves()
     answering = None if halves is None else rows.cross_fitted(halves, wish, value)
-    alone = [rows.score(one, everything) for one in rows.logits]
+    alone = rows.score(
+        np.arange(len(rows.logits) * len(everything)).reshape(-1, len(everything))
+    ).tolist()
     held_out, difference = None, None
     if answering is not None:
-        held_out = rows.point_of(everything, answering)
-        given = split.results(rows.joined(everything, answering)).predictions
+        (held_out,) = rows.points_of(everything, answering[None])
+        joined = np.stack(rows.logits)[answering, everything]
+        given = split.results(joined).predictions
         tests = row_tests(split.task, given, split.results(rows.logits[-1]).predictions)
         difference = None if tests.difference is None else tests.difference.model_dump()
     temperatures, thresholds = (*point.temperatures, 1.0), (*point.thresholds, 0.0)

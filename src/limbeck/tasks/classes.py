@@ -416,7 +416,7 @@ class MultiLabel(TaskType):
             return metrics.ratio_of_sums(2 * (given * right).sum(axis=1), both)
         hits = given == right
         if metric == "accuracy":
-            return metrics.ratio_of_sums(hits.mean(axis=1), np.ones(len(hits)))
+            return metrics.ratio_of_sums(hits.sum(axis=1), np.full(len(hits), hits.shape[1]))
         whole = metric == "subset_accuracy"
         return metrics.ratio_of_sums(hits.all(axis=1), np.ones(len(hits))) if whole else None
 
