@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import yaml
 from transformers import AutoTokenizer
 from typer.testing import CliRunner
 
@@ -22,7 +23,7 @@ from limbeck.cli.app import app
 from limbeck.data import RowsAsked
 from limbeck.exporting.cascade import cascade
 from limbeck.labelling.language_models.endpoint import EndpointLabeller
-from limbeck.labelling.language_models.endpoint_settings import EndpointSettings
+from limbeck.labelling.language_models.endpoint_settings import EndpointAccess, EndpointSettings
 from limbeck.labelling.language_models.prompt import Prompt, bind_prompt
 from limbeck.latency.benching import bench
 from limbeck.latency.settings import BenchSettings
@@ -333,6 +334,109 @@ def test_an_endpoint_that_fails_leaves_no_folder_and_its_answers_are_not_asked_a
     proxy.always, before = fine, len(proxy.bodies)
     assert CliRunner().invoke(app, line(models, proxy.url, tmp_path)).exit_code == 0
     assert len(proxy.bodies) == before + 2  # the first of a start, and the row
+
+
+@pytest.fixture
+def other_rows(models, proxy, tmp_path):
+    """A cascade before an endpoint; texts that it was not measured on, and those of them that it sends on."""
+    done = CliRunner().invoke(app, line(models, proxy.url, tmp_path))
+    assert done.exit_code == 0, done.output
+    assert "predict --endpoint URL asks it" in " ".join(done.output.split())
+    known = [row.split(",")[0] for row in models[2].read_text().splitlines()[1:]]
+    texts = sorted({f"{text} good" for text in known} - {*known})
+    (tmp_path / "other.csv").write_text("\n".join(["review", *texts, texts[0]]) + "\n")
+    found = predict(tmp_path / "made", tmp_path / "other.csv", text_columns=["review"])
+    sent = {row["review"] for row in found if row["answered_by"] == "sent on"}
+    assert 2 < len(sent) < len(texts)
+    proxy.bodies.clear()
+    return texts, sent
+
+
+def predicted(tmp_path, *more):
+    """By the command: what it says, and the rows that it wrote by their text."""
+    target = tmp_path / "found.jsonl"
+    asked = ["predict", tmp_path / "made", tmp_path / "other.csv", "--to", target, *more]
+    done = CliRunner().invoke(app, [str(one) for one in (*asked, "--text-columns", "review")])
+    whole = target.exists() and not done.exit_code
+    rows = [json.loads(one) for one in target.read_text().splitlines()] if whole else []
+    return done, {row["review"]: row for row in rows}
+
+
+def texts_asked(proxy, texts) -> list[str]:
+    """A text as often as a request was about it."""
+    said = [str(body["messages"]) for body in proxy.bodies]
+    return sorted(text for text in texts for one in said if f"Review: {text}\\nIs:" in one)
+
+
+def test_rows_that_are_sent_on_are_asked_about_where_the_endpoint_is_named(
+    other_rows, proxy, tmp_path
+):
+    texts, sent = other_rows
+    done, found = predicted(tmp_path, "--endpoint", proxy.url)
+    assert done.exit_code == 0, done.output
+    assert f"was asked: {len(sent) + 1} requests" in " ".join(done.output.split())
+    assert texts_asked(proxy, texts) == sorted(sent)
+    assert {text for text, row in found.items() if row["answered_by"] == "tiny"} == sent
+    assert {row["answered_by"] for row in found.values()} == {"fast", "tiny"}
+    prompt = Prompt.model_validate(yaml.safe_load(PROMPT))
+    with EndpointLabeller(
+        EndpointSettings(url=proxy.url, model="tiny", top_logprobs=1000),
+        bind_prompt(prompt, NAMES, ("review",)),
+    ) as alone:
+        wanted = alone.score([{"review": text} for text in sorted(sent)])["logits"].argmax(1)
+    for text, number in zip(sorted(sent), wanted, strict=True):
+        assert found[text]["prediction"] == NAMES[number]
+    proxy.bodies.clear()
+    again, rows = predicted(tmp_path, "--endpoint", proxy.url, "--overwrite")
+    assert (again.exit_code, rows) == (0, found)
+    assert len(proxy.bodies) == 1  # the first of a start
+
+
+@pytest.mark.slow
+def test_a_row_that_the_endpoint_does_not_answer_stays_sent_on(other_rows, proxy, tmp_path, caplog):
+    _, sent = other_rows
+    first, refusing = min(sent), status(400, "no")
+    proxy.always = lambda handler, body: (
+        f"Review: {first}\\n" in str(body) and refusing(handler, body)
+    )
+    done, found = predicted(tmp_path, "--endpoint", proxy.url)
+    assert done.exit_code == 0, done.output
+    assert "1 row has no outputs: HTTP 400: no" in caplog.text
+    assert (found[first]["answered_by"], found[first]["prediction"]) == ("sent on", None)
+    assert {text for text, row in found.items() if row["answered_by"] == "tiny"} == sent - {first}
+
+
+@pytest.mark.slow
+def test_a_limit_on_the_cost_ends_the_work_which_goes_on_later(other_rows, proxy, tmp_path):
+    texts, sent = other_rows
+    prices = ["--endpoint", proxy.url, "--price-in", 1e6, "--price-out", 0, "--chunk-rows", 8]
+    made = read_cascade(tmp_path / "made").folder / "2-tiny" / "manifest.json"
+    spent = json.loads(made.read_text())["costs"]["prompt_tokens"]
+    done, _ = predicted(tmp_path, *prices, "--concurrency", 1, "--max-cost", spent + 40)
+    assert done.exit_code == 2 and "is reached" in done.output and "--max-cost" in done.output
+    before = texts_asked(proxy, texts)
+    assert 0 < len(before) < len(sent)
+    plain, _ = predicted(tmp_path)
+    assert plain.exit_code == 2 and "was begun with another endpoint" in plain.output
+    again, found = predicted(tmp_path, *prices)
+    assert again.exit_code == 0, again.output
+    assert texts_asked(proxy, texts) == sorted(sent)
+    assert {text for text, row in found.items() if row["answered_by"] == "tiny"} == sent
+
+
+def test_an_endpoint_that_predict_cannot_ask_is_said_before_any_row(models, tmp_path, monkeypatch):
+    fast, _, data, store = models
+    cascade([fast, store], tmp_path / "made", asked(data), wanted={"agreement": 80.0})
+    monkeypatch.delenv("NO_KEY", raising=False)
+    named = EndpointAccess(url="http://localhost:1/v1", api_key_env="NO_KEY", max_cost=1.0)
+    for model in (tmp_path / "made", fast):
+        with pytest.raises(LimbeckError, match="holds no model and prompt to ask") as refused:
+            predict(model, [{"review": "a film"}], text_columns=["review"], endpoint=named)
+        assert "NO_KEY is not set" in str(refused.value)
+        assert "what tokens cost is not known" in str(refused.value)
+    line = ["predict", str(fast), str(data), "--max-cost", "1"]
+    alone = CliRunner().invoke(app, line)
+    assert alone.exit_code == 2 and "read with an endpoint only" in alone.output
 
 
 def test_what_an_endpoint_cannot_do_is_said_before_it_is_asked(models, proxy, tmp_path):

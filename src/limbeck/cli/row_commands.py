@@ -16,7 +16,7 @@ from rich.console import Console
 from limbeck.cli import finished
 from limbeck.cli.console import say, say_command
 from limbeck.cli.options import Plugins, settings_flags, takes_groups
-from limbeck.labelling.language_models.endpoint_settings import EndpointSettings
+from limbeck.labelling.language_models.endpoint_settings import EndpointAccess, EndpointSettings
 from limbeck.labelling.settings import LabelSettings
 from limbeck.predicting.settings import PredictSettings
 from limbeck.support import registry, terminal, words
@@ -58,6 +58,7 @@ def predict(
     ] = None,
     to_format: Annotated[str, typer.Option(help="Of standard output: jsonl or csv.")] = "jsonl",
     settings: Annotated[dict[str, Any], settings_flags("Predictions", PredictSettings)],
+    endpoint: Annotated[dict[str, Any], settings_flags("Endpoint of a cascade", EndpointAccess)],
     plugin: Plugins = None,
 ) -> None:
     """Predict any number of rows: labels by name, probabilities, embeddings; streamed, continued after a kill."""
@@ -74,6 +75,7 @@ def predict(
         model,
         lambda: RowStream(named_files(files), asked.format),
         asked,
+        endpoint=EndpointAccess.named(endpoint),
         target=target,
         form=to_format if target is None else "",
     )

@@ -21,7 +21,7 @@ from limbeck.evaluation.row_tests import primary_of_samples, row_tests
 from limbeck.exporting.folder import folder_in_work, refuse_occupied
 from limbeck.exporting.settings import CascadeSettings
 from limbeck.labelling.label_rows import label
-from limbeck.labelling.language_models.endpoint_settings import EndpointSettings
+from limbeck.labelling.language_models.endpoint_settings import EndpointAccess, EndpointSettings
 from limbeck.labelling.language_models.prompt import Prompt, bind_prompt, read_prompt
 from limbeck.outputs.store import open_store, place_and_member
 from limbeck.records.machine import processor_name
@@ -106,11 +106,12 @@ def cascade(
         loaded = replace(known.rows(asked, labeled=False), own_classes=False, translated_from=None)
     else:
         loaded = text_split(members[-1], str(unlabelled), asked)
+    asks: dict[str, Any] = {}
     with folder_in_work(place) as part:
         if endpoint is not None:
             stores[endpoint.model] = str(part / _folder_of(len(models) + 1, endpoint.model))
-            _label(loaded, endpoint, prompt, stores[endpoint.model], show=show)
-        manifest = _made(members, stores, loaded, asked, (wish, value), part, show=show)
+            asks = _label(loaded, endpoint, prompt, stores[endpoint.model], show=show)
+        manifest = _made(members, stores, loaded, asked, (wish, value), asks, part, show=show)
         files.put_in_place(part, place)
     manifest.folder = place
     return manifest
@@ -122,6 +123,7 @@ def _made(
     loaded: LoadedSplit,
     asked: RowsAsked,
     wished: tuple[str, float],
+    asks: Mapping[str, Any],
     part: Path,
     *,
     show: bool,
@@ -151,7 +153,8 @@ def _made(
         begin("thresholds", None)
         rows, split = _rows(loaded, reads[-1], logits, seconds)
         everyone: list[ScoredModel | StoredMember] = [*members, *stored]
-        return _written(_measured(everyone, reads, rows, split, *wished), everyone, part)
+        measured = _measured(everyone, reads, rows, split, *wished)
+        return _written(measured.model_copy(update={"asks": asks}), everyone, part)
 
 
 def _folder_of(number: int, name: str) -> str:
@@ -166,8 +169,8 @@ def _label(
     place: str,
     *,
     show: bool,
-) -> None:
-    """Store what an endpoint's model puts out about the rows, with the classes of their task."""
+) -> dict[str, Any]:
+    """Store what an endpoint's model puts out about the rows, by the classes of their task; returns how it is asked."""
     task = loaded.task
     if not (task.one_class and task.kind.reads.in_columns):
         raise LimbeckError(
@@ -192,6 +195,8 @@ def _label(
     except RowsMissingError as error:
         fix = "run the same command again, which asks for these rows alone; or leave them out of the rows"
         raise LimbeckError([replace(one, fix=fix) for one in error.problems]) from None
+    settings = endpoint.model_dump(exclude={*EndpointAccess.model_fields})
+    return {"endpoint": settings, "prompt": spoken.model_dump(), "columns": [*names]}
 
 
 def _checked(models: Sequence[str | Path], wanted: Mapping[str, float]) -> tuple[str, float]:
@@ -524,7 +529,8 @@ def lines_of(manifest: CascadeManifest) -> list[str]:
     if last.stored:
         found.append(
             f"{_short(last)} holds stored outputs of {last.teacher}: other rows that are sent on need {last.teacher}; "
-            f"predict gives them no prediction, and says {SENT_ON!r} in the column answered_by"
+            f"predict {'--endpoint URL asks it, else it ' * bool(manifest.asks)}gives them no prediction, and says "
+            f"{SENT_ON!r} in the column answered_by"
         )
     return found
 

@@ -92,7 +92,8 @@ def label(
             rows = replace(rows, columns=dict(zip(rows.names, rows.columns.values(), strict=True)))
             source = replace(source, prompt=prompt_for(prompt, rows, asked.task))
             if endpoint is not None:
-                served = stack.enter_context(endpoint_labeller(endpoint, source))
+                assert source.prompt is not None
+                served = stack.enter_context(endpoint_labeller(endpoint, source.prompt))
                 source = replace(source, teachers=(served,))
         elif asked.label_column is not None and source.written_task is None:
             raise LimbeckError(
@@ -284,7 +285,7 @@ def named(
 # Teachers that are asked in words.
 
 
-def endpoint_labeller(settings: EndpointSettings, source: LabellerSource) -> EndpointLabeller:
+def endpoint_labeller(settings: EndpointSettings, prompt: BoundPrompt) -> EndpointLabeller:
     """The labeller of an endpoint, whose answers are kept in the cache.
 
     Raises:
@@ -297,9 +298,8 @@ def endpoint_labeller(settings: EndpointSettings, source: LabellerSource) -> End
             f"labels from an endpoint need the package {error.name}, which is not installed",
             "pip install 'limbeck[endpoint]'",
         ) from error
-    assert source.prompt is not None
     return EndpointLabeller(
-        settings, source.prompt, journals=cache.default_store().folder / answers.JOURNALS
+        settings, prompt, journals=cache.default_store().folder / answers.JOURNALS
     )
 
 

@@ -11,6 +11,9 @@ import pyarrow as pa
 from rich.console import Console
 
 from limbeck.data.stream import RowStream
+from limbeck.labelling.label_rows import endpoint_labeller
+from limbeck.labelling.language_models.endpoint_settings import EndpointAccess, EndpointSettings
+from limbeck.labelling.language_models.prompt import Prompt, bind_prompt
 from limbeck.labelling.plain_table import check_place
 from limbeck.predicting import reader_kinds
 from limbeck.predicting.about_model import AboutModel, facts_of
@@ -82,6 +85,7 @@ class PredictJob:
         columns: those that the model reads.
         keep: those that stand beside the predictions; None: all.
         reader: of the model's task type.
+        endpoint: where the slow model of a cascade is asked about rows that are sent on and not stored.
         said: what was predicted so far.
     """
 
@@ -92,6 +96,7 @@ class PredictJob:
     columns: tuple[str, ...]
     keep: tuple[str, ...] | None
     reader: RowReader
+    endpoint: EndpointAccess | None = None
     said: Predictions = field(default_factory=Predictions)
 
     @property
@@ -180,6 +185,9 @@ class PredictJob:
                 blank, cut = said.blank + chunk.blank, said.cut + chunk.cut
                 said = Predictions(count, blank, cut, count, time.monotonic() - began)
                 self.said = said
+        if passes.stored is not None and (live := passes.stored.live) is not None:
+            spent = ", ".join(f"{count:,.5g} {name}" for name, count in live.costs().items())
+            console.print(f"{live.name} was asked: {spent}")
 
     def _load(self, console: Console) -> ChunkPass:
         settings, reads = self.settings, self.reader.kind.reads
@@ -201,7 +209,13 @@ class PredictJob:
             f"{self.facts.name} ({self.facts.kind.name}, {self.facts.model.backend}) reads {names} and gives "
             f"{', '.join(settings.output)}"
         )
-        return ChunkPass(self.reader, models, self.columns, settings, self.facts.model.stored)
+        stored, cascade = self.facts.model.stored, self.facts.model.cascade
+        if self.endpoint is not None and stored is not None and cascade is not None:
+            asks, classes = cascade.asks, stored.outputs.classes
+            bound = bind_prompt(Prompt.checked(asks["prompt"]), classes, asks["columns"])
+            served = EndpointSettings.checked({**asks["endpoint"], **self.endpoint.model_dump()})
+            stored = replace(stored, live=endpoint_labeller(served, bound))
+        return ChunkPass(self.reader, models, self.columns, settings, stored)
 
     def _identity(self, chunks: ChunkPass) -> dict[str, Any]:
         """All that the output follows from, but the rows; a batch's size moves it by rounding alone."""
@@ -220,6 +234,7 @@ class PredictJob:
             **({"csv_safe": True} if settings.csv_safe else {}),
             "max_length": chunks.models[0].max_length,
             "max_new_tokens": settings.max_new_tokens,
+            "endpoint": chunks.stored and chunks.stored.live and chunks.stored.live.fingerprint(),
         }
 
     def _continue(self, out: PartialOutput, console: Console) -> None:
@@ -252,6 +267,7 @@ def prepare(
     open_rows: Callable[[], RowStream],
     settings: PredictSettings,
     *,
+    endpoint: EndpointAccess | None = None,
     target: Path | None = None,
     form: str = "jsonl",
 ) -> PredictJob:
@@ -261,6 +277,7 @@ def prepare(
         model: a run folder, a checkpoint's folder or Hub name, an exported folder.
         open_rows: opens the rows.
         settings: what is asked.
+        endpoint: a server to ask about the rows that a cascade sends on; which model and prompt its folder says.
         target: the file to write.
         form: what is written where there is no file.
 
@@ -288,11 +305,11 @@ def prepare(
     if facts is not None:
         columns = tried(text_columns, facts, heads, settings) or ()
         to_csv = form == "csv" or (target is not None and target.suffix.lower() == ".csv")
-        problems += _unread(settings, facts, to_csv=to_csv)
+        problems += _unread(settings, facts, endpoint, to_csv=to_csv)
         reader = tried(reader_kinds.reader_of, facts, settings, len(columns) or 1)
     if problems or facts is None or stream is None or reader is None:
         raise LimbeckError(problems)
-    job = PredictJob(facts, settings, open_rows, stream, columns, keep, reader)
+    job = PredictJob(facts, settings, open_rows, stream, columns, keep, reader, endpoint)
     kept = {name for names in heads.values() for name in names} if keep is None else {*keep}
     # Also those columns that CSV makes of one.
     if both := {*CsvForm((), job.types, settings.prefix).header, *job.types} & kept:
@@ -300,11 +317,17 @@ def prepare(
     return job
 
 
-def _unread(settings: PredictSettings, facts: AboutModel, *, to_csv: bool) -> list[Problem]:
+def _unread(
+    settings: PredictSettings, facts: AboutModel, endpoint: EndpointAccess | None, *, to_csv: bool
+) -> list[Problem]:
     """What the model does not give or read, or the file cannot hold."""
     embeds, embeddings = facts.kind.embeds, EMBEDDINGS in settings.asked
     exported = f"{facts.name} is an exported model, whose file"
+    asks = facts.model.cascade is not None and facts.model.cascade.asks
     checks = {
+        f"endpoint: {facts.name} is not made by limbeck cascade --endpoint, and holds no model and prompt to ask": (
+            endpoint is not None and not asks
+        ),
         f"prompt {settings.prompt}: only embedding models, asked for embeddings, have prompts": (
             settings.prompt != "sentence" and not (embeds and embeddings)
         ),
@@ -324,4 +347,5 @@ def _unread(settings: PredictSettings, facts: AboutModel, *, to_csv: bool) -> li
             facts.exported and settings.precision != "fp32"
         ),
     }
-    return [Problem(said, "leave it out") for said, wrong in checks.items() if wrong]
+    found = [] if endpoint is None else endpoint.problems()
+    return found + [Problem(said, "leave it out") for said, wrong in checks.items() if wrong]

@@ -12,6 +12,7 @@ from limbeck.data import NOTHING_NAMED, RowsAsked
 from limbeck.data.files import form_of
 from limbeck.data.stream import RowStream, named_files
 from limbeck.functional.labels import NO_LABEL
+from limbeck.labelling.language_models.endpoint_settings import EndpointAccess
 from limbeck.predicting.job import Predictions, prepare
 from limbeck.predicting.settings import PredictSettings
 from limbeck.scoring.scored_model import ScoredModel
@@ -25,6 +26,7 @@ def predict(
     data: str | Path | Sequence[str | Path] | Iterable[Any],
     *,
     to: str | Path | None = None,
+    endpoint: EndpointAccess | None = None,
     show: bool = False,
     **settings: Any,
 ) -> Predictions:
@@ -36,6 +38,7 @@ def predict(
             them, or `-` for standard input; or rows themselves: a list of texts or of dictionaries, a
             `datasets.Dataset`, a pandas DataFrame.
         to: the file to write (.jsonl, .csv, .parquet); without it the rows are returned.
+        endpoint: the server of a cascade's slow model, which is asked about rows that are sent on and not stored.
         show: print progress and what came of it on standard error.
         settings: of `limbeck.predicting.settings.PredictSettings`: output, text_columns, keep, batch_size, ….
 
@@ -44,7 +47,9 @@ def predict(
     """
     given = {name: value for name, value in settings.items() if value is not None}
     asked, target = PredictSettings.checked(given), None if to is None else files.at_home(to)
-    job = prepare(model, lambda: _stream(data, asked.format), asked, target=target)
+    job = prepare(
+        model, lambda: _stream(data, asked.format), asked, endpoint=endpoint, target=target
+    )
     console = terminal.messages(shown=show)
     return job.collect(console) if target is None else job.write_file(target, console)
 

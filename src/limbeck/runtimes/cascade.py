@@ -152,6 +152,8 @@ class CascadeManifest(_Record):
     difference: dict[str, Any] | None = None
     """Score less the last member's on the cross-fitted rows, with its 95 % interval."""
     curve: list[CascadePoint] = Field(default_factory=list)
+    asks: dict[str, Any] = Field(default_factory=dict)
+    """Of an endpoint in the last model's place: `endpoint`, settings that answers follow from; `prompt`; `columns`."""
     machine: str | None = None
     checksums: dict[str, str] = Field(default_factory=dict)
     folder: Path = Field(default=Path(), exclude=True)

@@ -2,23 +2,32 @@
 
 import hashlib
 import json
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from datasets import Dataset
 
+from limbeck.data.outputs_file import QUANTITIES
 from limbeck.data.row_ids import row_ids
 from limbeck.outputs.manifest import MANIFEST
 from limbeck.outputs.store import place_and_member
-from limbeck.outputs.stored_teacher import GivenOutputs
+from limbeck.outputs.stored_teacher import GivenOutputs, as_logits
 from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME
 from limbeck.run.in_place import outputs_of_store
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home
 from limbeck.tasks import Task, TaskType
+from limbeck.teachers.labeller import RowsMissingError
+
+if TYPE_CHECKING:
+    from limbeck.labelling.language_models.endpoint import EndpointLabeller
+
+logger = logging.getLogger(__name__)
 
 SENT_ON = "sent on"
 """Stands for the member that answers where a row is sent on and the store does not know it."""
@@ -40,11 +49,13 @@ class StoredMember:
         name: as it was named.
         place: `STORE`, or `STORE#MEMBER`.
         outputs: of the teacher, in the order of the cascade's classes.
+        live: the teacher itself, which is asked about the rows that are not stored.
     """
 
     name: str
     place: str
     outputs: GivenOutputs
+    live: "EndpointLabeller | None" = None
 
     @classmethod
     def open(cls, name: str, place: str, kind: TaskType, classes: Sequence[str]) -> "StoredMember":
@@ -64,6 +75,21 @@ class StoredMember:
         found = np.zeros((len(ids), len(self.outputs.classes)), dtype=np.float32)
         if known.any():
             found[known] = self.outputs.logits(ids[known])
+        left = np.flatnonzero(~known)
+        while self.live is not None and len(left):
+            texts = ([column[row] for column in columns] for row in left.tolist())
+            # Its prompt says which column is missing.
+            rows = [dict(zip(self.live.bound.columns, one, strict=False)) for one in texts]
+            try:
+                scores = self.live.score(rows)
+            except RowsMissingError as error:
+                for problem in error.problems:
+                    logger.warning("%s: %s", self.live.name, problem.message)
+                left = np.delete(left, [*error.reasons])  # the others' answers are kept
+                continue
+            what = next(one for one in QUANTITIES if one in scores)
+            found[left], known[left] = as_logits(what, scores[what]), True
+            break
         return found, known
 
     def logits_of(self, task: Task, rows: Dataset) -> np.ndarray:

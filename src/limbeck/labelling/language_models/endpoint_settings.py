@@ -1,7 +1,7 @@
 """Settings of an OpenAI-compatible endpoint. Free of torch and of the client."""
 
 import os
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import Field
@@ -14,26 +14,16 @@ _NO_KEY = "none"  # the client insists on one, and servers without keys read non
 _MILLION = 1_000_000
 
 
-class EndpointSettings(Settings):
-    """How to reach and ask an endpoint."""
+class EndpointAccess(Settings):
+    """How to reach an endpoint, and within which limits."""
 
     url: str = Field(
         description="base URL of an OpenAI-compatible server, such as http://localhost:8000/v1",
         json_schema_extra={"flag": "--endpoint"},
     )
-    model: str = Field(min_length=1, description="name of a model that it serves")
     api_key_env: str | None = Field(
         None, description=f"environment variable that holds the key ({KEY_VARIABLE})"
     )
-    mode: Literal["auto", "logprobs", "votes"] = Field(
-        "auto",
-        description="logprobs: read the probabilities of the answers' first tokens; votes: count sampled answers; "
-        "auto: log-probabilities where the server gives them",
-    )
-    votes: int = Field(5, ge=1, le=1000, description="answers sampled for a row")
-    temperature: float = Field(1.0, gt=0, le=2, description="temperature of sampled answers")
-    top_logprobs: int = Field(20, ge=2, le=1000, description="likeliest tokens to ask for")
-    seed: Seed = Field(0, description="random seed of sampled answers")
     concurrency: Count = Field(8, description="requests at the same time")
     requests_per_minute: Annotated[float, Field(gt=0)] | None = Field(
         None,
@@ -55,7 +45,7 @@ class EndpointSettings(Settings):
     retries: int = Field(6, ge=0, le=100, description="repetitions of a failed request")
 
     @classmethod
-    def named(cls, flags: dict[str, Any]) -> "EndpointSettings | None":
+    def named(cls, flags: dict[str, Any]) -> Self | None:
         """From a command's flags; None where there are none.
 
         Raises:
@@ -102,3 +92,18 @@ class EndpointSettings(Settings):
     def price(self, read: float, written: float) -> float:
         """Cost of so many tokens, in the currency of the prices."""
         return (read * (self.price_in or 0.0) + written * (self.price_out or 0.0)) / _MILLION
+
+
+class EndpointSettings(EndpointAccess):
+    """How to reach and ask an endpoint."""
+
+    model: str = Field(min_length=1, description="name of a model that it serves")
+    mode: Literal["auto", "logprobs", "votes"] = Field(
+        "auto",
+        description="logprobs: read the probabilities of the answers' first tokens; votes: count sampled answers; "
+        "auto: log-probabilities where the server gives them",
+    )
+    votes: int = Field(5, ge=1, le=1000, description="answers sampled for a row")
+    temperature: float = Field(1.0, gt=0, le=2, description="temperature of sampled answers")
+    top_logprobs: int = Field(20, ge=2, le=1000, description="likeliest tokens to ask for")
+    seed: Seed = Field(0, description="random seed of sampled answers")
