@@ -8,7 +8,7 @@ from limbeck.static.formats import write_model2vec, write_plain
 from limbeck.static.model import StaticConfig, StaticStudent, pair_rows
 from limbeck.static.reader import StaticReader
 from limbeck.static.row_adam import RowAdam, clip_gradients
-from limbeck.static.start import from_teacher, static_student, train_tokenizer
+from limbeck.static.start import from_teacher, static_student, token_counts, train_tokenizer
 
 __all__ = [
     "RowAdam",
@@ -19,6 +19,7 @@ __all__ = [
     "from_teacher",
     "pair_rows",
     "static_student",
+    "token_counts",
     "train_tokenizer",
     "write_model2vec",
     "write_plain",

@@ -91,7 +91,8 @@ def from_teacher(
             f"student.width {width}: the teacher's vectors have {found.shape[1]} numbers",
             f"set width to at most {found.shape[1]}",
         )
-    shares = token_shares(tokenizer, texts, len(found))
+    counts = token_counts(tokenizer, texts, len(found))
+    shares = counts / max(1.0, counts.sum())
     with torch.no_grad():
         counted = student.counted.numpy()
         used = counted & (shares > 0)
@@ -126,15 +127,15 @@ def principal_axes(vectors: np.ndarray, width: int) -> np.ndarray:
     return found
 
 
-def token_shares(tokenizer: Any, texts: Sequence[str], size: int) -> np.ndarray:
-    """How often each of `size` tokens occurs in texts, as a share of all their tokens."""
+def token_counts(tokenizer: Any, texts: Sequence[str], size: int) -> np.ndarray:
+    """How often each of `size` tokens occurs in texts."""
     counts = np.zeros(size)
     for start in range(0, len(texts), _TEXTS):
-        coded = tokenizer(list(texts[start : start + _TEXTS]), add_special_tokens=False)
+        some = list(texts[start : start + _TEXTS])
+        coded = tokenizer(some, add_special_tokens=False, verbose=False)
         ids = np.concatenate([np.asarray(row, np.int64) for row in coded["input_ids"]])
         counts += np.bincount(ids, minlength=size)
-    found: np.ndarray = counts / max(1.0, counts.sum())
-    return found
+    return counts
 
 
 @torch.inference_mode()
