@@ -128,6 +128,7 @@ def training_table(student: StudentFacts) -> CellTable:
         "method": record.method,
         "teachers" if record.team is not None else "teacher": ", ".join(teacher_names(record)),
         "student's start": _start(record),
+        "vocabulary": None if record.vocabulary is None else record.vocabulary.said,
         "training rows": rows,
         "dev rows": shown(examples.dev, "{:,}".format),
         "best epoch": best,

@@ -46,6 +46,8 @@ def last_lines(record: Record, path: Path) -> Iterator[tuple[str, str]]:
         yield "Floor", f"{', '.join(words)} by words alone (TF-IDF and a linear model)"
     if files := list((path / "student").glob("*.safetensors")):
         yield "Size", _size(record, sum(file.stat().st_size for file in files))
+    if record.vocabulary is not None:
+        yield "Kept", record.vocabulary.said
     if (ratio := speedup(record)) is not None:
         yield "Speed", f"{ratio:.1f} × the teacher's ({_how_timed(record)})"
     if (rows := rows_said(record.examples)) is not None:

@@ -36,7 +36,7 @@ ROWS = {
     "group_column": str, "text_columns": list[str], "label_column": str, "classes": list[str],
     "labels": str, "kind": str, "max_length": int,
 }  # fmt: skip
-SHAPE = {"layers": list[int], "pick": str, "static": bool}
+SHAPE = {"layers": list[int], "pick": str, "vocabulary": str, "static": bool}
 TAUGHT = {"cache": str, "min_confidence": float}
 TRAINED = {
     "settings": str, "epochs": float, "max_steps": int, "lr": float, "batch_size": int,
@@ -49,6 +49,7 @@ _KEYS = {
     "layers": "student.layers",
     "static": "student.static",
     "pick": "student.pick",
+    "vocabulary": "student.vocabulary",
     "plugin": "plugins",
 }
 SETTINGS = {

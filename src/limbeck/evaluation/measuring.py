@@ -6,8 +6,9 @@ are random ids sampled from the vocabulary that its config names (or random pixe
 
 import json
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import asdict
 from itertools import combinations_with_replacement, product
 from math import prod
 from typing import Any, NamedTuple
@@ -23,8 +24,9 @@ from transformers import PreTrainedModel
 from limbeck import activations
 from limbeck.activations.compat import attention_of
 from limbeck.evaluation.model_outputs import evaluating
-from limbeck.records.facts import Latency, ModelFacts
+from limbeck.records.facts import Latency, ModelFacts, TextLengths, VocabularyFacts
 from limbeck.static import StaticStudent
+from limbeck.students.vocabulary import Shrunk
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import Processor, TaskType
 from limbeck.vision import side_of
@@ -271,6 +273,19 @@ def model_facts(
         flops_per_example=flops_per_example(model, tokens),
         flops_at_128=at_128,
         latency_ms=latency_ms,
+    )
+
+
+def vocabulary_facts(
+    found: Shrunk, texts: Mapping[str, Iterable[Sequence[str]]]
+) -> VocabularyFacts:
+    """What a smaller vocabulary comes to, on texts by their name."""
+    return VocabularyFacts(
+        before=found.before,
+        after=len(found.kept),
+        megabytes_before=found.megabytes[0],
+        megabytes_after=found.megabytes[1],
+        texts={name: TextLengths(**asdict(found.report(one))) for name, one in texts.items()},
     )
 
 

@@ -23,6 +23,7 @@ def recipe_problems(recipe: RecipeFields) -> Iterator[Problem]:
     yield from _without_effect(recipe)
     yield from _teachers(recipe)
     yield from _static(recipe)
+    yield from _vocabulary(recipe)
     yield from _stage(recipe, "", recipe)
     if recipe.first_stage is not None:
         yield from _stage(recipe.first_stage, "first_stage.", recipe)
@@ -99,6 +100,28 @@ def _static(recipe: RecipeFields) -> Iterator[Problem]:
                 yield Problem(
                     f"{prefix}{key}: {transform.name} works inside layers, and a static student has none",
                     f"leave {prefix}{key} out",
+                )
+
+
+def _vocabulary(recipe: RecipeFields) -> Iterator[Problem]:
+    """Layers are compared token by token, and a student with fewer tokens than its teacher reads others."""
+    spec = recipe.student
+    if spec.vocabulary is None:
+        return
+    if isinstance(spec.tokenizer, int):
+        yield Problem(
+            "student.vocabulary: a tokenizer that is trained has the size of student.tokenizer",
+            "leave one of the two out",
+        )
+    for prefix, stage in (("", recipe), ("first_stage.", recipe.first_stage)):
+        terms = {} if stage is None else stage.objectives
+        for name, term in terms.items():
+            if term.needs_layers and term.needs_teacher:
+                yield Problem(
+                    f"student.vocabulary: {prefix}objectives.{name} compares layers, and the student reads other "
+                    "tokens than its teacher",
+                    "compare outputs alone (method kd), or leave it out and shrink the finished student: limbeck "
+                    f"shrink RUN --vocabulary {spec.vocabulary}",
                 )
 
 

@@ -34,6 +34,12 @@ class StudentSpec(settings.Settings):
         "`data` or `parallel`; by default the one of `init`'s weights, and for a shape with random weights the data's "
         "own (pocket) or BERT's",
     )
+    vocabulary: settings.VocabularySize | None = Field(
+        None,
+        description="keep the tokens that the training text needs, in tokenizer and embeddings: at most so many "
+        "(8000), megabytes of embeddings (12MB), a share of the text's tokens (95%) or all that it uses (corpus); "
+        "others are read in pieces; all tokens if left out",
+    )
     layers: (
         settings.Depth
         | list[settings.Depth]

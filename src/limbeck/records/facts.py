@@ -241,6 +241,47 @@ class ModelFacts(RecordPart):
     """As `limbeck bench` timed it, in turns with the models of other runs."""
 
 
+class TextLengths(RecordPart):
+    """How a text is read with a smaller vocabulary."""
+
+    coverage: float
+    """Share of its tokens that are still one token, 0 to 1."""
+    before: float
+    """Mean length in tokens of a text, special ones left out."""
+    after: float
+    unknown_before: int = 0
+    """Unknown tokens in the texts that were counted."""
+    unknown_after: int = 0
+
+
+class VocabularyFacts(RecordPart):
+    """A student's vocabulary before and after tokens left it."""
+
+    before: int
+    """Rows of the table of embeddings."""
+    after: int
+    megabytes_before: float
+    """Of the table, in float32."""
+    megabytes_after: float
+    texts: dict[str, TextLengths] = Field(default_factory=dict)
+    """By what was read, the training text first."""
+
+    @property
+    def said(self) -> str:
+        """What stayed, in words."""
+        size = f"{self.megabytes_after:.1f} of {self.megabytes_before:.1f} MB of embeddings"
+        shares = ", ".join(f"{name} {100 * one.coverage:.1f} %" for name, one in self.texts.items())
+        return f"{self.after:,} of {self.before:,} tokens, {size}; of the tokens of texts {shares}"
+
+    @property
+    def lengths(self) -> str:
+        """How long texts become, in words."""
+        return ", ".join(
+            f"{name} {one.after:.1f} tokens a text (before: {one.before:.1f})"
+            for name, one in self.texts.items()
+        )
+
+
 class KeptFacts(RecordPart):
     """The student's share of the teacher's primary dev score, with a bootstrap interval over dev rows, or queries."""
 

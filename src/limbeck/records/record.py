@@ -66,6 +66,8 @@ class Record(facts.RecordPart):
     """What a linear model on words reaches on the same rows; None where there is none, or `floor` is off."""
     student: facts.ModelFacts = Field(default_factory=facts.ModelFacts)
     teacher: facts.TeacherFacts | None = None
+    vocabulary: facts.VocabularyFacts | None = None
+    """Of a student with `student.vocabulary`."""
     layer_similarity: list[list[float | None]] | None = None
     """Student layers by teacher layers, as the report draws them."""
     bench: facts.BenchFacts | None = None

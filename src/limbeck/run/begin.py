@@ -43,6 +43,7 @@ def new_record(recipe: Recipe, prepared: Prepared) -> Record:
         hardware=hardware(),
         execution=prepared.execution,
         outputs=beside_teacher.outputs_facts(prepared),
+        vocabulary=prepared.vocabulary,
         examples=Examples(
             train=rows,
             dev=len(prepared.selecting) if labels is None else len(prepared.splits["dev"]),

@@ -196,6 +196,9 @@ def check_run(prepared: Prepared, *, show: bool) -> Prepared:
         found = _inspect_stage(inputs, prepared)
         problems += [_in_stage(inputs.stage, problem) for problem in found]
     problems += _of_rows(prepared) + query_problems(prepared)
+    if prepared.vocabulary is not None:
+        said = f"{prepared.vocabulary.said}; {prepared.vocabulary.lengths}"
+        problems.append(Problem(f"student.vocabulary: {said}", "", "note"))
     problems += preflight.checking.check_workers(recipe.workers)
     problems += preflight.checking.check_share(last.recipe.batch_size, last.recipe.accumulation)
     sides = {}

@@ -1,13 +1,16 @@
 """From a recipe to what it names, loaded and encoded. Part of `limbeck.run`."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from datasets import Dataset, DatasetDict
 from transformers import PreTrainedModel
 
 from limbeck.data import encoding
+from limbeck.evaluation.measuring import vocabulary_facts
 from limbeck.recipe import Recipe, Stage
 from limbeck.recipe.augment_spec import augmentation
+from limbeck.records.facts import VocabularyFacts
 from limbeck.run import in_place, models
 from limbeck.run.bound_rows import StudentTokens, bound, with_outputs
 from limbeck.run.inputs import missing
@@ -15,6 +18,7 @@ from limbeck.run.prepared import FinalRows, Prepared, StageInputs
 from limbeck.run.rows import EncodedRows, add_unlabelled, check_left, load_rows, stage_rows
 from limbeck.static import StaticStudent
 from limbeck.students import build_student, load_model, pretrained, read_tokenizer, static
+from limbeck.students.vocabulary import shrink_vocabulary
 from limbeck.support.errors import LimbeckError, unknown
 from limbeck.tasks import Processor, Task
 from limbeck.tasks.abstract_type import labelled_rows
@@ -40,6 +44,7 @@ def prepare(
     if recipe.augment is not None:
         augmenter = augmentation().load(recipe, task, splits["train"])
     named, student, tokenizer = build_models(recipe, task, live_teacher, splits["train"])
+    student, tokenizer, vocabulary = _smaller(recipe, task, splits, student, tokenizer)
     before = len(splits["train"])
     splits["train"] = with_outputs(recipe, task, splits["train"], named)
     if len(splits["train"]) < before and unlabelled.kept:
@@ -68,6 +73,7 @@ def prepare(
         dev=encoded,
         stages=stages,
         final=final,
+        vocabulary=vocabulary,
         unlabelled=unlabelled,
         augmenter=augmenter,
         without_outputs=before - len(splits["train"]),
@@ -230,7 +236,37 @@ def _student(
 
 
 _COUNTED = 100_000
-"""Rows in which a static student's tokens are counted."""
+"""Rows in which a static student's tokens are counted, and that a smaller vocabulary is looked at on."""
+_BATCH = 10_000
+
+
+def _smaller(
+    recipe: Recipe, task: Task, splits: DatasetDict, student: PreTrainedModel, tokenizer: Processor
+) -> tuple[PreTrainedModel, Processor, VocabularyFacts | None]:
+    """Student and tokenizer with the tokens that the training text needs, as the recipe asks, and what they come to."""
+    wanted = recipe.student.vocabulary
+    if wanted is None:
+        return student, tokenizer, None
+    if models.learns_from_its_teacher(recipe) and not task.kind.repeats:
+        raise LimbeckError(
+            f"student.vocabulary: outputs of task type {task.kind.name} belong to tokens, which teacher and student "
+            "have to share",
+            f"leave it out and shrink the finished student: limbeck shrink RUN --vocabulary {wanted}",
+        )
+    found = shrink_vocabulary(student, tokenizer, _texts(task, splits["train"]), wanted)
+    some = {
+        split: rows.select(range(0, len(rows), max(1, len(rows) // _COUNTED)))
+        for split, rows in splits.items()
+        if split in ("train", task.dev_splits[0])
+    }
+    read = {split: _texts(task, rows) for split, rows in some.items()}
+    return found.model, found.tokenizer, vocabulary_facts(found, read)
+
+
+def _texts(task: Task, rows: Dataset) -> Iterator[list[str]]:
+    """The texts of rows, in batches."""
+    for start in range(0, len(rows), _BATCH):
+        yield from task.kind.texts(task, rows[start : start + _BATCH])
 
 
 def _static(

@@ -18,7 +18,7 @@ from limbeck.data.text_rows import UnlabelledRows
 from limbeck.evaluation.linear_floor import LinearFloor
 from limbeck.evaluation.measuring import Size, example_size
 from limbeck.recipe import Recipe, Stage
-from limbeck.records.facts import Execution, Numbers
+from limbeck.records.facts import Execution, Numbers, VocabularyFacts
 from limbeck.run.bound_rows import StudentTokens, bound
 from limbeck.run.models import Named
 from limbeck.run.rows import EncodedRows
@@ -161,6 +161,7 @@ class Prepared:
         splits: the rows as they were loaded, without test rows.
         tokenizer: of images the image processor.
         student: the model that is trained.
+        vocabulary: what left its tokenizer and embeddings; None if nothing was asked to.
         named: the teachers that the recipe names, the one or all of them, in its order; bound to the run's rows.
         dev: the dev splits, encoded; the task's first one selects the best epoch.
         final: the test rows, which choose nothing; None where there are none with labels.
@@ -184,6 +185,7 @@ class Prepared:
     dev: Mapping[str, EncodedRows]
     stages: tuple[StageInputs, ...]
     final: FinalRows | None = None
+    vocabulary: VocabularyFacts | None = None
     unlabelled: UnlabelledRows = field(default_factory=UnlabelledRows)
     augmenter: Any = None
     execution: Execution = field(default_factory=Execution)

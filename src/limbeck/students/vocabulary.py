@@ -7,6 +7,7 @@ had none. With a token of BPE stay those that it is merged from. Where no token 
 
 import copy
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -168,7 +169,7 @@ def tokens_to_keep(tokenizer: Any, counts: np.ndarray, wanted: str, *, row_bytes
         raise LimbeckError(
             f"student.vocabulary: {wanted} is {limit:,} tokens, and {len(stay):,} of the tokenizer have to stay "
             "(special tokens, single characters)",
-            f"set it to {len(stay)} or more ({len(stay) * row_bytes / _MB:.1f}MB)",
+            f"set it to {len(stay)} or more ({math.ceil(10 * len(stay) * row_bytes / _MB) / 10}MB)",
         )
     covered, enough = counts[list(stay)].sum(), share * counts.sum()
     for token in np.argsort(-counts, kind="stable").tolist():

@@ -30,6 +30,21 @@ Width = Annotated[int, Field(gt=0, le=10**6)]
 """Or a number of heads."""
 Vocabulary = Annotated[int, Field(ge=100, le=10**6)]
 """Tokens that a tokenizer knows."""
+_SIZE = re.compile(r"corpus|\d+|\d+(\.\d+)?(MB|%)")
+
+
+def _vocabulary_size(value: object) -> str:
+    text = str(value).replace(" ", "")
+    if not _SIZE.fullmatch(text):
+        raise ValueError(
+            "write a number of tokens (8000), megabytes of embeddings (12MB), a share of the text's tokens (95%) or "
+            "corpus"
+        )
+    return text
+
+
+VocabularySize = Annotated[str, BeforeValidator(_vocabulary_size)]
+"""Of a smaller vocabulary: `8000` tokens, `12MB` of embeddings, `95%` of a text's tokens, `corpus` for all of them."""
 Passes = Annotated[float, Field(gt=0, le=10**6)]
 """Over the training rows."""
 
