@@ -59,6 +59,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list:
         classes=[],
         floor=None,
         execution=SimpleNamespace(processes_said=""),
+        vocabulary=None,
     )
     result = SimpleNamespace(path=Path("runs/it"), record=record)
     recipe.Recipe = SimpleNamespace(load=noting("load", "the recipe"))

@@ -20,7 +20,7 @@ from limbeck.cli.options import COMMANDS, Loads, ManyValues
 from limbeck.cli.outputs_command import outputs
 from limbeck.cli.row_commands import label, predict
 from limbeck.cli.runs_commands import compare, evaluate, table, team
-from limbeck.cli.shipping_commands import bench, card, cascade, export, push
+from limbeck.cli.shipping_commands import bench, card, cascade, export, push, shrink
 from limbeck.cli.train_command import distill, finetune
 from limbeck.support.errors import LimbeckError, Problem
 
@@ -90,7 +90,19 @@ for _name, _one in _others.items():
     if _one.first:
         app.command(_name, cls=_one.parser)(_one.run)
 app.command(cls=ManyValues)(methods)
-for _run in (finetune, distill, evaluate, predict, export, label, bench, cascade, card, push):
+for _run in (
+    finetune,
+    distill,
+    evaluate,
+    predict,
+    export,
+    label,
+    bench,
+    cascade,
+    shrink,
+    card,
+    push,
+):
     app.command(cls=Loads)(_run)
 app.command(cls=ManyValues)(table)
 app.command(cls=Loads)(compare)

@@ -1,4 +1,4 @@
-"""`limbeck export`, `cascade`, `bench`, `card` and `push`: what a trained model becomes before others use it.
+"""`limbeck export`, `cascade`, `shrink`, `bench`, `card` and `push`: what a trained model becomes before others use it.
 
 They call `limbeck.exporting`, `limbeck.latency` and `limbeck.cards`.
 """
@@ -11,7 +11,7 @@ import typer
 from limbeck.cards.settings import CardSettings
 from limbeck.cli import console, finished
 from limbeck.cli.options import Plugins, ScoredRows, settings_flags, takes_groups, typed
-from limbeck.exporting.settings import CascadeSettings, ExportSettings
+from limbeck.exporting.settings import CascadeSettings, ExportSettings, ShrinkSettings
 from limbeck.labelling.language_models.endpoint_settings import EndpointSettings
 from limbeck.latency.settings import BenchSettings
 from limbeck.runtimes.manifest import ExportManifest
@@ -175,6 +175,31 @@ def cascade(
         console.say(line, hang=2)
     console.say(f"Files:   {out} (models, thresholds, README.md, curve.svg)", hang=9)
     console.say_command("Next:    ", f"limbeck predict {out} ROWS.csv --to predictions.csv")
+
+
+@takes_groups
+def shrink(
+    *,
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN_OR_MODEL",
+            help="A run folder, or any checkpoint's folder or Hub name.",
+        ),
+    ],
+    settings: Annotated[dict[str, Any], settings_flags("Options", ShrinkSettings)],
+    out: Annotated[Path, typer.Option(help="The folder to write.")],
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a shrunk model that lies there.")
+    ] = False,
+) -> None:
+    """Make a model smaller without training: a vocabulary with the tokens that a text needs."""
+    from limbeck.exporting.shrink import shrink as shrink_model
+
+    found = shrink_model(model, out, overwrite=overwrite, **settings)
+    console.say(f"Kept:    {found.said}", hang=9)
+    console.say(f"Length:  {found.lengths}", hang=9)
+    console.say(f"Files:   {out} (model and tokenizer)", hang=9)
 
 
 @takes_groups

@@ -1,4 +1,4 @@
-"""Settings of `limbeck export` and `cascade`, whose descriptions are their help; what each format tries. No torch.
+"""Settings of `limbeck export`, `cascade` and `shrink`, with their help; what each format tries. No torch.
 
 Part of `limbeck.exporting`.
 """
@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from pydantic import Field
 
 from limbeck.runtimes.manifest import Conversion
-from limbeck.support.settings import Count, Settings
+from limbeck.support.settings import Count, Settings, VocabularySize, Words
 
 StaticFormat = Literal["numpy", "numpy-int8", "model2vec", "model2vec-int8"]
 """Of static students alone; sentence-transformers reads model2vec's too."""
@@ -53,6 +53,24 @@ class CascadeSettings(Settings):
         None, description="percent of rows to predict as SLOW does; needs no labels"
     )
     cost: float | None = Field(None, description="percent of SLOW's time that a row may cost")
+
+
+class ShrinkSettings(Settings):
+    """What is left of a model, and the text that decides it."""
+
+    vocabulary: VocabularySize = Field(
+        description="tokens to keep: at most so many (8000), megabytes of embeddings (12MB), a share of the text's "
+        "tokens (95%) or all that the text uses (corpus)",
+    )
+    data: Words = Field(
+        min_length=1,
+        description="files or folders of the text that is to be read: plain text, CSV, TSV, JSON lines, Parquet",
+    )
+    also: Words = Field(
+        (), description="more files, which decide nothing: how they are read is printed too"
+    )
+    task: str | None = Field(None, description="known task whose folder DATA is, such as sst2")
+    text_columns: Words = Field((), description="columns that hold text, one or two")
 
 
 def conversions(settings: ExportSettings) -> list[Conversion]:

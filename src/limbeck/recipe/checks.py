@@ -121,7 +121,7 @@ def _vocabulary(recipe: RecipeFields) -> Iterator[Problem]:
                     f"student.vocabulary: {prefix}objectives.{name} compares layers, and the student reads other "
                     "tokens than its teacher",
                     "compare outputs alone (method kd), or leave it out and shrink the finished student: limbeck "
-                    f"shrink RUN --vocabulary {spec.vocabulary}",
+                    f"shrink RUN --vocabulary {spec.vocabulary} --data TEXT --out DIR",
                 )
 
 

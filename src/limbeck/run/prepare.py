@@ -251,7 +251,8 @@ def _smaller(
         raise LimbeckError(
             f"student.vocabulary: outputs of task type {task.kind.name} belong to tokens, which teacher and student "
             "have to share",
-            f"leave it out and shrink the finished student: limbeck shrink RUN --vocabulary {wanted}",
+            "leave it out and shrink the finished student: limbeck shrink RUN --vocabulary "
+            f"{wanted} --data TEXT --out DIR",
         )
     found = shrink_vocabulary(student, tokenizer, _texts(task, splits["train"]), wanted)
     some = {

@@ -219,6 +219,7 @@ def with_rows(model: PreTrainedModel, kept: Sequence[int]) -> PreTrainedModel:
     config: PretrainedConfig = type(model.config).from_dict(data)
     same_class = SimpleNamespace(from_config=builder_of(model))
     target = pretrained.fresh_model(config, seed=0, auto=same_class)
+    nn.Module.to(target, dtype=_table(model).dtype)
     if len(_table(target)) != len(kept):
         raise _without_table(model)
     if getattr(model, "generation_config", None) is not None:

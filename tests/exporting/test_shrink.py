@@ -1,0 +1,90 @@
+"""`limbeck shrink`: a model and its tokenizer with fewer tokens, without training."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import (
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    BertConfig,
+    BertForSequenceClassification,
+)
+from typer.testing import CliRunner
+
+from limbeck.cli.app import app
+from limbeck.exporting.shrink import shrink
+from limbeck.support.errors import LimbeckError
+from tokenizer_families import corpus, family
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    """A model of half precision, its tokenizer and two texts."""
+    folder = tmp_path_factory.mktemp("shrink")
+    torch.manual_seed(0)
+    tokenizer = family("bert-cased")
+    shape = {
+        "hidden_size": 16,
+        "num_attention_heads": 2,
+        "num_hidden_layers": 2,
+        "intermediate_size": 24,
+    }
+    numbers = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id}
+    labels = {"id2label": {0: "bad", 1: "good", 2: "so-so"}}
+    model = BertForSequenceClassification(BertConfig(**shape, **numbers, **labels))
+    model.to(torch.bfloat16).save_pretrained(folder / "model")
+    tokenizer.save_pretrained(folder / "model")
+    (folder / "text.txt").write_text("\n".join(corpus()[:200]), encoding="utf-8")
+    (folder / "other.txt").write_text("\n".join(corpus()[200:300]), encoding="utf-8")
+    return folder
+
+
+def test_the_command_says_what_it_kept_and_transformers_reads_it(place, tmp_path):
+    out = tmp_path / "small"
+    line = ["shrink", str(place / "model"), "--vocabulary", "97%", "--out", str(out)]
+    line += ["--data", str(place / "text.txt"), "--also", str(place / "other.txt")]
+    ended = CliRunner().invoke(app, line)
+    assert ended.exit_code == 0, ended.output
+    said = json.loads((out / "shrunk-model.json").read_text())
+    assert f"Kept:    {said['after']} of {said['before']} tokens" in ended.stdout
+    assert "other.txt" in ended.stdout
+    assert 0.97 <= said["texts"]["text.txt"]["coverage"] < 1
+    models, tokenizers = (
+        [reads.from_pretrained(folder) for folder in (place / "model", out)]
+        for reads in (AutoModelForSequenceClassification, AutoTokenizer)
+    )
+    assert len(tokenizers[1]) == said["after"] < len(tokenizers[0])
+    assert models[1].dtype == torch.bfloat16
+    assert models[1].config.id2label == models[0].config.id2label
+    compared = 0
+    for text in corpus()[:40]:
+        if tokenizers[0].tokenize(text) != tokenizers[1].tokenize(text):
+            continue
+        logits = [
+            model.eval()(**tokenizer(text, return_tensors="pt")).logits
+            for model, tokenizer in zip(models, tokenizers, strict=True)
+        ]
+        assert torch.equal(*logits)
+        compared += 1
+    assert compared > 10
+    # A table of so many bytes in this precision.
+    limit = f"{said['megabytes_after'] + 0.00001:.6f}MB"
+    found = shrink(
+        place / "model", out, vocabulary=limit, data=str(place / "text.txt"), overwrite=True
+    )
+    assert found.after == said["after"]
+
+
+def test_folders_that_are_not_free_are_refused(place, tmp_path):
+    given = {"vocabulary": "corpus", "data": str(place / "text.txt")}
+    with pytest.raises(LimbeckError, match="holds no shrunk-model"):
+        shrink(place / "model", place / "model", **given)
+    shrink(place / "model", tmp_path / "small", **given)
+    with pytest.raises(LimbeckError, match="would be replaced"):
+        shrink(place / "model", tmp_path / "small", **given)
+    with pytest.raises(LimbeckError, match="data is missing"):
+        shrink(place / "model", tmp_path / "other", vocabulary="corpus")
