@@ -128,7 +128,8 @@ def test_a_static_student_may_have_fewer_tokens_too(recipe, teacher, tmp_path):
 @pytest.mark.parametrize(
     ("method", "settings", "said"),
     [
-        ("pkd-skip", {"student.vocabulary": "95%"}, "student.vocabulary: objectives.patience compares layers"),
+        ("pkd-skip", {"student.vocabulary": "95%"}, "student.vocabulary: objectives.patience needs the same tokens"),
+        ("kd", {"student.vocabulary": 90, "mixup": {}}, "student.vocabulary: mixup needs the same tokens"),
         ("kd", {"student.vocabulary": "many"}, "write a number of tokens"),
         ("kd", {"student.vocabulary": True}, "write a number of tokens"),
         ("kd", {"student.vocabulary": 10, "student.init": "teacher"}, "10 is 10 tokens, and .* have to stay"),

@@ -8,13 +8,15 @@ import json
 import numpy as np
 import pytest
 import torch
-from tokenizer_families import FAMILIES, corpus, family, texts
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
 from transformers import (
     AutoTokenizer,
     BertConfig,
     BertForMaskedLM,
     GPT2Config,
     GPT2LMHeadModel,
+    PreTrainedTokenizerFast,
     RobertaConfig,
     RobertaForSequenceClassification,
     T5Config,
@@ -22,6 +24,7 @@ from transformers import (
 )
 
 import tiny_runs as tiny
+from limbeck.embedding import SENTENCE_EMBEDDERS
 from limbeck.static import static_student, token_counts
 from limbeck.students.vocabulary import (
     shrink_vocabulary,
@@ -30,6 +33,7 @@ from limbeck.students.vocabulary import (
     with_rows,
 )
 from limbeck.support.errors import LimbeckError
+from tokenizer_families import FAMILIES, corpus, family, texts
 
 UNSEEN = [
     *texts(80, seed=1),
@@ -157,6 +161,29 @@ SHAPE = {
     "num_hidden_layers": 2,
     "intermediate_size": 24,
 }
+
+
+def test_a_token_with_a_sign_that_has_no_token_stays():
+    listed = ["[UNK]", "a", "b", "##a", "##b", "ab", "##ab", "ad", "dab", "##da"]
+    backend = Tokenizer(WordPiece({one: at for at, one in enumerate(listed)}, unk_token="[UNK]"))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="[UNK]")
+    kept = tokens_to_keep(tokenizer, np.zeros(len(listed)), "corpus", row_bytes=4)
+    assert [listed[one] for one in kept] == ["[UNK]", "a", "b", "##a", "##b", "ad", "dab", "##da"]
+    assert trimmed(tokenizer, kept).tokenize("abab") == ["a", "##b", "##a", "##b"]
+
+
+def test_an_embedding_model_gives_the_same_embeddings(tmp_path):
+    before = family("bert-uncased")
+    config = BertConfig(vocab_size=len(before), pad_token_id=before.pad_token_id, **SHAPE)
+    model = SENTENCE_EMBEDDERS.from_config(config).eval()
+    found = shrink_vocabulary(model, before, [corpus()[:20]], "corpus")
+    found.model.save_pretrained(tmp_path)
+    loaded = SENTENCE_EMBEDDERS.from_pretrained(str(tmp_path)).eval()
+    old, new = (
+        one(corpus()[:20], padding=True, return_tensors="pt") for one in (before, found.tokenizer)
+    )
+    assert len(found.kept) < len(before)
+    assert torch.allclose(model(**old).logits, loaded(**new).logits, atol=1e-6)
 
 
 def ids_of(name: str) -> dict[str, int]:

@@ -104,7 +104,7 @@ def _static(recipe: RecipeFields) -> Iterator[Problem]:
 
 
 def _vocabulary(recipe: RecipeFields) -> Iterator[Problem]:
-    """Layers are compared token by token, and a student with fewer tokens than its teacher reads others."""
+    """What a student with fewer tokens than its teacher cannot learn from."""
     spec = recipe.student
     if spec.vocabulary is None:
         return
@@ -114,15 +114,21 @@ def _vocabulary(recipe: RecipeFields) -> Iterator[Problem]:
             "leave one of the two out",
         )
     for prefix, stage in (("", recipe), ("first_stage.", recipe.first_stage)):
-        terms = {} if stage is None else stage.objectives
-        for name, term in terms.items():
-            if term.needs_layers and term.needs_teacher:
-                yield Problem(
-                    f"student.vocabulary: {prefix}objectives.{name} compares layers, and the student reads other "
-                    "tokens than its teacher",
-                    "compare outputs alone (method kd), or leave it out and shrink the finished student: limbeck "
-                    f"shrink RUN --vocabulary {spec.vocabulary} --data TEXT --out DIR",
-                )
+        if stage is None or not any(term.needs_teacher for term in stage.objectives.values()):
+            continue
+        alike = [
+            f"objectives.{name}"
+            for name, term in stage.objectives.items()
+            if term.needs_layers and term.needs_teacher
+        ]
+        alike += _transforms(stage)
+        alike += [key for key in _ROWS if isinstance(stage, FirstStage) and getattr(stage, key)]
+        for key in alike:
+            yield Problem(
+                f"student.vocabulary: {prefix}{key} needs the same tokens in student and teacher",
+                f"compare outputs alone (method kd) and leave {prefix}{key} out; or shrink the finished student: "
+                f"limbeck shrink RUN --vocabulary {spec.vocabulary} --data TEXT --out DIR",
+            )
 
 
 def _teachers(recipe: RecipeFields) -> Iterator[Problem]:
