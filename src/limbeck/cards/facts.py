@@ -114,7 +114,7 @@ class StudentFacts:
 
 
 # Folders whose name says less than that of the folder around them.
-_INSIDE = frozenset({"student", "model", "exported", "onnx", "onnx-int8", "openvino"})
+_INSIDE = frozenset({"student", "model", "exported", "onnx", "onnx-int8", "onnx-int4", "openvino"})
 _DRIVE = re.compile(r"^[A-Za-z]:[\\/]")
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from transformers import PreTrainedModel
@@ -14,7 +15,7 @@ from limbeck.embedding import modules_of
 from limbeck.embedding.folder import BARE
 from limbeck.exporting import folder, onnx_graph
 from limbeck.exporting.gate import TorchReference, cross_fitted, measure, torch_reference
-from limbeck.exporting.settings import STATIC_FORMATS, ExportSettings, conversions
+from limbeck.exporting.settings import QUANTISED, STATIC_FORMATS, ExportSettings, conversions
 from limbeck.exporting.workshop import Phase, StaticWorkshop, Workshop
 from limbeck.preflight import refuse_beyond
 from limbeck.records import versions
@@ -57,7 +58,7 @@ def export(
     show: bool = False,
     **settings: Any,
 ) -> ExportResult:
-    """Write a model as ONNX (fp32 or int8), for OpenVINO or a static student's readers, if it keeps its score there.
+    """Write a model as ONNX (fp32, int8 or int4), for OpenVINO or a static reader, if it keeps its score there.
 
     The file is scored by its own runtime on the rows that a run is scored on, beside the torch
     model; beyond `max_drop` points nothing is written.
@@ -71,7 +72,7 @@ def export(
         show: print progress on standard error.
         settings: which rows: split, text_columns, label_column and max_length (tokens that a text is cut to; by
             default what a run was trained with, else what the model can read, at most 512); and those of
-            `ExportSettings`: format, fused, max_drop, keep_sensitive, batch_size, threads.
+            `ExportSettings`: format, embedding_bits, fused, max_drop, keep_sensitive, batch_size, threads.
 
     Raises:
         LimbeckError: settings, rows or model that cannot be used; a library that is not installed;
@@ -98,7 +99,7 @@ def export(
     if static and source.config.model_type != StaticConfig.model_type:
         raise LimbeckError(
             f"format {chosen.format}: {model} is no static student",
-            "choose format onnx, onnx-int8 or openvino, or distill a static student (--static)",
+            "choose format onnx, onnx-int8, onnx-int4 or openvino, or distill a static student (--static)",
         )
     split = source.rows(asked)
     loaded = source.load(source.kind)
@@ -111,8 +112,9 @@ def export(
         tried = try_all(workshop)
         if not tried[-1].passed:
             raise refused(source.name, rows, chosen, tried)
+        faster = _times_faster(workshop) if chosen.format in QUANTISED else None
         workshop.clear(tried[-1])
-        manifest = _manifest_of(source.name, weights, workshop, tried)
+        manifest = _manifest_of(source.name, weights, workshop, tried, faster)
         written = folder.finish_folder(part, place, manifest, loaded, rows.processor)
     if source.record is not None:
         refresh(files.at_home(source.name))
@@ -158,7 +160,11 @@ def refused(
 
 
 def _manifest_of(
-    source: str, weights: Mapping[str, str], workshop: Workshop, tried: list[Attempt]
+    source: str,
+    weights: Mapping[str, str],
+    workshop: Workshop,
+    tried: list[Attempt],
+    times_faster: float | None,
 ) -> ExportManifest:
     """What an exported folder says of itself, without checksums.
 
@@ -167,6 +173,7 @@ def _manifest_of(
         weights: names and checksums of its files of weights.
         workshop: where its files were made.
         tried: all attempts; the last one is shipped.
+        times_faster: than the graph in float.
     """
     model, rows, settings = workshop.model, workshop.rows, workshop.settings
     split = rows.loaded
@@ -204,6 +211,7 @@ def _manifest_of(
         measured=shipped.measured,
         cross_fitted=cross_fitted(rows, workshop.reference, workshop.measured, settings.max_drop),
         max_drop=settings.max_drop,
+        times_faster=times_faster,
         tried=tried,
         bytes=shipped.bytes,
         torch_bytes=4 * sum(sizes.values()),
@@ -216,6 +224,8 @@ def _manifest_of(
 
 
 _SEARCH_ROWS, _SEARCH_BATCH = 32, 8
+# The first round warms up.
+_TIMED_BATCHES, _TIMED_ROUNDS = 2, 8
 
 
 def try_all(workshop: Workshop) -> list[Attempt]:
@@ -227,7 +237,7 @@ def try_all(workshop: Workshop) -> list[Attempt]:
             return tried
     drops = [(one.measured.drop, place) for place, one in enumerate(tried) if one.measured]
     settings = workshop.settings
-    if not drops or settings.format != "onnx-int8" or not settings.keep_sensitive:
+    if not drops or settings.format not in QUANTISED or not settings.keep_sensitive:
         return tried
     best = tried[min(drops)[1]].conversion
     groups = _sensitive(workshop, best)
@@ -265,6 +275,23 @@ def _try(workshop: Workshop, how: Conversion) -> Attempt:
         bytes=weight_bytes(workshop.shipped),
         seconds=time.perf_counter() - began,
     )
+
+
+def _times_faster(workshop: Workshop) -> float:
+    """The float graph's time over the shipped file's, on rows of the gate in its batches: a median of rounds."""
+    sessions = [workshop.open(path) for path in (workshop.source, workshop.shipped)]
+    few = [*islice(workshop.rows.batches(workshop.settings.batch_size), _TIMED_BATCHES)]
+    feeds = [sessions[0].feed(batch) for batch in few]
+    ratios = []
+    for _ in range(_TIMED_ROUNDS):
+        seconds = []
+        for session in sessions:  # in turns: a machine that slows down slows both
+            began = time.perf_counter()
+            for feed in feeds:
+                session.logits(feed)
+            seconds.append(time.perf_counter() - began)
+        ratios.append(seconds[0] / seconds[1])
+    return median(ratios[1:])
 
 
 def _sensitive(workshop: Workshop, how: Conversion) -> list[list[str]]:

@@ -13,15 +13,21 @@ from limbeck.support.settings import Count, Settings, VocabularySize, Words
 StaticFormat = Literal["numpy", "numpy-int8", "model2vec", "model2vec-int8"]
 """Of static students alone; sentence-transformers reads model2vec's too."""
 STATIC_FORMATS = get_args(StaticFormat)
+QUANTISED = ("onnx-int8", "onnx-int4")
+"""Of graphs, where layers can stay in float, and whose speed depends on the processor."""
 
 
 class ExportSettings(Settings):
     """What is asked of an export."""
 
-    format: Literal["onnx", "onnx-int8", "openvino", StaticFormat] = Field(
+    format: Literal["onnx", "onnx-int8", "onnx-int4", "openvino", StaticFormat] = Field(
         "onnx",
-        description="onnx, onnx-int8 or openvino; of static students also numpy, numpy-int8, model2vec or "
+        description="onnx, onnx-int8, onnx-int4 or openvino; of static students also numpy, numpy-int8, model2vec or "
         "model2vec-int8 (which sentence-transformers reads too)",
+    )
+    embedding_bits: Literal[4, 8] = Field(
+        8,
+        description="onnx-int8: of a weight of embedding tables, which are most of a small student; onnx-int4 has 4",
     )
     fused: bool = Field(
         True, description="with ONNX Runtime's own operators; no other runtime reads them"
@@ -79,16 +85,30 @@ def conversions(settings: ExportSettings) -> list[Conversion]:
     if settings.format in STATIC_FORMATS:
         precision = "int8" if settings.format.endswith("-int8") else "fp32"
         return [Conversion(name=precision, precision=precision, fused=False)]
+    if settings.format == "onnx-int4":
+        return [
+            Conversion(
+                name=f"int4 weights in blocks of {block}",
+                precision="int4",
+                fused=fused,
+                per_channel=True,
+                four_bits=["MatMul", "Gather"],
+                block=block,
+            )
+            for block in (32, 16)
+        ]
     if settings.format != "onnx-int8":
         return [Conversion(name=f"fp32{', fused' if fused else ''}", fused=fused)]
+    small = settings.embedding_bits == 4
     ways = (("tensor", False), ("channel", False), ("channel, 7-bit weights", True))
     return [
         Conversion(
-            name=f"int8 dynamic, per {way}",
+            name=f"int8 dynamic, per {way}{', embeddings int4' if small else ''}",
             precision="int8",
             fused=fused,
             per_channel=way != "tensor",
             reduce_range=reduced,
+            four_bits=["Gather"] if small else [],
         )
         for way, reduced in ways
     ]

@@ -80,7 +80,7 @@ class Workshop:
             path.unlink()
         if self.openvino:
             onnx_graph.write_openvino(self.source, self.shipped)
-        elif how.precision == "int8":
+        elif how.precision != "fp32":
             onnx_graph.quantise(self.source, self.shipped, how)
         else:
             _copy(self.source, self.shipped)

@@ -26,12 +26,16 @@ class Conversion(BaseModel):
     name: str
     """In words: `int8 dynamic, per channel`."""
     precision: str = "fp32"
-    """Of the weights: fp32 or int8."""
+    """Of the weights: fp32, int8 or int4."""
     fused: bool = True
     """Whether ONNX Runtime's own operators stand in the graph."""
     per_channel: bool = False
     reduce_range: bool = False
     """Whether weights have 7 bits, which no processor without VNNI overflows with."""
+    four_bits: list[str] = Field(default_factory=list)
+    """Operators whose weights have 4 bits: `Gather` of embedding tables, `MatMul`."""
+    block: int = 32
+    """Weights of 4 bits that share a scale."""
     kept_in_float: list[str] = Field(default_factory=list)
     """Nodes of the graph that were not quantised."""
 
@@ -91,7 +95,7 @@ class ExportManifest(BaseModel):
     """`export.json`. `folder` is where it was read from."""
 
     schema_version: int = SCHEMA
-    format: str = Field(pattern="^(onnx|onnx-int8|openvino|(numpy|model2vec)(-int8)?)$")
+    format: str = Field(pattern="^(onnx(-int[48])?|openvino|(numpy|model2vec)(-int8)?)$")
     file: str
     """The model's file in the folder."""
     decoder: None = None
@@ -119,6 +123,8 @@ class ExportManifest(BaseModel):
     """Scores, 0 to 100, of what the gate ships on rows that did not choose it: each half of the rows by the file that
     the other half would have shipped. None of rows that cannot be halved, and of older exports."""
     max_drop: float
+    times_faster: float | None = None
+    """Than the graph in float, in batches as the gate's; None where it is not quantised, and of older ones."""
     tried: list[Attempt] = Field(default_factory=list)
     bytes: int = 0
     """Of the model's file and the data beside it."""
@@ -143,7 +149,7 @@ class ExportManifest(BaseModel):
     @property
     def runtime(self) -> str:
         """What the folder was measured with, and is for."""
-        named = self.format.removesuffix("-int8")
+        named = self.format.removesuffix("-int8").removesuffix("-int4")
         return "onnxruntime" if named == "onnx" else named
 
     def write(self, folder: Path) -> None:
