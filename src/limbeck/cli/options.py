@@ -36,7 +36,9 @@ ROWS = {
     "group_column": str, "text_columns": list[str], "label_column": str, "classes": list[str],
     "labels": str, "kind": str, "max_length": int,
 }  # fmt: skip
-SHAPE = {"layers": list[int], "pick": str, "vocabulary": str, "static": bool}
+SHAPE = {
+    "layers": list[int], "pick": str, "hidden": int, "heads": int, "ffn": int, "vocabulary": str, "static": bool,
+}  # fmt: skip
 TAUGHT = {"cache": str, "min_confidence": float}
 TRAINED = {
     "settings": str, "epochs": float, "max_steps": int, "lr": float, "batch_size": int,
@@ -50,6 +52,9 @@ _KEYS = {
     "static": "student.static",
     "pick": "student.pick",
     "vocabulary": "student.vocabulary",
+    "hidden": "student.hidden",
+    "heads": "student.heads",
+    "ffn": "student.ffn",
     "plugin": "plugins",
 }
 SETTINGS = {

@@ -76,7 +76,7 @@ def _static(recipe: RecipeFields) -> Iterator[Problem]:
                 f"add that, or leave student.{key} out",
             )
         return
-    for key in ("layers", "pick", "config"):
+    for key in ("layers", "pick", "config", *spec.narrower):
         if getattr(spec, key):
             yield Problem(
                 f"student.{key}: a static student has no layers to choose",

@@ -55,6 +55,19 @@ class StudentSpec(settings.Settings):
         description="which layers to keep when `layers` is a number: first, last, skip, upper; if left out skip for "
         "classes and numbers of whole texts, first for other task types and with a paper's settings",
     )
+    hidden: settings.Width | None = Field(
+        None,
+        description="features of a hidden state to keep, those that matter most on training rows; all if left out, or "
+        "as many as `heads` fill",
+    )
+    heads: settings.Width | None = Field(
+        None,
+        description="attention heads to keep in each layer, likewise; all if left out, or as many as fill `hidden`",
+    )
+    ffn: settings.Width | None = Field(
+        None,
+        description="hidden units of each feed-forward network to keep, likewise; all if left out",
+    )
     config: dict[str, Any] = Field(
         default_factory=dict, description="settings of a fresh configuration (hidden_size: 128)"
     )
@@ -88,6 +101,15 @@ class StudentSpec(settings.Settings):
         description="static: share of tokens and pairs that a training step leaves out; if left out 0.5, and 0 for "
         "embeddings",
     )
+
+    @property
+    def narrower(self) -> dict[str, int]:
+        """The sizes to which it is cut."""
+        return {
+            name: value
+            for name in ("hidden", "heads", "ffn")
+            if (value := getattr(self, name)) is not None
+        }
 
     @property
     def static_settings(self) -> dict[str, Any]:

@@ -1,9 +1,10 @@
 """From a recipe to what it names, loaded and encoded. Part of `limbeck.run`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from datasets import Dataset, DatasetDict
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from limbeck.data import encoding
@@ -178,7 +179,7 @@ def build_models(
         recipe: the run's.
         task: what is predicted.
         live_teacher: the teacher, where it is loaded already.
-        rows: training rows, in which a static student's tokens are counted.
+        rows: training rows, in which a static student's tokens are counted, and a narrower student's units weighed.
 
     Raises:
         LimbeckError: a model that cannot be read or built, or an unknown `select_by`.
@@ -197,7 +198,7 @@ def build_models(
     if recipe.student.static:
         student: PreTrainedModel = _static(recipe, task, names, start, lead, rows)
     else:
-        student = _student(recipe, task, names, start, lead)
+        student = _student(recipe, task, names, start, lead, rows)
     return named, student, start.tokenizer
 
 
@@ -212,18 +213,35 @@ def teacher_of_stage(recipe: Recipe, stage: Stage, task: Task) -> models.Named:
     return models.Named(models.ALONE, path, teacher, models.processor_of(recipe, task, path))
 
 
+_WEIGHED, _BATCH = 256, 16
+"""Rows on which the units of a narrower student are weighed, and of one pass."""
+
+
 def _student(
-    recipe: Recipe, task: Task, names: Task, start: models.Start, teacher: PreTrainedModel | None
+    recipe: Recipe,
+    task: Task,
+    names: Task,
+    start: models.Start,
+    teacher: PreTrainedModel | None,
+    rows: Dataset | None,
 ) -> PreTrainedModel:
     """The student, its classes called as in `names`: a head that knows them by either name is kept."""
     spec = recipe.student
     renamed = names is not task and not spec.from_teacher
     own = models.names_at(start.init) if renamed and isinstance(start.init, str) else ()
+    batches: Iterable[dict[str, Tensor]] = ()
+    if spec.narrower and rows is not None:
+        some = rows.select(range(0, len(rows), max(1, len(rows) // _WEIGHED)))
+        encoded = encoding.LazyRows(some, task, start.tokenizer, recipe.max_length)
+        collate = encoding.Collator(start.tokenizer, kind=task.kind)
+        batches = encoding.batches_of(encoded, collate, _BATCH, "cpu")
     student = build_student(
         start.init,
         task=task if own == task.labels else names,
         layers=spec.layers,
         pick=spec.pick,
+        **spec.narrower,
+        batches=batches,
         config=spec.config,
         teacher=teacher,
         seed=recipe.seed,

@@ -204,6 +204,7 @@ def default_folder(recipe: Recipe) -> Path:
         kept = [f"{stack}-{_layers(number)}" for stack, number in layers.items()]
     else:
         kept = [] if layers is None else [_layers(layers)]
+    kept += [f"{name}{size}" for name, size in recipe.student.narrower.items()]
     kept += ["static"] * recipe.student.static
     kind = [] if recipe.kind is None or recipe.task not in TASKS else [recipe.kind]
     parts = [str(recipe.task), *kind, recipe.method, *_models(recipe), *kept, f"s{recipe.seed}"]
