@@ -341,6 +341,36 @@ class Unprojected(nn.Module):
         return hidden
 
 
+KEPT = "kept_features"
+"""What a configuration calls the features that stayed when a model was cut out of a wider one."""
+
+
+def kept_features(config: Any) -> dict[int, Sequence[int]]:
+    """The places of a model's hidden features by the width of the model that they are from; {} of any other model."""
+    found = getattr(config, KEPT, None)
+    return {} if found is None else {found["of"]: found["features"]}
+
+
+class KeptFeatures(nn.Module):
+    """Of the teacher's features those that a student cut from it has (`student.hidden`); nothing is learned.
+
+    Args:
+        kept: their places.
+        width: the teacher's features, of which several layers may stand side by side.
+    """
+
+    def __init__(self, kept: Sequence[int], width: int) -> None:
+        super().__init__()
+        self.width = width
+        self.kept: Tensor
+        self.register_buffer("kept", torch.tensor(kept), persistent=False)
+
+    def forward(self, hidden: Tensor, student_layer: int) -> Tensor:
+        """(..., n·d) to (..., n·kept)."""
+        layers: Tensor = hidden.unflatten(-1, (-1, self.width))
+        return layers[..., self.kept].flatten(-2)
+
+
 class Projections(nn.Module):
     """The maps of both sides of one objective.
 
@@ -349,6 +379,8 @@ class Projections(nn.Module):
         student_widths, teacher_widths: width of each student layer's representation before its map.
         student_width, teacher_width: the models' own widths, which decide what `widths-differ`,
             `student` and `teacher` mean.
+        kept: the teacher's features that the student has, if it was cut from a model so wide: they are compared where
+            maps are only to bring both sides to one width.
 
     Attributes:
         widths: for each student layer the student's and the teacher's width as they are compared.
@@ -364,6 +396,7 @@ class Projections(nn.Module):
         *,
         student_width: int,
         teacher_width: int,
+        kept: Sequence[int] = (),
     ) -> None:
         super().__init__()
         self.student: nn.Module = Unprojected()
@@ -373,8 +406,14 @@ class Projections(nn.Module):
         sides = ((student_widths, student_width), (teacher_widths, teacher_width))
         whole = all(width == own for widths, own in sides for width in widths)
         self.of_layers = spec is not None and whole
-        if spec is None or (spec.when == "widths-differ" and student_width == teacher_width):
-            return
+        if spec is None or spec.when == "widths-differ":
+            if len(kept) == student_width < teacher_width:
+                self.teacher = KeptFeatures(kept, teacher_width)
+                self.widths = [(w, t // teacher_width * len(kept)) for w, t in self.widths]
+                self.shared, self.of_layers = True, False
+                return
+            if spec is None or student_width == teacher_width:
+                return
         own = {"student": student_width, "teacher": teacher_width}
         to = own[spec.to] if isinstance(spec.to, str) else spec.to
         if spec.sides != "teacher":

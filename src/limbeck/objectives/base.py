@@ -8,7 +8,7 @@ Nothing outside asks which term it is.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from collections.abc import Mapping as Batch
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -116,7 +116,8 @@ class Shape:
 
     `rows` bounds the `index` of the training examples from above; 0 where it is not known. `classes` are the
     names of the student's outputs in id order, and `balanced` the weights (C,) by which its classes count alike
-    in the training rows, where a term asks for them.
+    in the training rows, where a term asks for them. `kept`: by a teacher's width the features of it that the
+    student has.
     """
 
     student: ModelShape
@@ -125,6 +126,7 @@ class Shape:
     rows: int = 0
     classes: tuple[str, ...] = ()
     balanced: Tensor | None = None
+    kept: Mapping[int, Sequence[int]] = field(default_factory=dict)
 
     @property
     def outcomes(self) -> float:

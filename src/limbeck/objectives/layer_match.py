@@ -3,6 +3,7 @@
 Part of `limbeck.objectives`.
 """
 
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import torch
@@ -146,6 +147,7 @@ class LayerMatch(mapped.ComparedTerm):
                 (self.student_shape, self.teacher_shape),
                 joined=settings.compare_layers == "joined",
                 setting=setting,
+                kept=shape.kept.get(self.teacher_shape.width, ()),
             )
         self._refuse_widths()
         self.numbers = {layer: number for number, layer in enumerate(self.mapping.student_layers)}
@@ -224,6 +226,7 @@ def build_projections(
     *,
     joined: bool,
     setting: str,
+    kept: Sequence[int] = (),
 ) -> Projections:
     """The maps of both sides for a mapping's student layers, or for all student layers side by side (`joined`).
 
@@ -249,6 +252,7 @@ def build_projections(
         teacher,
         student_width=student_shape.width,
         teacher_width=teacher_shape.width,
+        kept=kept,
     )
 
 

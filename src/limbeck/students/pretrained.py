@@ -435,7 +435,7 @@ def transplant(
         raise LimbeckError(
             f"student: its shape differs from the model it starts from in {len(absent)} weights: "
             f"{', '.join(absent[:6])}",
-            "leave sizes out of student.config, or set init: fresh",
+            "leave sizes out of student.config (student.hidden, heads and ffn cut these weights), or set init: fresh",
         )
     _say_dropped(theirs.keys() - used - kept_head, names)
     target.load_state_dict(filled, strict=True)

@@ -28,6 +28,7 @@ from transformers.pytorch_utils import Conv1D
 from limbeck.activations import Request, capture, number_of_layers
 from limbeck.activations.compat import builder_of
 from limbeck.embedding import embedding_width
+from limbeck.mappings.maps import KEPT
 from limbeck.students import configuration, pretrained
 from limbeck.support.errors import LimbeckError
 
@@ -103,6 +104,9 @@ def narrowed(
         for group, count in _counts(model, target, axes).items()
     }
     fill(target, model, axes, kept)
+    if target.config.hidden_size < model.config.hidden_size:
+        features = {"of": model.config.hidden_size, "features": kept["hidden"].tolist()}
+        setattr(target.config, KEPT, features)
     _check(target, axes, kept, batches[0] if batches else _sample(model))
     return target
 

@@ -11,6 +11,7 @@ from transformers import PreTrainedModel
 from transformers.trainer_utils import has_length
 
 from limbeck.data.row_facts import facts_of
+from limbeck.mappings.maps import kept_features
 from limbeck.objectives import Loss, ModelShape, Objectives, Shape, TeamObjectives
 from limbeck.recipe import Recipe
 from limbeck.recipe.paper_settings import flat
@@ -54,7 +55,8 @@ def objectives_for(
         balanced = kind.balanced_weights(labels, student.config.num_labels or 0)
     numbers = None if facts is None else facts.numbers
     bound = 0 if numbers is None or not len(numbers) else int(numbers.max()) + 1
-    shape = Shape(own, own, kind, bound, labels_of(student.config), balanced)
+    kept = kept_features(student.config)
+    shape = Shape(own, own, kind, bound, labels_of(student.config), balanced, kept)
     shapes = [replace(shape, teacher=other) for other in teachers]
     if loss.curriculum is not None and loss.curriculum.then == "head" and not head_of(student):
         raise LimbeckError(
