@@ -30,11 +30,11 @@ from limbeck.activations.compat import builder_of
 from limbeck.embedding import embedding_width
 from limbeck.mappings.maps import KEPT
 from limbeck.students import configuration, pretrained
-from limbeck.support.errors import LimbeckError
+from limbeck.support.errors import LimbeckError, first_line
 
 # How configurations call their sizes, after their `attribute_map`.
 # Sizes that are the hidden one where nothing else is said.
-_AS_HIDDEN = ("embedding_size", "pooler_hidden_size", "pooler_output_size")
+_AS_HIDDEN = ("embedding_size", "pooler_hidden_size", "pooler_output_size", "word_embed_proj_dim")
 _HEADS = (
     "num_attention_heads",
     "encoder_attention_heads",
@@ -222,17 +222,17 @@ def axes_of(model: PreTrainedModel) -> Axes:
                 raise _unknown(model, f"axis {axis} of {name} holds more than one kind of unit")
             if keys:
                 found[name, axis] = keys[0]
-    places = _Places(model)
+    layout = _ModulesAround(model)
     axes: dict[str, list[Axis | None]] = {}
     for name, weight in model.state_dict().items():
         axes[name] = [None] * weight.dim()
         for axis, size in enumerate(weight.shape):
             key = found.get((name, axis))
             if key == "both":
-                key = places.of_both(name, axis, size)
+                key = layout.of_both(name, axis, size)
             if key is not None:
-                axes[name][axis] = places.axis(name, key, size, units)
-    return places.shared({name: tuple(own) for name, own in axes.items()})
+                axes[name][axis] = layout.axis(name, key, size, units)
+    return layout.shared({name: tuple(own) for name, own in axes.items()})
 
 
 def _shapes(model: PreTrainedModel, settings: dict[str, int]) -> dict[str, torch.Size]:
@@ -246,11 +246,11 @@ def _unknown(model: PreTrainedModel, why: str) -> LimbeckError:
     return LimbeckError(f"student: a {type(model).__name__} cannot be made narrower: {why}", _ALONE)
 
 
-class _Places:
+class _ModulesAround:
     """Where a model's weights stand: in which layer, and in which attention of it."""
 
     def __init__(self, model: PreTrainedModel) -> None:
-        config = model.config
+        self.model, config = model, model.config
         heads = list(_entries(config, _HEADS).values())
         self.hidden = config.hidden_size
         self.groups = gcd(*heads)
@@ -296,6 +296,8 @@ class _Places:
         if key in units:
             group = layer.group(1) if layer else key
             return Axis(f"ffn of {group}", units[key], blocks=size // units[key])
+        if size % self.groups:
+            raise _unknown(self.model, f"{name} has no whole number of rows for each head")
         blocks = size // self.all_heads if size % self.all_heads == 0 else 1
         group = self.attention(name) or "the model"
         return Axis(f"heads of {group}", self.groups, size // (blocks * self.groups), blocks)
@@ -342,10 +344,10 @@ def _grouped(axes: Axes, rename: Callable[[str], str]) -> Axes:
 def _counts(model: PreTrainedModel, target: PreTrainedModel, axes: Axes) -> dict[str, int]:
     """How many units of each group the target has."""
     theirs = target.state_dict()
+    if others := theirs.keys() ^ axes.keys():
+        raise _unknown(model, f"only one of both has {min(others)}")
     counts: dict[str, int] = {}
     for name, own in axes.items():
-        if name not in theirs or theirs[name].dim() != len(own):
-            raise _unknown(model, f"there is no {name} in the narrower one")
         for axis, size in zip(own, theirs[name].shape, strict=True):
             if axis is not None:
                 counts[axis.group] = size // (axis.blocks * axis.rows)
@@ -385,9 +387,12 @@ def _check(
     order = {group: torch.randperm(count, generator=generator) for group, count in units.items()}
     twin = deepcopy(model)
     fill(twin, model, own, order)
-    with torch.no_grad():
-        # Those of a model without a head are hidden features, in another order themselves.
-        first, second = (_outputs(one, batch).double().sort(-1).values for one in (model, twin))
+    try:
+        with torch.no_grad():
+            # Those of a model without a head are hidden features, in another order themselves.
+            first, second = (_outputs(one, batch).double().sort(-1).values for one in (model, twin))
+    except (RuntimeError, ValueError) as error:
+        raise _unknown(model, f"the narrower one does not run: {first_line(error)}") from error
     if not torch.allclose(first, second, rtol=1e-3, atol=1e-4 * float(first.abs().max())):
         raise _unknown(model, "with its units in another order it gives other outputs")
 
@@ -402,9 +407,10 @@ def _sample(model: PreTrainedModel) -> dict[str, Tensor]:
         images = torch.randn(2, config.num_channels, *sides, generator=generator)
         return {"pixel_values": images}
     tokens = torch.randint(config.vocab_size, (1, 8), generator=generator)
-    if isinstance(config.eos_token_id, int):
-        tokens[tokens == config.eos_token_id] = 0 if config.eos_token_id else 1
-        tokens[:, -1] = config.eos_token_id
+    end = getattr(config, "eos_token_id", None)
+    if isinstance(end, int):
+        tokens[tokens == end] = 0 if end else 1
+        tokens[:, -1] = end
     batch = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
     return batch | ({"decoder_input_ids": tokens} if config.is_encoder_decoder else {})
 
