@@ -168,6 +168,10 @@ def settings_typed(given: dict[str, Any]) -> list[str]:
     return [f"{key}={json.dumps(value)}" for key, value in given.items() if value is not None]
 
 
+NEWER = ("hidden", "heads", "ffn")
+"""Keys of `student` that are younger than the reference: left out where nothing is said of them."""
+
+
 def by_command(method: str, given: dict[str, Any], out: str = "run", full: bool = False) -> Entry:
     """A run of `limbeck distill`: its student, its record and what it printed."""
     ended = typed(["distill", method, *settings_typed(given), "--out", out])
@@ -177,6 +181,9 @@ def by_command(method: str, given: dict[str, Any], out: str = "run", full: bool 
     usual = Recipe.load("finetune").model_dump(mode="json") | given
     recipe = record.pop("recipe").items()
     recipe = {k: v for k, v in recipe if k not in catalog.HEADER and v != usual[k]}
+    if "student" in recipe:
+        own = recipe["student"].items()
+        recipe["student"] = {k: v for k, v in own if k not in NEWER or v is not None}
     losses = columns([epoch["train"] for epoch in record["epochs"]])
     seen = timeless(record)
     kept = seen if full else {key: seen[key] for key in IN_SHORT if key in seen}
