@@ -306,6 +306,7 @@ def test_the_corners_of_a_plane_have_the_losses_of_the_students_alone(three) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.drawn
 def test_the_corners_of_a_plane_are_called_as_they_are_named(three) -> None:
     own, *others = three
     called = {"a": str(others[0]), "b": str(others[1])}

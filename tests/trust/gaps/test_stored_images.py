@@ -77,8 +77,8 @@ def test_rows_in_several_pieces_have_the_key_of_the_whole():
 
 SCRIPT = """
 import sys
-sys.path.insert(0, sys.argv[1])
-from test_stored_pictures import PIXELS, TYPES, key
+sys.path[:0] = sys.argv[1:]
+from test_stored_images import PIXELS, TYPES, key
 print(*(key(PIXELS, kind) for kind in TYPES))
 """
 
@@ -87,7 +87,10 @@ print(*(key(PIXELS, kind) for kind in TYPES))
 def test_another_process_has_the_same_key():
     folder = str(Path(__file__).parent)
     ran = subprocess.run(
-        [sys.executable, "-c", SCRIPT, folder], capture_output=True, text=True, check=True
+        [sys.executable, "-c", SCRIPT, folder, *sys.path],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert ran.stdout.split() == [key(PIXELS, kind) for kind in TYPES]
 

@@ -18,12 +18,15 @@ from limbeck.data import Labelling, load_task
 from limbeck.recipe import Recipe
 
 PAGE = Path(__file__).parents[3] / "docs" / "cli.md"
-# What needs the Hub (named shapes, and the team made of them), a language model, runs of all tasks, or minutes.
+# What needs the Hub (named shapes, and the team made of them), a language model, a tokenizer by pieces, a bucket, runs
+# of all tasks, or minutes.
 NEEDS_MORE = (
     "quickstart",
     "bert-8-128-2",
     "runs/team",
     "causal-lm",
+    "limbeck shrink",
+    "s3://bucket",
     "limbeck study",
     "limbeck submit",
 )
