@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 import tiny_runs as tiny
 from limbeck.cli.app import app
 from limbeck.data import RowsAsked
-from limbeck.exporting import export_model
+from limbeck.exporting import export_model, gate
 from limbeck.exporting.export_model import _try, export
 from limbeck.exporting.gate import cross_fitted
 from limbeck.exporting.onnx_graph import write_onnx
@@ -307,3 +307,15 @@ def test_a_full_disk_ends_the_export_and_no_other_conversion_is_tried():
 
     with pytest.raises(OSError, match="No space left"):
         _try(Full(), Conversion(name="fp32"))
+
+
+def test_logits_are_kept_of_the_first_batches_alone(places, monkeypatch):
+    """A shorter last batch that would fit again is not compared with another batch's rows."""
+    model, data, own = places["sentence"]
+    rows = rows_read(model, data=data, **own)
+    loaded = ScoredModel.open(model).load(rows.task.kind)
+    count = len(rows.encoded)
+    size = count // 2 - 1  # two whole batches, then a short one
+    monkeypatch.setattr(gate, "_KEPT_NUMBERS", 2 * size + 2 * (count - 2 * size))
+    kept = gate.torch_reference(loaded, rows, size, lambda done: None).logits
+    assert [len(batch) for batch in kept] == [size]

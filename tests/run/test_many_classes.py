@@ -76,9 +76,10 @@ def test_every_command_reads_a_run_of_ten_thousand_classes(tmp_path, monkeypatch
     teacher = tiny.bert(1, id2label=names, label2id={name: n for n, name in names.items()})
     tiny.save(teacher, tmp_path / "start")
     texts = tiny.sentences(CLASSES)
-    lines = ["text,label", *(f"{text},class {n}" for n, text in enumerate(texts))]
-    for split in ("train", "dev"):
-        (tmp_path / f"{split}.csv").write_text("\n".join(lines), encoding="utf-8")
+    # Of a class with one row each nothing says that the column is one of labels.
+    for split, each in (("train", 2), ("dev", 1)):
+        lines = [f"{text},class {n}" for n, text in enumerate(texts)] * each
+        (tmp_path / f"{split}.csv").write_text("\n".join(["text,label", *lines]), encoding="utf-8")
     rows = ["--data", "train.csv", "--dev", "dev.csv"]
     for out in ("one", "two"):
         ran = CliRunner().invoke(

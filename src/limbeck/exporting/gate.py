@@ -48,8 +48,10 @@ def torch_reference(
     for one in model_outputs.outputs_by_batch(model, rows.batches(batch_size), rows.task.kind):
         outputs.append(one.kept)
         logits = as_array(one.logits)
-        if numbers + logits.size <= _KEPT_NUMBERS:
-            numbers += logits.size
+        numbers += (
+            logits.size
+        )  # of those that are not kept too: a shorter last batch must not close the gap
+        if numbers <= _KEPT_NUMBERS:
             kept.append(logits)
         step(len(logits))
     joined = join(outputs)
