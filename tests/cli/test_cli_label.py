@@ -119,7 +119,7 @@ def test_an_endpoints_options_are_handed_on(monkeypatch):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("--votes 3 --rate 9", ["votes, requests_per_minute: read with an endpoint only"]),
+        ("--votes 3 --rate 9", ["requests_per_minute, votes: read with an endpoint only"]),
         ("--endpoint http://here/v1", ["model of the endpoint is missing"]),
         (
             "--endpoint http://x/v1 --model m --mode vote --rate -1",

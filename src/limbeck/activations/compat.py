@@ -24,6 +24,7 @@ from torch import nn
 from transformers import PreTrainedModel
 from transformers.modeling_utils import AttentionInterface
 from transformers.models.auto import configuration_auto, modeling_auto
+from transformers.pytorch_utils import Conv1D as Conv1D  # GPT-2's linear map, read by others
 
 
 def recordable(owner: PreTrainedModel, kind: str) -> list[Any]:

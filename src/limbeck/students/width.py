@@ -23,10 +23,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers import PretrainedConfig, PreTrainedModel
-from transformers.pytorch_utils import Conv1D
 
 from limbeck.activations import Request, capture, number_of_layers
-from limbeck.activations.compat import builder_of
+from limbeck.activations.compat import Conv1D, builder_of
 from limbeck.embedding import embedding_width
 from limbeck.mappings.maps import KEPT
 from limbeck.students import configuration, pretrained
