@@ -5,13 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from tokenizers import Tokenizer, pre_tokenizers
+from tokenizers import Tokenizer, pre_tokenizers, processors
 from tokenizers.models import BPE
 from torch.testing import assert_close
 from transformers import ByT5Tokenizer, PreTrainedTokenizerFast
 
+from limbeck.labelling.language_models import scoring
 from limbeck.labelling.language_models.causal import (
     CausalLabeller,
+    calibrated,
+    content_free_prior,
     exclusive_scores,
     load_causal_labeller,
 )
@@ -59,11 +62,9 @@ def losses(model, tokenizer, prompts, answers):
     return found
 
 
-@pytest.mark.parametrize("reuse", [True, False, None])
+@pytest.mark.parametrize("reuse", [True, False])
 @pytest.mark.parametrize("family", ["llama", "qwen3", "gpt2", "mamba"])
 def test_scores_are_hugging_faces_losses(family, reuse) -> None:
-    if family == "mamba" and reuse:
-        pytest.skip("has no keys and values")
     made = labeller(family)
     made.scorer.reuse = reuse
     prompts = [made.bound.whole(row) for row in ROWS]
@@ -71,8 +72,7 @@ def test_scores_are_hugging_faces_losses(family, reuse) -> None:
         made.model, made.tokens.tokenizer, prompts, [f" {one}" for one in WORDS.values()]
     )
     assert_close(made._scores(ROWS), wanted, rtol=1e-4, atol=1e-3)
-    if reuse is None:
-        assert made.scorer.reuse == (family != "mamba")
+    assert made.scorer.reuse == (reuse and family != "mamba")  # which has no keys and values
 
 
 @pytest.mark.parametrize("normalize", [True, False])
@@ -126,17 +126,13 @@ def test_a_chat_template_takes_system_and_user() -> None:
 
 def test_an_answer_can_take_the_prompts_last_letters_into_its_first_token() -> None:
     """Behind "g", "ood" is the end of one token "good": both are scored from where they part."""
-    made = labeller(
-        template="{text} g", verbalizations={"negative": "x", "positive": "y", "mixed": "zz"}
-    )
-    row = made.tokens({"sentence": "it"})
-    assert made.tokens.tokenizer.decode(row.prefix) == "Text: it g "
-    object.__setattr__(made.bound, "answers", ("ood", "x", "ad"))
-    made.tokens._between = ""
-    row = made.tokens({"sentence": "it"})
-    decode = made.tokens.tokenizer.decode
-    assert decode(row.prefix) == "Text: it"
-    assert [decode(list(ids)) for ids in row.answers] == [" good", " gx", " gad"]
+    tokenizer = byte_tokenizer()
+    tokenizer.chat_template = "{{ messages[0]['content'] }} g{{ messages[1]['content'] }}"
+    words = {"negative": "ood", "positive": "x", "mixed": "ad"}
+    tokens = PromptTokenizer(tokenizer, bound(template="{text}", verbalizations=words))
+    row = tokens({"sentence": "it"})
+    assert tokenizer.decode(row.prefix) == "Text: it"
+    assert [tokenizer.decode(list(ids)) for ids in row.answers] == [" good", " gx", " gad"]
     assert len(row.answers[0]) == 1
 
 
@@ -203,7 +199,7 @@ def test_words_that_a_chat_template_writes_too(template) -> None:
     tokenizer.chat_template = template
     words = {"negative": "end", "positive": "think"}
     prompt = bind_prompt(Prompt(verbalizations=words), CLASSES[:2], ("sentence",))
-    row = PromptTokenizer(tokenizer, prompt, chat=True)(ROWS[1])
+    row = PromptTokenizer(tokenizer, prompt)(ROWS[1])
     for word, ids in zip(words.values(), row.answers, strict=True):
         said = [*prompt.messages(ROWS[1]), {"role": "assistant", "content": word}]
         whole = tokenizer.apply_chat_template(said, tokenize=False)
@@ -248,15 +244,46 @@ def test_newlines_are_cut_as_before_a_word() -> None:
     assert [tokenizer.decode(list(ids)) for ids in row.answers] == ["bad", "good"]
 
 
-@pytest.mark.parametrize("words", [("bad", "good"), ("bad", "best")])  # also alike in a letter
-def test_a_tokenizer_without_offsets(words) -> None:
+@pytest.mark.parametrize(
+    ("words", "shared"), [(("bad", "good"), ""), (("bad", "best"), "b"), (("go", "good"), "g")]
+)
+def test_a_tokenizer_of_bytes(words, shared) -> None:
+    """What all answers begin with is no part of them, but that each has a token."""
     tokenizer = ByT5Tokenizer()
-    assert not tokenizer.is_fast
     prompt = Prompt(template="{text}\n", verbalizations=dict(zip(CLASSES[:2], words, strict=True)))
     tokens = PromptTokenizer(tokenizer, bind_prompt(prompt, CLASSES[:2], ("sentence",)))
     row = tokens(ROWS[1])
-    assert tokenizer.decode(row.prefix) == "Text: a good film\n"
-    assert tuple(tokenizer.decode(list(ids)) for ids in row.answers) == words
+    assert tokenizer.decode(row.prefix) == "Text: a good film\n" + shared
+    assert tuple(shared + tokenizer.decode(list(ids)) for ids in row.answers) == words
+
+
+def test_a_tokenizers_own_marks_stand_before_a_prompt_and_not_behind_it() -> None:
+    tokenizer = byte_tokenizer()
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 1)]
+    )
+    row = PromptTokenizer(tokenizer, bound())(ROWS[1])
+    assert row.prefix == [0, *byte_tokenizer()(bound().whole(ROWS[1])).input_ids]
+    assert all(1 not in ids for ids in row.answers)
+
+
+def test_a_template_that_opens_a_thought_before_an_answer() -> None:
+    """The prompt goes on to where an answer stands, not into the thought."""
+    tokenizer = byte_tokenizer()
+    tokenizer.chat_template = (
+        "{% for message in messages %}<{{ message['role'] }}>{{ message['content'] }}{% endfor %}"
+        "{% if add_generation_prompt %}<assistant><think>{% endif %}"
+    )
+    row = PromptTokenizer(tokenizer, bound())(ROWS[1])
+    assert tokenizer.decode(row.prefix) == f"<user>{bound().text(ROWS[1])}<assistant>"
+
+
+def test_a_template_that_writes_no_answer_is_refused() -> None:
+    tokenizer = byte_tokenizer()
+    tokenizer.chat_template = "{{ messages[0]['content'] }}"
+    with pytest.raises(LimbeckError, match="chat template refuses the prompt") as caught:
+        PromptTokenizer(tokenizer, bound())
+    assert "chat: false" in caught.value.problems[0].fix
 
 
 def test_a_tokenizer_without_a_backend_is_known_by_its_vocabulary() -> None:
@@ -319,7 +346,7 @@ def test_an_answer_that_begins_another_is_not_counted_twice(reuse) -> None:
         found, (exact / exact.sum(1, keepdims=True)).astype(np.float32), rtol=1e-3, atol=1e-6
     )
     # Without it the shorter of two would hold the longer's share as well.
-    plain = made.scorer.plain([made.tokens(row) for row in rows]).double().exp().numpy()
+    plain = made.scorer._scores([made.tokens(row) for row in rows], None).detach().exp().numpy()
     assert (plain[:, 1] > exact[:, 1] * 1.001).any()
 
 
@@ -341,12 +368,12 @@ def test_a_longer_answer_can_win() -> None:
 
 def test_calibration_by_hand() -> None:
     """Zhao et al. 2021: with W = diag(p_cf)^-1, p = (.6, .3, .1) against p_cf = (.6, .2, .2) is (2, 3, 1)/6."""
-    from limbeck.labelling.language_models.causal import calibrated, content_free_prior
-
     prior = content_free_prior(np.log([[0.7, 0.1, 0.2], [5.0, 3.0, 2.0]]))
     assert_close(np.exp(prior), np.array([0.6, 0.2, 0.2]))
-    found = np.exp(calibrated(np.log([[6.0, 3.0, 1.0]]), prior))
-    assert_close(found, np.array([[1 / 3, 1 / 2, 1 / 6]]))
+    found = calibrated(np.log([[6.0, 3.0, 1.0]]), prior)
+    wanted = np.array([[1 / 3, 1 / 2, 1 / 6]], np.float32)
+    assert_close(found["probabilities"], wanted)
+    assert_close(np.exp(found["logits"]), wanted)
 
 
 def test_an_input_without_content_is_calibrated_to_no_opinion(monkeypatch) -> None:
@@ -373,7 +400,7 @@ def test_only_the_text_is_truncated() -> None:
     assert row.truncated and made.truncated == {2}
     made.score(ROWS[:2])
     assert made.truncated == set()
-    with pytest.raises(LimbeckError, match="prompt alone is longer than the 40 tokens"):
+    with pytest.raises(LimbeckError, match="no room for a text: the model reads 40 tokens"):
         labeller(max_length=40).score(ROWS)
 
 
@@ -465,14 +492,14 @@ def test_a_checkpoint(tmp_path) -> None:
     assert_close(made.score(ROWS)["logits"], labeller().score(ROWS)["logits"])
     assert made.fingerprint() == load_causal_labeller(folder, bound()).fingerprint()
     assert made.fingerprint() != load_causal_labeller(folder, bound(system="Decide.")).fingerprint()
-    with pytest.raises(LimbeckError, match="no chat template"):
+    with pytest.raises(LimbeckError, match="chat_template is not set"):
         load_causal_labeller(folder, bound(chat=True))
 
 
 def test_prompts_that_are_tokenised_otherwise_are_another_teachers(monkeypatch) -> None:
     """A store begun by a version that cut prompt and answer elsewhere is not gone on with."""
     before = labeller(template="{text}\n").fingerprint()
-    monkeypatch.setattr(PromptTokenizer, "_common_start", lambda *_: 1)
+    monkeypatch.setattr(scoring, "_common", lambda wholes: wholes[0][:1])
     after = labeller(template="{text}\n").fingerprint()
     assert {name for name in before if before[name] != after[name]} == {"tokens"}
 

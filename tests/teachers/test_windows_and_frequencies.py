@@ -25,12 +25,7 @@ from transformers import (
 
 from limbeck.labelling.language_models.causal import CausalLabeller
 from limbeck.labelling.language_models.prompt import Prompt, bind_prompt
-from limbeck.labelling.language_models.scoring import (
-    CausalScorer,
-    PromptTokens,
-    reusable_width,
-    token_limit,
-)
+from limbeck.labelling.language_models.scoring import CausalScorer, PromptTokens, token_limit
 from quick_cases import quick
 from tiny_language_models import SMALL, byte_tokenizer
 
@@ -100,27 +95,28 @@ def alone(family, answers=ANSWERS):
     return found
 
 
-@pytest.mark.parametrize("reuse", [None, True, False])
+@pytest.mark.parametrize("reuse", [True, False])
 @pytest.mark.parametrize("family", quick("gemma3", of=FAMILIES))
 def test_a_rows_scores_are_its_own(family, reuse) -> None:
     rows = [row(length) for length in LENGTHS]
     wanted = alone(family)
     for sequences in (1, 4, 64):
-        scorer = CausalScorer(made(family), SHARED, reuse=reuse, sequences=sequences)
-        if reuse is None:
-            scorer(rows[:1])  # a check on a short row alone, as calibration's are
-            assert scorer.reuse
+        scorer = CausalScorer(made(family), sequences=sequences)
+        scorer.reuse = reuse
+        scorer(rows[:1])  # a check on a short row alone, as calibration's are
         assert_close(scorer(rows), wanted, rtol=1e-4, atol=1e-4)
         # After other rows too.
         assert_close(scorer(rows[::-1]).flip(0), wanted, rtol=1e-4, atol=1e-4)
+        assert scorer.reuse == reuse
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_answers_of_one_token(family) -> None:
     answers = ((30,), (33,))
     rows = [row(length, answers) for length in LENGTHS]
-    for reuse in (None, False):
-        scorer = CausalScorer(made(family), SHARED, reuse=reuse, sequences=5)
+    for reuse in (True, False):
+        scorer = CausalScorer(made(family), sequences=5)
+        scorer.reuse = reuse
         assert_close(scorer(rows), alone(family, answers), rtol=1e-4, atol=1e-4)
 
 
@@ -133,7 +129,7 @@ def test_a_calibrated_row_beside_a_longer_one(family) -> None:
     bound = bind_prompt(prompt, ("negative", "positive"), ("sentence",))
     labeller = CausalLabeller(made(family), byte_tokenizer(), bound, max_length=200)
     short, long = {"sentence": "film"}, {"sentence": "a good film " * 12}
-    assert labeller.scorer.reuse and labeller.scorer.shared
+    assert labeller.scorer.reuse
     beside = labeller.score([short, long])["logits"]
     assert_close(labeller.score([short])["logits"], beside[:1], rtol=1e-4, atol=1e-4)
     assert_close(labeller.score([long])["logits"], beside[1:], rtol=1e-4, atol=1e-4)
@@ -150,52 +146,28 @@ def tokens_read(scorer, rows):
     return sum(read)
 
 
-@pytest.mark.parametrize(("family", "lengths"), [("llama", (30, 40)), ("mistral", (10, 15))])
-def test_prompts_are_still_shared_where_nothing_forbids_it(family, lengths) -> None:
-    scorer = CausalScorer(made(family), SHARED)
-    rows = [row(length) for length in lengths]
+@pytest.mark.parametrize("family", ["llama", "mistral"])  # also beyond its window
+def test_what_prompts_begin_with_is_run_once(family) -> None:
+    scorer = CausalScorer(made(family))
+    rows = [row(length) for length in (30, 40)]
     scorer(rows)
     assert scorer.reuse
-    # The rests once, and two tokens behind each row for each of three answers.
-    assert tokens_read(scorer, rows) == 2 * lengths[1] + 2 * 3 * 2
-
-
-def test_beyond_a_window_they_are_not() -> None:
-    scorer = CausalScorer(made("mistral"), SHARED, sequences=2)
-    short, long = [row(2), row(3)], [row(40), row(40)]
-    scorer([*short, *long])
-    # In three passes each of the long ones with each answer: of three tokens and two, one and three, two and one.
-    whole = 2 * (5 + 40) * 3 + 2 * (2 + 2 + 1)
-    assert tokens_read(scorer, [*short, *long]) == tokens_read(scorer, short) + whole
+    # What both begin with; the rest of the shorter one of both, but for its last token; from there on the prompts'
+    # ends behind which an answer is two tokens, one, or none, all as long as the longest.
+    assert tokens_read(scorer, rows) == 5 + 2 * 29 + 2 * 3 * (40 - 29 + 2)
 
 
 def test_longer_rows_are_checked_again() -> None:
-    scorer = CausalScorer(made("llama"), SHARED)
+    scorer = CausalScorer(made("llama"))
     checked = []
     agrees = scorer._agrees
-    scorer._agrees = lambda rows: (
-        checked.append(max(len(one.prefix) for one in rows)) or agrees(rows)
-    )
+    scorer._agrees = lambda row: checked.append(len(row.prefix)) or agrees(row)
     for lengths in ([2, 3], [2], [9, 4, 30, 2], [30, 8], [31]):
         scorer([row(length) for length in lengths])
     assert checked == [8, 35, 36]
-    scorer._agrees = lambda rows: False
+    scorer._agrees = lambda row: False
     scorer([row(32)])
     assert scorer.reuse is False
-    # What was said by hand is not looked into.
-    given = CausalScorer(made("llama"), SHARED, reuse=True)
-    given._agrees = scorer._agrees
-    given([row(40)])
-    assert given.reuse
-
-
-def test_windows_of_a_configuration() -> None:
-    found = {family: reusable_width(made(family).config) for family in FAMILIES}
-    assert found.pop("llama") == float("inf") and {*found.values()} == {BOUND}
-    layers = {0: {"sliding_window": 16}, 1: {"sliding_window": 8}}
-    assert reusable_width(MistralConfig(num_hidden_layers=2, per_layer_config=layers)) == 8
-    unused = Qwen2Config(sliding_window=8, use_sliding_window=False)
-    assert reusable_width(unused) == float("inf")
 
 
 def test_prompts_end_where_frequencies_would_change() -> None:

@@ -183,7 +183,9 @@ def _content(labeller: Labeller, source: LabellerSource, texts: Sequence[str]) -
             f"the text column {', '.join(sorted(clashing))} has the name of another column of the store",
             "rename it in your file, or leave --with-text out",
         )
-    batch = asked.batch_size or labeller.batch_size
+    # Models that are named were given it when they were loaded.
+    named = source.teachers and all(isinstance(one, str) for one in source.teachers)
+    batch = labeller.batch_size if named else asked.batch_size or labeller.batch_size
     return ShardContent(chosen, batch, tuple(texts), asked.missing_rows == "drop")
 
 

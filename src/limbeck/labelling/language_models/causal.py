@@ -1,6 +1,5 @@
 """A language model on this machine as a labeller: how likely it finds each class's answer."""
 
-import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -18,8 +17,6 @@ from limbeck.students import load_model, read_config, read_tokenizer
 from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import device
 from limbeck.tasks import SENTENCE
-
-log = logging.getLogger(__name__)
 
 Precision = Literal["fp32", "bf16"]
 # Differences of log-probabilities below it are rounding.
@@ -61,63 +58,48 @@ class CausalLabeller:
         batch_size: int = 32,
     ) -> None:
         self.name, self.bound, self.classes = name, bound, bound.classes
-        chat = _uses_chat(bound, tokenizer)
         limit = scoring.token_limit(model.config, tokenizer, max_length)
-        self.tokens = scoring.PromptTokenizer(tokenizer, bound, limit=limit, chat=chat)
-        empty = self.tokens(_empty(bound))
+        self.tokens = scoring.PromptTokenizer(tokenizer, bound, limit=limit)
+        empty = self.tokens.empty
         self._key = {
             "model": digest_of_model(model),
             "tokenizer": digest_of_tokenizer(tokenizer),
             "prompt": prompt_digest(bound.prompt),
-            "examples": digest_of_text(bound.whole(_empty(bound))),
-            # Where a prompt ends and an answer begins: other versions may see it otherwise.
+            # With classes, columns and chat template, cut into prompt and answers as this version does it.
             "tokens": digest_of_text(repr((empty.prefix, empty.answers))),
-            "chat": chat and digest_of_text(str(tokenizer.chat_template)),
             "limit": limit,
             "precision": precision,
-        }  # fmt: skip
+        }
         own_type = torch.bfloat16 if precision == "bf16" else torch.float32
         module: nn.Module = model  # whose move is in place
         module.to(device(), own_type)
         self.model = model.eval()
         self.batch_size = 8 * batch_size
         self.truncated: frozenset[int] = frozenset()
-        self.scorer = scoring.CausalScorer(self.model, self.tokens.shared(), sequences=batch_size)
+        self.scorer = scoring.CausalScorer(model, sequences=batch_size)
         calibrate = bound.prompt.calibrate is not False
         self.prior = content_free_prior(self._scores(bound.content_free())) if calibrate else None
 
     def fingerprint(self) -> dict[str, Any]:
-        """Digests of the model, its tokenizer and chat template, and the prompt with its examples."""
+        """Digests of the model, its tokenizer, and the prompt as it is read."""
         return dict(self._key)
 
     def score(self, rows: Sequence[Row]) -> dict[str, np.ndarray]:
-        """`logits`: calibrated log-probabilities of the classes, (B, C), float32; `probabilities`: of these.
+        """As `calibrated`.
 
         Raises:
-            LimbeckError: a score is not finite, a row lacks a column of the prompt, or no text of it fits.
+            LimbeckError: a row lacks a column of the prompt, or no text of it fits.
         """
-        logs = calibrated(self._scores(rows), self.prior)
-        if not np.isfinite(logs).all():
-            raise LimbeckError(
-                f"{self.name}: a class's log-probability is not finite",
-                "use precision fp32, and check that the model is whole",
-            )
-        return {
-            "logits": logs.astype(np.float32),
-            "probabilities": np.exp(logs).astype(np.float32),
-        }
+        return calibrated(self._scores(rows), self.prior)
 
     def _scores(self, rows: Sequence[Row]) -> np.ndarray:
         """Log-scores by class, (B, C), before calibration."""
         tokens = [self.tokens(row) for row in rows]
         self.truncated = frozenset(at for at, row in enumerate(tokens) if row.truncated)
-        # Rows of like length share a pass.
-        order = np.argsort([len(row.prefix) for row in tokens], kind="stable")
-        sums = np.empty((len(tokens), len(self.classes)))
-        sums[order] = self.scorer([tokens[at] for at in order]).double().numpy()
-        sums = exclusive_scores(sums, [row.answers for row in tokens])
+        answers = [row.answers for row in tokens]
+        sums = exclusive_scores(self.scorer(tokens).numpy(), answers)
         if self.bound.prompt.normalize_length:
-            sums /= np.array([[len(answer) for answer in row.answers] for row in tokens])
+            sums /= np.array([[len(answer) for answer in own] for own in answers])
         return sums
 
 
@@ -150,19 +132,6 @@ def _head(path: str | Path) -> str:
     return next(iter(read_config(path).architectures or []), "no head named")
 
 
-def _uses_chat(bound: BoundPrompt, tokenizer: PreTrainedTokenizerBase) -> bool:
-    has_template = tokenizer.chat_template is not None
-    if bound.prompt.chat and not has_template:
-        raise LimbeckError(
-            "chat: true, but the tokenizer has no chat template", "set chat: false, or leave it out"
-        )
-    return has_template if bound.prompt.chat is None else bound.prompt.chat
-
-
-def _empty(bound: BoundPrompt) -> Row:
-    return dict.fromkeys(bound.columns, "")
-
-
 def exclusive_scores(scores: np.ndarray, answers: Sequence[scoring.Answers]) -> np.ndarray:
     """log P(the answer, and none that goes on from it), (B, C), from log P(the text begins with the answer).
 
@@ -189,8 +158,7 @@ def exclusive_scores(scores: np.ndarray, answers: Sequence[scoring.Answers]) -> 
     return found
 
 
-# What a model says of the classes when there is nothing to say, taken out of what it says of a
-# text.
+# What a model says of the classes when there is nothing to say, taken out of what it says of a text.
 
 
 def content_free_prior(scores: np.ndarray) -> np.ndarray:
@@ -202,17 +170,15 @@ def content_free_prior(scores: np.ndarray) -> np.ndarray:
     Returns:
         log-probabilities, (C,).
     """
-    each = log_softmax(np.asarray(scores, dtype=np.float64), axis=1)
-    found: np.ndarray = logsumexp(each, axis=0) - np.log(len(each))
+    found: np.ndarray = logsumexp(log_softmax(scores, axis=1), axis=0) - np.log(len(scores))
     return found
 
 
-def calibrated(scores: np.ndarray, prior: np.ndarray | None) -> np.ndarray:
-    """Class log-probabilities (B, C): those of `scores`, divided by the prior and normalised again.
+def calibrated(scores: np.ndarray, prior: np.ndarray | None) -> dict[str, np.ndarray]:
+    """Of class log-scores (B, C): divided by the prior and normalised, `logits` and `probabilities` (B, C), float32.
 
     W p̂ of the paper with W = diag(p̂_cf)⁻¹, so its argmax; the paper sends W p̂ through a softmax once more,
     which leaves every distribution nearly flat, and a student is to learn the distribution.
     """
-    logs = log_softmax(np.asarray(scores, dtype=np.float64), axis=1)
-    found: np.ndarray = logs if prior is None else log_softmax(logs - prior, axis=1)
-    return found
+    logs = log_softmax(scores if prior is None else scores - prior, axis=1)
+    return {"logits": logs.astype(np.float32), "probabilities": np.exp(logs).astype(np.float32)}

@@ -168,7 +168,7 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
             failed = np.array([one["unparsable"][0] for one in answers])
             found = {"votes": votes, "probabilities": shares, "unparsable": failed}
         else:
-            logs = calibrated(np.array([one["logs"] for one in answers]), self.prior)
+            found = calibrated(np.array([one["logs"] for one in answers]), self.prior)
             coverage = np.array([one["coverage"][0] for one in answers])
             if not self._warned and np.median(coverage) < _LOW_COVERAGE:
                 self._warned = True
@@ -177,7 +177,7 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
                     "answer, or set answers: letters",
                     self.name,
                 )
-            found = {"logits": logs, "probabilities": np.exp(logs), "coverage": coverage}
+            found["coverage"] = coverage
         return {name: values.astype(np.float32) for name, values in found.items()}
 
     def costs(self) -> dict[str, float]:
