@@ -17,6 +17,8 @@ from transformers import (
     LlamaForCausalLM,
     MistralConfig,
     MistralForCausalLM,
+    OpenAIGPTConfig,
+    OpenAIGPTLMHeadModel,
     Phi3Config,
     Phi3ForCausalLM,
     Qwen2Config,
@@ -39,7 +41,7 @@ LENGTHS = (2, 40, 3, 16, 17, 18, 19, 20, 2, 31, 40, 41, 11)
 def made(family):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return FAMILIES[family]().eval()
+        return (gpt if family == "gpt" else FAMILIES[family])().eval()
 
 
 def longrope():
@@ -77,6 +79,11 @@ FAMILIES = {
 def row(length, answers=ANSWERS):
     drawn = torch.randint(2, 90, (length,), generator=torch.Generator().manual_seed(length))
     return PromptTokens([*SHARED, *drawn.tolist()], answers)
+
+
+def gpt():
+    sizes = {"n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": 64}
+    return OpenAIGPTLMHeadModel(OpenAIGPTConfig(vocab_size=100, initializer_range=0.3, **sizes))
 
 
 @cache
@@ -157,15 +164,25 @@ def test_what_prompts_begin_with_is_run_once(family) -> None:
     assert tokens_read(scorer, rows) == 5 + 2 * 29 + 2 * 3 * (40 - 29 + 2)
 
 
+def test_a_model_that_reads_no_past_runs_each_prompt_whole() -> None:
+    """The first GPT takes keys and values and never looks at them: only its numbers tell."""
+    rows = [row(length) for length in LENGTHS]
+    scorer = CausalScorer(made("gpt"))
+    assert_close(scorer(rows), alone("gpt"), rtol=1e-4, atol=1e-4)
+    assert scorer.reuse is False
+
+
 def test_longer_rows_are_checked_again() -> None:
     scorer = CausalScorer(made("llama"))
     checked = []
     agrees = scorer._agrees
-    scorer._agrees = lambda row: checked.append(len(row.prefix)) or agrees(row)
+    scorer._agrees = lambda rows, shared: (
+        checked.append(max(len(one.prefix) for one in rows)) or agrees(rows, shared)
+    )
     for lengths in ([2, 3], [2], [9, 4, 30, 2], [30, 8], [31]):
         scorer([row(length) for length in lengths])
     assert checked == [8, 35, 36]
-    scorer._agrees = lambda row: False
+    scorer._agrees = lambda rows, shared: False
     scorer([row(32)])
     assert scorer.reuse is False
 

@@ -18,7 +18,6 @@ from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import device
 from limbeck.tasks import SENTENCE
 
-Precision = Literal["fp32", "bf16"]
 # Differences of log-probabilities below it are rounding.
 _ROUNDING = 1e-6
 
@@ -54,7 +53,7 @@ class CausalLabeller:
         *,
         name: str = "language model",
         max_length: int | None = None,
-        precision: Precision = "fp32",
+        precision: Literal["fp32", "bf16"] = "fp32",
         batch_size: int = 32,
     ) -> None:
         self.name, self.bound, self.classes = name, bound, bound.classes
@@ -148,12 +147,10 @@ def exclusive_scores(scores: np.ndarray, answers: Sequence[scoring.Answers]) -> 
     for row, own in zip(found, answers, strict=True):
         # The longest first, so that what goes on from an answer is exclusive before it is taken out.
         for number in sorted(range(len(own)), key=lambda at: -len(own[at])):
-            size = len(own[number])
-            after = [
-                k for k, one in enumerate(own) if len(one) > size and one[:size] == own[number]
-            ]
-            if after:
-                taken = logsumexp(row[after]) - row[number]
+            answer = own[number]
+            longer = [one != answer and one[: len(answer)] == answer for one in own]
+            if any(longer):
+                taken = logsumexp(row[longer]) - row[number]
                 row[number] += np.log(-np.expm1(min(taken, -_ROUNDING)))
     return found
 

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from string import Formatter, ascii_uppercase
 from typing import Annotated, Literal
@@ -14,8 +15,6 @@ from limbeck.support import files, plain
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.settings import Settings
 
-TEMPLATE = "{classes}\n\n{examples}{text}\nAnswer:"
-EXAMPLE = "{text}\nAnswer: {answer}\n\n"
 CONTENT_FREE = ("", "N/A", "[MASK]")
 """The inputs without content of Zhao et al. 2021, §5."""
 CLASS = "class"
@@ -45,14 +44,14 @@ class Prompt(Settings):
         normalize_length: score a verbalization by its mean log-probability per token, not the sum.
     """
 
-    template: Filled = TEMPLATE
+    template: Filled = "{classes}\n\n{examples}{text}\nAnswer:"
     text: Filled | None = None
     system: Filled | None = None
     verbalizations: dict[str, str] | None = None
     descriptions: dict[str, Filled] = Field(default_factory=dict)
     answers: Literal["verbalizations", "letters"] = "verbalizations"
     examples: list[dict[str, str]] = Field(default_factory=list)
-    example: Filled = EXAMPLE
+    example: Filled = "{text}\nAnswer: {answer}\n\n"
     chat: bool | None = None
     calibrate: bool | None = None
     normalize_length: bool = True
@@ -225,19 +224,17 @@ def _class_problems(prompt: Prompt, classes: tuple[str, ...]) -> list[Problem]:
         for name in getattr(prompt, setting) or {}
         if name not in classes
     ]
-    same: dict[str, list[str]] = {}
-    for name in classes:
-        if word := prompt.words(name):
-            # Case and outer space are not held against a model's answer.
-            same.setdefault(word.casefold(), []).append(name)
-        else:
-            problems.append(
-                Problem(f"verbalizations: class {name!r} has none", f"write {name}: WORDS")
-            )
+    # Case is not held against a model's answer.
+    words = {name: prompt.words(name).casefold() for name in classes}
     problems += [
-        Problem(f"verbalizations: {' and '.join(alike)} are both {text!r}", "give each its own")
-        for text, alike in same.items()
-        if len(alike) > 1
+        Problem(f"verbalizations: class {name!r} has none", f"write {name}: WORDS")
+        for name, own in words.items()
+        if not own
+    ]
+    problems += [
+        Problem(f"verbalizations: {one} and {other} are both {words[one]!r}", "give each its own")
+        for one, other in combinations(classes, 2)
+        if words[one] and words[one] == words[other]
     ]
     most = len(ascii_uppercase)
     if prompt.answers == "letters" and len(classes) > most:

@@ -3,7 +3,7 @@
 Prompts run with as little as they can: what all rows begin with once, then what is left of each prompt, then only the
 ends of the prompts with each answer, behind copies of the keys and values. No padding stands before a token that is
 read, so windows and positions are those of a row alone. A check holds this against running each prompt with each
-answer, on a row as long as any scored.
+answer, on rows as long as any scored.
 """
 
 import copy
@@ -78,8 +78,10 @@ class PromptTokenizer:
         self.tokenizer, self.bound, self.limit = tokenizer, bound, limit
         chat = bound.prompt.chat
         self._chat = tokenizer.chat_template is not None if chat is None else chat
+        marked = tokenizer("a", return_special_tokens_mask=True)
+        leading = marked["input_ids"][: marked["special_tokens_mask"].index(0)]
         # A chat template writes them itself.
-        self._leading = [] if self._chat else _leading_ids(tokenizer)
+        self._leading = [] if self._chat else list(leading)
         self.empty = self(dict.fromkeys(bound.columns, ""))
         problems = [
             Problem(
@@ -107,8 +109,7 @@ class PromptTokenizer:
         Raises:
             LimbeckError: not one letter of its texts fits: an answer would be to the template alone.
         """
-        prefix, answers = self._tokens(row)
-        found = PromptTokens(prefix, answers)
+        found = PromptTokens(*self._tokens(row))
         while self.limit is not None and found.size > self.limit:
             name = max(self.bound.uses, key=lambda column: len(row[column]))
             text = row[name]
@@ -175,20 +176,10 @@ def token_limit(
     return min((size for size in said if size and size < 10**9), default=None)
 
 
-def _leading_ids(tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """What a tokenizer puts before a text; what it puts behind ends a text, and here none ends."""
-    marked = tokenizer("a", return_special_tokens_mask=True)
-    return list(marked["input_ids"][: marked["special_tokens_mask"].index(0)])
-
-
 def _common(sequences: Sequence[Sequence[int]]) -> list[int]:
     """What all of them begin with."""
     alike = takewhile(lambda ids: len({*ids}) == 1, zip(*sequences, strict=False))
     return [ids[0] for ids in alike]
-
-
-# The largest difference of two log-probabilities that rounding explains, per token of an answer.
-_ROUNDING = {torch.float32: 1e-3, torch.bfloat16: 0.25}
 
 
 class CausalScorer:
@@ -213,27 +204,32 @@ class CausalScorer:
     @torch.no_grad()
     def __call__(self, rows: Sequence[PromptTokens]) -> Tensor:
         """log P(answer | prompt) of each row and class, on the CPU."""
-        longest = max(rows, key=lambda row: row.size)
+        order = sorted(range(len(rows)), key=lambda at: rows[at].size)
+        shortest, longest = rows[order[0]], rows[order[-1]]
+        shared = _common([row.prefix[:-1] for row in rows])
         if self.reuse and longest.size > self._checked:
-            self.reuse, self._checked = self._agrees(longest), longest.size
-        past = self._begun(_common([row.prefix[:-1] for row in rows])) if self.reuse else None
+            self.reuse = self._agrees([shortest, longest], shared[: len(shared) // 2])
+            self._checked = longest.size
+        past = self._begun(shared) if self.reuse else None
         # Rows of like length share a pass, and no more than have their answers in one.
-        order = sorted(range(len(rows)), key=lambda at: len(rows[at].prefix))
         size = max(1, self.sequences // len(_stems(longest)))
         scores = torch.empty(len(rows), len(longest.answers))
         for part in (order[at : at + size] for at in range(0, len(order), size)):
             scores[part] = self._scores([rows[at] for at in part], past).cpu()
         return scores
 
-    def _agrees(self, row: PromptTokens) -> bool:
-        """Whether keys and values give the plain numbers: not every architecture keeps them alike."""
+    def _agrees(self, rows: Sequence[PromptTokens], shared: list[int]) -> bool:
+        """Whether keys and values give each row's own numbers: not every architecture keeps them alike."""
         try:
-            reused = self._scores([row], self._begun(row.prefix[: len(row.prefix) // 2]))
+            reused = self._scores(rows, self._begun(shared))
         except (RuntimeError, TypeError, ValueError, AttributeError, IndexError) as error:
             log.info("%s: prompts are not shared (%s)", type(self.model).__name__, error)
             return False
-        bound = _ROUNDING.get(self.model.dtype, 1e-3) * max(map(len, row.answers))
-        return bool((reused - self._scores([row], None)).abs().max() <= bound)
+        plain = torch.cat([self._scores([row], None) for row in rows])
+        # What rounding explains, per token of an answer.
+        rounding = 0.25 if self.model.dtype == torch.bfloat16 else 1e-3
+        most = rounding * max(len(answer) for row in rows for answer in row.answers)
+        return bool((reused - plain).abs().max() <= most)
 
     def _scores(self, rows: Sequence[PromptTokens], past: DynamicCache | None) -> Tensor:
         """Of each row and class; answers that differ in their last token alone are one sequence.
@@ -246,7 +242,7 @@ class CausalScorer:
             shared, begin = past.get_seq_length(), min(len(row.prefix) for row in rows) - 1
             past = _picked(past, [0] * len(rows))
             if begin > shared:
-                self._logits([row.prefix[shared:begin] for row in rows], past)
+                self._logits([row.prefix[shared:begin] for row in rows], past, begin - shared - 1)
         stems = [(at, stem) for at, row in enumerate(rows) for stem in _stems(row)]
         scores = torch.empty(len(rows), len(rows[0].answers), device=self.model.device)
         for start in range(0, len(stems), self.sequences):
@@ -263,30 +259,27 @@ class CausalScorer:
                 scores[at, own] = logs.gather(-1, ids.T.to(logs.device)).sum(0)
         return scores
 
-    def _begun(self, ids: Sequence[int]) -> DynamicCache:
+    def _begun(self, ids: list[int]) -> DynamicCache:
         """The keys and values of some ids, for a batch of one."""
         past = DynamicCache(config=self.model.config)
         if ids:
-            self._logits([[*ids]], past)
+            self._logits([ids], past, len(ids) - 1)
         return past
 
-    def _logits(
-        self, sequences: list[list[int]], past: DynamicCache | None, first: int = -1
-    ) -> Tensor:
+    def _logits(self, sequences: list[list[int]], past: DynamicCache | None, first: int) -> Tensor:
         """Logits of sequences from position `first` on; they stand behind their past, which then holds them too."""
         size = max(map(len, sequences))
         # On the right, where no earlier token of a causal model sees it.
         padded = [[*one, *[0] * (size - len(one))] for one in sequences]
         ids = torch.tensor(padded, device=self.model.device)
-        kept = size - first if first >= 0 else 1
         given: dict[str, Any] = {"use_cache": past is not None}
         if past is not None:
             # As transformers calls it since 5.24, and before.
             given["cache" if "cache" in self._takes else "past_key_values"] = past
         if "logits_to_keep" in self._takes:
-            given["logits_to_keep"] = kept
+            given["logits_to_keep"] = size - first
         found: Tensor = self.model(input_ids=ids, **given).logits
-        return found[:, -kept:]
+        return found[:, first - size :]
 
 
 def _stems(row: PromptTokens) -> list[tuple[int, ...]]:
