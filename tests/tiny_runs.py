@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from datasets import Dataset
 from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
+from tokenizers.models import Model, WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 from torch import nn
@@ -26,12 +26,17 @@ WIDTH = 16
 
 def tokenizer() -> PreTrainedTokenizerFast:
     vocabulary = {word: number for number, word in enumerate([*SPECIAL, *WORDS])}
-    backend = Tokenizer(WordLevel(vocabulary, unk_token="[UNK]"))
+    return tokenizer_of(WordLevel(vocabulary, unk_token="[UNK]"))
+
+
+def tokenizer_of(model: Model) -> PreTrainedTokenizerFast:
+    """Of words between spaces, with BERT's special tokens."""
+    backend = Tokenizer(model)
     backend.pre_tokenizer = Whitespace()
     backend.post_processor = TemplateProcessing(
         single="[CLS] $A [SEP]",
         pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[(token, vocabulary[token]) for token in ("[CLS]", "[SEP]")],
+        special_tokens=[(token, backend.token_to_id(token)) for token in ("[CLS]", "[SEP]")],
     )
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,

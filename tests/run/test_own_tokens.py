@@ -6,10 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import Whitespace
-from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
 import tiny_runs as tiny
@@ -21,13 +18,7 @@ def other_tokenizer() -> PreTrainedTokenizerFast:
     """The words of `tiny.tokenizer` in the opposite order, and a word more."""
     words = [*tiny.SPECIAL, *reversed(tiny.WORDS), "more"]
     vocabulary = {word: number for number, word in enumerate(words)}
-    backend = Tokenizer(WordLevel(vocabulary, unk_token="[UNK]"))
-    backend.pre_tokenizer = Whitespace()
-    backend.post_processor = TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    special = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]"}
-    return PreTrainedTokenizerFast(tokenizer_object=backend, sep_token="[SEP]", **special)
+    return tiny.tokenizer_of(WordLevel(vocabulary, unk_token="[UNK]"))
 
 
 @pytest.fixture(scope="module")

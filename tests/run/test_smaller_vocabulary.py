@@ -7,10 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
-from tokenizers.pre_tokenizers import Whitespace
-from tokenizers.processors import TemplateProcessing
 from transformers import (
     AutoModelForSequenceClassification,
     AutoTokenizer,
@@ -32,13 +29,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
     listed = [*tiny.SPECIAL, *tiny.WORDS, *UNUSED]
     listed += [one for one in signs if one not in listed] + [f"##{one}" for one in signs]
     vocabulary = {token: number for number, token in enumerate(listed)}
-    backend = Tokenizer(WordPiece(vocabulary, unk_token="[UNK]"))
-    backend.pre_tokenizer = Whitespace()
-    backend.post_processor = TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    special = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]"}
-    return PreTrainedTokenizerFast(tokenizer_object=backend, sep_token="[SEP]", **special)
+    return tiny.tokenizer_of(WordPiece(vocabulary, unk_token="[UNK]"))
 
 
 @pytest.fixture(scope="module")

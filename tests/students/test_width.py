@@ -175,9 +175,8 @@ def _norm_over(module, features):
 def test_a_narrow_student_loads_where_limbeck_is_not_installed(family, tmp_path):
     model = random_model(FAMILIES[family][0])
     heads = model.config.num_attention_heads * 2 // 3
-    student = build_student(
-        model, layers=2, heads=heads, hidden=16, ffn=8, batches=[batch_for(model)], task=TASK
-    )
+    narrow = width.narrowed(model, heads=heads, hidden=16, ffn=8, batches=[batch_for(model)])
+    student = build_student(narrow, layers=2, task=TASK)
     student.save_pretrained(tmp_path)
     found = auto_of(model.config).from_pretrained(tmp_path)
     assert torch.equal(logits(found), logits(student))

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from datasets import Dataset, DatasetDict
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import PretrainedConfig, PreTrainedModel
 
 from limbeck.data import encoding
 from limbeck.evaluation.measuring import vocabulary_facts
@@ -18,7 +18,7 @@ from limbeck.run.inputs import missing
 from limbeck.run.prepared import FinalRows, Prepared, StageInputs
 from limbeck.run.rows import EncodedRows, add_unlabelled, check_left, load_rows, stage_rows
 from limbeck.static import StaticStudent
-from limbeck.students import build_student, load_model, pretrained, read_tokenizer, static
+from limbeck.students import build_student, load_model, narrowed, pretrained, read_tokenizer, static
 from limbeck.students.vocabulary import shrink_vocabulary
 from limbeck.support.errors import LimbeckError, unknown
 from limbeck.tasks import Processor, Task
@@ -229,19 +229,14 @@ def _student(
     spec = recipe.student
     renamed = names is not task and not spec.from_teacher
     own = models.names_at(start.init) if renamed and isinstance(start.init, str) else ()
-    batches: Iterable[dict[str, Tensor]] = ()
-    if spec.narrower and rows is not None:
-        some = rows.select(range(0, len(rows), max(1, len(rows) // _WEIGHED)))
-        encoded = encoding.LazyRows(some, task, start.tokenizer, recipe.max_length)
-        collate = encoding.Collator(start.tokenizer, kind=task.kind)
-        batches = encoding.batches_of(encoded, collate, _BATCH, "cpu")
+    init: str | PretrainedConfig | PreTrainedModel = start.init
+    if spec.narrower:
+        init = _narrower(recipe, task, start, teacher, rows)
     student = build_student(
-        start.init,
+        init,
         task=task if own == task.labels else names,
         layers=spec.layers,
         pick=spec.pick,
-        **spec.narrower,
-        batches=batches,
         config=spec.config,
         teacher=teacher,
         seed=recipe.seed,
@@ -286,6 +281,31 @@ def _texts(task: Task, rows: Dataset) -> Iterator[list[str]]:
     """The texts of rows, in batches."""
     for start in range(0, len(rows), _BATCH):
         yield from task.kind.texts(task, rows[start : start + _BATCH])
+
+
+def _narrower(
+    recipe: Recipe,
+    task: Task,
+    start: models.Start,
+    teacher: PreTrainedModel | None,
+    rows: Dataset | None,
+) -> PreTrainedModel:
+    """What the student starts from, cut in width by what it does on training rows."""
+    source = teacher
+    if start.init == "fresh" or isinstance(start.init, PretrainedConfig):
+        raise LimbeckError(
+            "student.hidden, student.heads, student.ffn: a student of random weights is not cut from any",
+            "set its sizes in student.config, or student.init to teacher or a checkpoint",
+        )
+    if source is None or start.init != "teacher":
+        source, _ = pretrained.load_checkpoint(start.init, seed=recipe.seed, auto=task.kind.auto)
+    batches: Iterable[dict[str, Tensor]] = ()
+    if rows is not None:
+        some = rows.select(range(0, len(rows), max(1, len(rows) // _WEIGHED)))
+        encoded = encoding.LazyRows(some, task, start.tokenizer, recipe.max_length)
+        collate = encoding.Collator(start.tokenizer, kind=task.kind)
+        batches = encoding.batches_of(encoded, collate, _BATCH, "cpu")
+    return narrowed(source, **recipe.student.narrower, batches=batches)
 
 
 def _static(

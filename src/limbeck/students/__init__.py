@@ -1,6 +1,6 @@
 """Students: where their layers, weights, configuration and labels come from.
 
-`build_student` makes every kind of student, `load_model`
+`build_student` makes every kind of student, `narrowed` cuts what one starts from in width, `load_model`
 reads a whole pretrained model, `pick_layers` turns a rule into layer numbers, `named_model` a shape's
 name into a model.
 """
@@ -31,6 +31,7 @@ from limbeck.students.shapes import (
     names_cnn,
     starts_random,
 )
+from limbeck.students.width import narrowed
 
 __all__ = [
     "BERT_VOCABULARY",
@@ -45,6 +46,7 @@ __all__ = [
     "load_model",
     "named_model",
     "names_cnn",
+    "narrowed",
     "numbered_places",
     "pick_layers",
     "places_by_name",

@@ -6,18 +6,17 @@ where limbeck is not installed.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
 from transformers import PretrainedConfig, PreTrainedModel
 
 from limbeck import tasks
 from limbeck.activations.compat import builder_of
 from limbeck.embedding import SentenceEmbedder
-from limbeck.students import configuration, pretrained, width
+from limbeck.students import configuration, pretrained
 from limbeck.support.errors import LimbeckError, unknown
 from limbeck.tasks.rules import Labelled
 
@@ -33,10 +32,6 @@ def build_student(
     task: Labelled | None = None,
     layers: Layers = None,
     pick: str | None = None,
-    hidden: int | None = None,
-    heads: int | None = None,
-    ffn: int | None = None,
-    batches: Iterable[Mapping[str, Tensor]] = (),
     config: Mapping[str, Any] | None = None,
     teacher: PreTrainedModel | None = None,
     seed: int = 0,
@@ -44,14 +39,14 @@ def build_student(
 ) -> PreTrainedModel:
     """Build a student, `build_student(teacher, layers=3)`: float32, eval mode, on the CPU.
 
+    A narrower one is `build_student(narrowed(teacher, heads=8), layers=3)`.
+
     `init`: `"teacher"` (copied from `teacher`), a folder or Hub name, a model, `"fresh"` (random
     weights, the teacher's configuration) or a configuration (random weights).
     `layers`: how many `pick` keeps, or the layers themselves (1-based); for an encoder-decoder it
     applies to both stacks, or give `{"encoder": …, "decoder": …}`. None keeps them all.
     `pick`: `first`, `last`, `skip`, `upper` (see `pick_layers`). If left out, `skip` where a head reads a whole
     text off one token, as lower layers write nothing into it yet, else `first`.
-    `hidden`, `heads`, `ffn`: features of a hidden state, attention heads and feed-forward units that are kept of each
-    layer: those without which the outputs on `batches` of training rows would change most.
     `config`: entries that replace the configuration's (`with_settings`).
     `task`: names its head's outputs; None: the head is the one of what it starts from.
     `kind`: what its head answers, and so its class, as a task type or by its name.
@@ -67,14 +62,6 @@ def build_student(
     auto = _class_of_head(init, teacher, task, kind)
     head: pretrained.Head = "optional" if task is not None else "required"
     source, base, has_head = _start(init, teacher, seed, auto, head)
-    if hidden or heads or ffn:
-        if source is None:
-            raise LimbeckError(
-                "student.hidden, student.heads, student.ffn: a student of random weights is not cut from any",
-                "set its sizes in student.config, or student.init to teacher or a checkpoint",
-            )
-        source = width.narrowed(source, hidden=hidden, heads=heads, ffn=ffn, batches=batches)
-        base = source.config
     named = kind is not None or task is not None
     own = kind or tasks.SENTENCE
     if not named:
