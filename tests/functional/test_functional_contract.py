@@ -99,6 +99,7 @@ OTHERS = {
     *("moved_unit", "cosine_matrix"),
     *("balanced_positive_weights", "balanced_weights", "binary_cross_entropy", "focal_factor"),
     *("listwise_cross_entropy", "ranked_pairs", "pair_contrast", "query_similarities"),
+    *("aligned_attention", "aligned_scores", "aligned_states", "character_overlap"),
     *("sample_tokens", "sampled_cross_entropy", "top_tokens", "topk_kl"),
 }
 

@@ -13,6 +13,10 @@ import limbeck.functional as functional
 from limbeck.support.errors import LimbeckError
 
 EXPORTED = {
+    "aligned_attention": "overlap probabilities",
+    "aligned_scores": "overlap scores",
+    "aligned_states": "overlap states",
+    "character_overlap": "student_spans teacher_spans student_mask teacher_mask",
     "attention_cross_entropy": "student_scores teacher_scores query_mask key_mask=None *causal=False",
     "attention_kl": "student_probs teacher_probs query_mask key_mask=None",
     "attention_mse": "student_scores teacher_scores query_mask key_mask=None *causal=False",

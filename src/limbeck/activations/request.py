@@ -142,7 +142,8 @@ class Trace:
     query, key and value [B, H, N, d_head]. `logits`: the head's, if asked for. `masks`: per stack
     [B, N], True for a real token. `mixed`: how the input was mixed, if it was. `each`
     [T, B, …]: the logits of each teacher of an ensemble, whose mean `logits` is. `partial`: what was stored of
-    logits over a vocabulary, in their place.
+    logits over a vocabulary, in their place. `aligned`: of a teacher with tokens of its own, whose values were
+    brought onto the student's; `masks` then leave out those that no teacher token meets.
     """
 
     values: dict[ActivationKey, Tensor] = field(default_factory=dict)
@@ -151,6 +152,7 @@ class Trace:
     mixed: Mixed | None = None
     each: Tensor | None = None
     partial: PartialLogits | None = None
+    aligned: bool = False
 
     def __getitem__(self, seen: ActivationKey) -> Tensor:
         try:

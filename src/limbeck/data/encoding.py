@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
-from datasets import Dataset, Value, concatenate_datasets
+from datasets import Dataset, Features, List, Value, concatenate_datasets
 from datasets.fingerprint import Hasher
 from datasets.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 from torch import Tensor
@@ -23,9 +23,10 @@ from limbeck.data.row_facts import RowFacts, facts_of
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.machine import accelerator
 from limbeck.tasks import SENTENCE, TEXT_READING, Processor, Reading, TaskType
+from limbeck.tasks.modality import encode_cut
 from limbeck.tasks.rules import CUT, ROW, pad_column
 from limbeck.tasks.task import Task
-from limbeck.teachers.teacher import TEACHER_COLUMN, ModelInputs
+from limbeck.teachers.teacher import SPANS, TEACHER_COLUMN, ModelInputs
 
 
 def encode(
@@ -289,6 +290,63 @@ def add_inputs(
             found[name] = column
     made = [name for name in own.model_input_names if name in encoded.column_names]
     return encoded, ModelInputs(found, frozenset(made) - {*names, _TOKENS, _MASK})
+
+
+def spans_of(
+    encoded: Dataset | LazyRows,
+    rows: Dataset,
+    task: Task,
+    tokenizer: Processor,
+    max_length: int,
+    *,
+    progress: bool = False,
+) -> Dataset:
+    """Which characters of `rows` each token of `encoded` stands for: in one column, `SPANS`.
+
+    Raises:
+        LimbeckError: the task type's tokens are not those of its texts.
+    """
+
+    def found(batch: dict[str, list[Any]]) -> dict[str, Any]:
+        texts = task.kind.texts(task, batch)
+        made = encode_cut(tokenizer, *texts, max_length=max_length)
+        return {SPANS: [_spans(one, tokenizer) for one in made.encodings]}
+
+    features = Features({SPANS: List(Value("int32"))})
+    with progress_bars(progress):
+        made = rows.map(
+            found,
+            batched=True,
+            remove_columns=rows.column_names,
+            features=features,
+            desc="Finding characters",
+        ).with_format("numpy")
+    tokens = [3 * length for length in TEXT_READING.lengths(encoded) or ()]
+    if [len(spans) for spans in made[SPANS]] != tokens:
+        raise LimbeckError(
+            f"task type {task.kind.name}: its tokens are not those of its texts, so that tokens of two tokenizers "
+            "cannot meet",
+            "compare outputs or pooled states, or choose models of one vocabulary",
+        )
+    return made
+
+
+def _spans(encoding: Any, tokenizer: Processor) -> list[int]:
+    """(segment, start, end) of each token of one example.
+
+    Segments 0 and 1 are its texts; 2 is the role of the token that opens it, 3 and 4 of those that end the first and
+    the second text. A special token has one place there.
+    """
+    opening = {tokenizer.cls_token_id, tokenizer.bos_token_id}
+    found, ended = [], 3
+    parts = zip(encoding.ids, encoding.sequence_ids, encoding.offsets, strict=True)
+    for token, text, (start, end) in parts:
+        if text is None:
+            found += [2 if token in opening else ended, 0, 1]
+        else:
+            found += [text, start, end]
+            ended = 3 + text
+    return found
 
 
 def _column_with(name: str, theirs: Dataset, encoded: Dataset) -> str:

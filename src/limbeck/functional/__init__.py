@@ -12,6 +12,12 @@ whatever stands there; an example without a valid position contributes 0 and sti
 example of the batch.
 """
 
+from limbeck.functional.alignment import (
+    aligned_attention,
+    aligned_scores,
+    aligned_states,
+    character_overlap,
+)
 from limbeck.functional.attention import (
     attention_cross_entropy,
     attention_kl,
@@ -92,6 +98,9 @@ from limbeck.functional.partial_logits import (
 from limbeck.functional.reductions import mix, weighted_mean
 
 __all__ = [
+    "aligned_attention",
+    "aligned_scores",
+    "aligned_states",
     "attention_cross_entropy",
     "attention_kl",
     "attention_mse",
@@ -101,6 +110,7 @@ __all__ = [
     "binary_cross_entropy",
     "binary_kl",
     "binary_soft_cross_entropy",
+    "character_overlap",
     "cheaper_layers_weigh_more",
     "class_means",
     "class_thresholds",

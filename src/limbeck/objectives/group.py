@@ -4,7 +4,7 @@ Part of `limbeck.objectives`. The only place that knows which terms are active.
 """
 
 from collections.abc import Mapping as Batch
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
 
@@ -199,6 +199,8 @@ class Objectives(nn.Module):
         Where examples are weighed also `counted`, the share of those that count.
         """
         device_type = next(iter(batch.values())).device.type
+        if teacher.aligned:
+            student = replace(student, masks=student.masks | teacher.masks)
         with torch.autocast(device_type, enabled=False):
             weighed, counted = self._weighed(student, teacher, batch, step_state)
             return {

@@ -275,10 +275,10 @@ def stored_if_it_pays(
     if machine.agreed(entry is not None) and entry is not None:
         say(f"{question.title}: {words.human_size(entry.bytes)}, found")
         return CachedTeacher(question.teacher, entry, fresh=rows if question.key in ours else 0)
+    # Its batches hold its own tokens already: there is nothing to align.
+    asked = question.teacher.reading(question.teacher.inputs)
     few = next(question.batches(question.order[:: math.ceil(rows / _SAMPLE)].tolist()))
-    estimate = measure(
-        question.teacher, few, question.wanted, question.lengths, precision=question.precision
-    )
+    estimate = measure(asked, few, question.wanted, question.lengths, precision=question.precision)
     saved = estimate.saved(question.passes)
     too_large, saves = machine.agreed(
         (_too_large(estimate, question.limit, store), saved >= _WORTH_SECONDS)
@@ -302,7 +302,7 @@ def stored_if_it_pays(
         with watching() as watch:
             build(
                 folder,
-                question.teacher,
+                asked,
                 question.batches(order),
                 question.wanted,
                 precision=question.precision,

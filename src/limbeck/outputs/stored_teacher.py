@@ -263,15 +263,18 @@ class AnsweringFromStore(Teacher):
             raise LimbeckError(
                 f"{wrong} ({inputs.transform.name}: {inputs.transform.why_live})", fix
             )
-        batch = inputs.batch
-        found, device = self.read(on_host(batch), request), batch[INDEX].device
-        return Trace(
+        batch, own = inputs.batch, self.own_tokens
+        # Stored values of tokens are those of the teacher's own.
+        read = batch if own is None or not own.to_align(request) else own(batch)
+        found, device = self.read(on_host(read), request), batch[INDEX].device
+        trace = Trace(
             # Sent as narrow as they are stored.
             values={seen: send(value, device).float() for seen, value in found.values.items()},
             logits=None if found.logits is None else send(found.logits, device).float(),
-            masks=self.masks(batch),
+            masks=self.masks(read),
             partial=None if found.partial is None else found.partial.on(device),
         )
+        return trace if own is None else own.aligned(trace, batch)
 
 
 class CachedTeacher(AnsweringFromStore):
@@ -285,7 +288,7 @@ class CachedTeacher(AnsweringFromStore):
 
     def __init__(self, teacher: Teacher, entry: StoredEntry, *, fresh: int = 0) -> None:
         super().__init__(teacher.model)
-        self.inputs = teacher.inputs
+        self.inputs, self.own_tokens = teacher.inputs, teacher.own_tokens
         self.entry = entry
         self.fresh = fresh
         self.built_seconds = entry.outputs.costs["seconds"] if fresh else 0.0

@@ -116,17 +116,12 @@ def _vocabulary(recipe: RecipeFields) -> Iterator[Problem]:
     for prefix, stage in (("", recipe), ("first_stage.", recipe.first_stage)):
         if stage is None or not any(term.needs_teacher for term in stage.objectives.values()):
             continue
-        alike = [
-            f"objectives.{name}"
-            for name, term in stage.objectives.items()
-            if term.needs_layers and term.needs_teacher
-        ]
-        alike += _transforms(stage)
+        alike = [*_transforms(stage)]
         alike += [key for key in _ROWS if isinstance(stage, FirstStage) and getattr(stage, key)]
         for key in alike:
             yield Problem(
                 f"student.vocabulary: {prefix}{key} needs the same tokens in student and teacher",
-                f"compare outputs alone (method kd) and leave {prefix}{key} out; or shrink the finished student: "
+                f"leave {prefix}{key} out; or shrink the finished student: "
                 f"limbeck shrink RUN --vocabulary {spec.vocabulary} --data TEXT --out DIR",
             )
 

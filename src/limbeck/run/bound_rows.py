@@ -7,20 +7,30 @@ what else it reads in columns beside them; one that splits texts otherwise reads
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from datasets import Dataset
 
 from limbeck import preflight
 from limbeck.data import Collator, add_inputs, encode
+from limbeck.data.encoding import spans_of
 from limbeck.data.row_ids import OutputKeys, ids_of, output_keys
 from limbeck.outputs.stored_teacher import UNKNOWN_ROWS_FIX, GivenOutputs
 from limbeck.recipe import Recipe, Stage
 from limbeck.run.models import Named
 from limbeck.run.rows import EncodedRows
 from limbeck.support.errors import LimbeckError, Problem
-from limbeck.tasks import Processor, Results, ScoredSplit, Task, abstract_type, rules
-from limbeck.teachers.teacher import ModelInputs, OwnTokens
+from limbeck.tasks import (
+    TEXT_READING,
+    Processor,
+    Results,
+    ScoredSplit,
+    Task,
+    abstract_type,
+    rules,
+)
+from limbeck.teachers.teacher import ModelInputs, OwnTokens, Spans
 
 # Where not one row has outputs, to leave those without out leaves nothing.
 _FIX_OF_NONE = "check that texts and text columns are those that were labelled, or label these rows (`limbeck label`)"
@@ -217,22 +227,36 @@ def bound(
         if not alike or (inputs is None and own_tokens and kind.repeats):
             task = replace(rows.task, kind=reading)
             theirs, _ = encode(rows.raw, task, one.tokenizer, length, progress=progress)
-            words = OwnTokens(theirs, Collator(one.tokenizer, kind=reading))
+            sides = ((rows.encoded, tokens.tokenizer), (theirs, one.tokenizer))
+            known = alike and kind.reads is TEXT_READING
+            spans = partial(_spans, rows, sides, progress=progress) if known else None
+            words = OwnTokens(theirs, Collator(one.tokenizer, kind=reading), spans)
         found.append(replace(one, teacher=one.teacher.reading(inputs, words)))
     return rows, found
+
+
+def _spans(
+    rows: EncodedRows, sides: Sequence[tuple[Dataset, Processor]], *, progress: bool
+) -> Spans:
+    """Which characters each token of these rows stands for, as the student and as a teacher reads them."""
+    return tuple(
+        spans_of(encoded, rows.raw, rows.task, tokenizer, rows.max_length, progress=progress)
+        for encoded, tokenizer in sides
+    )
 
 
 # ---- what is said of it ----
 
 
 def input_problems(
-    named: Sequence[Named], tokens: StudentTokens, *, logits_only: bool
+    named: Sequence[Named], tokens: StudentTokens, *, logits_only: bool, own_tokens: bool
 ) -> list[Problem]:
     """How teachers read the run's rows where that is not as the student does.
 
     Args:
         named: the teachers, bound to these rows.
-        logits_only: nothing but teachers' outputs is compared, so that tokens may differ.
+        logits_only: nothing but teachers' outputs is compared.
+        own_tokens: they may be read in other tokens.
     """
     problems = []
     for one in named:
@@ -252,15 +276,17 @@ def input_problems(
             continue
         if teacher.inputs is not None:
             problems += _note(side, teacher.inputs)
-        elif teacher.own_tokens is not None and logits_only:
-            problems.append(
-                Problem(
-                    f"{side}: it splits texts otherwise than the student, so it reads every training row by "
-                    "its own tokenizer, and its logits alone are compared",
-                    "",
-                    "note",
-                )
+        elif teacher.own_tokens is not None and own_tokens:
+            said = (
+                f"{side}: it splits texts otherwise than the student, so it reads every training row by "
+                "its own tokenizer"
             )
+            how = (
+                ", and its logits alone are compared"
+                if logits_only
+                else "; tokens meet by the characters that both cover"
+            )
+            problems.append(Problem(said + how, "", "note"))
         elif not tokens.differ(one.tokenizer):  # else pre-flight has said it
             problems.append(
                 Problem(

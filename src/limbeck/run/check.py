@@ -13,10 +13,10 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from limbeck import preflight
-from limbeck.activations import Passes, Request, Trace, capture
+from limbeck.activations import Passes, Request, Trace, capture, is_causal
 from limbeck.data import row_facts, samplers
 from limbeck.input_transforms import StepInputs
-from limbeck.objectives import Objectives, TeamObjectives
+from limbeck.objectives import Objective, Objectives, TeamObjectives
 from limbeck.objectives.example_weights import COUNTED, ExampleWeights
 from limbeck.outputs.stored_teacher import AbsentModel
 from limbeck.recipe import Recipe, Stage
@@ -98,6 +98,9 @@ def trial_terms(
         shown = recipe.transform.problems(method.batch, models)
         if preflight.errors_of(shown):
             return shown, None
+    unmet = _unmet(inputs, trial.objectives)
+    if unmet:
+        return unmet, None
     problems = [*trial.objectives.remarks(), *too_wide, *shown]
     if (curriculum := trial.objectives.of(0).curriculum) is not None and len(train):
         note = curriculum.note(
@@ -105,6 +108,44 @@ def trial_terms(
         )  # layers in turn without whole epochs
         problems += [] if note is None else [note]
     return problems, method
+
+
+@problem_list
+def _unmet(inputs: StageInputs, objectives: Objectives | TeamObjectives) -> Iterator[Problem]:
+    """Inputs and terms that a teacher with tokens of its own cannot have in common with the student."""
+    transform = inputs.recipe.transform
+    if transform is not None and any(member.own_tokens for member in inputs.members):
+        yield Problem(
+            f"{transform.name}: teacher and student have different tokens, so that inputs cannot be transformed alike",
+            "leave mixup and input_transform out, or choose models of one vocabulary",
+        )
+    for place, (side, member) in enumerate(zip(inputs.models, inputs.members, strict=True)):
+        own = objectives.of(place)
+        for name in own.terms if member.own_tokens is not None else ():
+            reason = _why_unmet(member, own[name])
+            if reason:
+                yield Problem(
+                    f"objectives.{name}: {side} and student have different tokens, and {reason}",
+                    "compare outputs (method kd) or pooled states (pool: cls or mean), or choose models of one "
+                    "vocabulary",
+                )
+
+
+def _why_unmet(teacher: Teacher, term: Objective) -> str | None:
+    """Why a term cannot compare the tokens of two tokenizers, if it cannot."""
+    asked = term.ever("teacher").items
+    own = {seen for seen in asked if seen.pool is None}
+    if not own:
+        return None
+    if term.sees_padding:
+        return "what stands at padding counts in it, which covers no characters"
+    if any(seen.stack in ("decoder", "cross") for seen in own):
+        return "a decoder's tokens stand one further on than the text's"
+    if any(seen.what == "probabilities" and is_causal(teacher.model, seen.stack) for seen in own):
+        return "pieces of one token of a causal teacher would attend to later ones"
+    if teacher.own_tokens is None or teacher.own_tokens.spans is None:
+        return "nothing says which of them meet"
+    return None
 
 
 def _few(inputs: StageInputs) -> list[int]:
@@ -203,13 +244,16 @@ def check_run(prepared: Prepared, *, show: bool) -> Prepared:
     problems += preflight.checking.check_share(last.recipe.batch_size, last.recipe.accumulation)
     sides = {}
     if learns_from_its_teacher(recipe):
-        alone = _logits_only(recipe)
+        taught = [stage for stage in recipe.stages() if stage.recipe.needs_teacher]
+        crossing = all(one.same_rows for one in taught)
+        terms = (term for one in taught for term in one.recipe.objectives.values())
+        alone = crossing and not any(term.needs_layers for term in terms)
         sides = {
             one.setting: preflight.TeacherSide(
                 one.teacher.model,
                 one.tokenizer,
                 one.path,
-                own_tokens=one.teacher.own_tokens is not None and alone,
+                own_tokens=one.teacher.own_tokens is not None and crossing,
             )
             for one in prepared.named
             if not one.stored
@@ -220,7 +264,9 @@ def check_run(prepared: Prepared, *, show: bool) -> Prepared:
         problems += bound_rows.left_out_problems(
             prepared.without_outputs, len(prepared.splits["train"])
         )
-        misread = bound_rows.input_problems(prepared.named, prepared.tokens, logits_only=alone)
+        misread = bound_rows.input_problems(
+            prepared.named, prepared.tokens, logits_only=alone, own_tokens=crossing
+        )
         problems += misread
         if preflight.errors_of(misread):
             method = None  # a teacher that reads something else has nothing to compare
@@ -261,17 +307,6 @@ def _plateau(prepared: Prepared, method: preflight.Method | None) -> list[Proble
     return preflight.checking.check_start(prepared.student, batch, travel)
 
 
-def _logits_only(recipe: Recipe) -> bool:
-    """Whether every stage needs nothing of teachers but their logits on the run's own rows."""
-    return all(
-        stage.same_rows
-        and stage.recipe.transform is None
-        and all(not term.needs_layers for term in stage.recipe.objectives.values())
-        for stage in recipe.stages()
-        if stage.recipe.needs_teacher
-    )
-
-
 def _in_stage(stage: Stage, problem: Problem) -> Problem:
     """A problem with the keys as the user wrote them: `first_stage.objectives.…`."""
     own = problem.message.startswith("objectives")
@@ -286,7 +321,9 @@ def _inspect_stage(inputs: StageInputs, prepared: Prepared) -> list[Problem]:
     problems = _own_teacher(inputs, prepared)
     # Of rows that this stage alone has, or a teacher that it alone has the run's.
     if inputs.recipe.needs_teacher and (inputs.own or not stage.same_rows):
-        problems += bound_rows.input_problems(inputs.readers, prepared.tokens, logits_only=False)
+        problems += bound_rows.input_problems(
+            inputs.readers, prepared.tokens, logits_only=False, own_tokens=False
+        )
     problems += preflight.checking.check_share(stage.recipe.batch_size, stage.recipe.accumulation)
     problems += bound_rows.left_out_problems(inputs.without_outputs, len(rows.raw))
     if not stage.same_rows and rows.truncated:

@@ -9,8 +9,8 @@ several processes, optimised or saved.
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,9 +18,20 @@ import numpy as np
 import torch
 from datasets import Dataset
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from transformers import PretrainedConfig, PreTrainedModel
 
-from limbeck.activations import CastOnce, CompiledCapture, Passes, Request, Trace, capture
+from limbeck import functional as F
+from limbeck.activations import (
+    ActivationKey,
+    CastOnce,
+    CompiledCapture,
+    Passes,
+    Request,
+    Trace,
+    capture,
+)
+from limbeck.activations.forward import text_mask
 from limbeck.input_transforms.input_transform import StepInputs, as_inputs
 from limbeck.students import load_model
 from limbeck.support.errors import LimbeckError
@@ -36,6 +47,10 @@ from limbeck.support.step_state import StepState
 
 TEACHER_COLUMN = "teacher_"
 """What the names of columns begin with that no student reads."""
+
+SPANS = "spans"
+"""The column that says which characters each token stands for: (segment, start, end), one token after the other."""
+Spans = tuple[Dataset, ...]
 
 
 @dataclass(frozen=True)
@@ -82,11 +97,14 @@ class OwnTokens:
     Args:
         rows: the training rows, encoded by the teacher's own tokenizer (or image processor).
         collate: makes a batch of some of them.
+        spans: makes, when states of tokens are first asked for, the `SPANS` of these rows as the student and as the
+            teacher reads them; None where the two have no characters in common, as of images.
     """
 
-    def __init__(self, rows: Any, collate: Any) -> None:
+    def __init__(self, rows: Any, collate: Any, spans: Callable[[], Spans] | None = None) -> None:
         self.rows = rows
         self.collate = collate
+        self.spans = None if spans is None else cache(spans)
         self._place = {number: place for place, number in enumerate(rows["index"])}
 
     def __call__(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -95,6 +113,10 @@ class OwnTokens:
         Raises:
             LimbeckError: the batch has no `index`, or one that is not among the rows.
         """
+        found: dict[str, Tensor] = self.collate([self.rows[place] for place in self._places(batch)])
+        return found
+
+    def _places(self, batch: Mapping[str, Tensor]) -> list[int]:
         numbers = on_host(batch)["index"].tolist() if "index" in batch else [None]
         if any(number not in self._place for number in numbers):
             raise LimbeckError(
@@ -102,14 +124,59 @@ class OwnTokens:
                 "batch has others, or none, in a column named index",
                 "train on the rows that the teacher was given",
             )
-        found: dict[str, Tensor] = self.collate(
-            [self.rows[self._place[number]] for number in numbers]
-        )
-        return found
+        return [self._place[number] for number in numbers]
 
     def only(self, numbers: Sequence[int]) -> "OwnTokens":
         """The same for some of the rows."""
-        return OwnTokens(self.rows.select([self._place[n] for n in numbers]), self.collate)
+        places, spans = [self._place[n] for n in numbers], self.spans
+        some = None if spans is None else lambda: tuple(one.select(places) for one in spans())
+        return OwnTokens(self.rows.select(places), self.collate, some)
+
+    @staticmethod
+    def to_align(request: Request) -> frozenset[ActivationKey]:
+        """What of a request is about single tokens: pooled states and logits need no alignment."""
+        return frozenset(seen for seen in request.items if seen.pool is None)
+
+    def aligned(self, trace: Trace, batch: Mapping[str, Tensor]) -> Trace:
+        """What a teacher showed of its own tokens, brought onto the student's by the characters that both cover.
+
+        Args:
+            trace: of the teacher's pass over its own tokens.
+            batch: the examples as the student reads them.
+
+        Raises:
+            LimbeckError: the two have no characters in common.
+        """
+        own = self.to_align(Request(frozenset(trace.values)))
+        if not own:
+            return trace
+        if self.spans is None:
+            raise LimbeckError(
+                "nothing says which tokens of teacher and student meet, so their layers cannot be compared",
+                "compare the logits (method kd) or pooled states, or choose models of one vocabulary",
+            )
+        places, mask, their_mask = self._places(batch), text_mask(batch), trace.mask()
+        assert mask is not None  # of text, which has characters
+        device = mask.device
+        ours, theirs = (send(_padded(rows[places][SPANS]), device) for rows in self.spans())
+        overlap = F.character_overlap(ours, theirs, mask, send(their_mask, device))
+        values = {
+            seen: _ALIGNED.get(seen.what, F.aligned_states)(overlap, value)
+            if seen in own
+            else value
+            for seen, value in trace.values.items()
+        }
+        masks = {name: overlap.any(2) for name in trace.masks}
+        return replace(trace, values=values, masks=masks, aligned=True)
+
+
+_ALIGNED = {"probabilities": F.aligned_attention, "scores": F.aligned_scores}
+"""Maps from tokens to tokens; all else is one vector a token."""
+
+
+def _padded(spans: Sequence[Any]) -> Tensor:
+    """Spans of some examples (B, longest, 3), each a list of numbers."""
+    return pad_sequence([torch.as_tensor(one).view(-1, 3) for one in spans], batch_first=True)
 
 
 class Teacher:
@@ -259,15 +326,16 @@ class Teacher:
     def __call__(self, inputs: StepInputs | Mapping[str, Tensor], request: Request) -> Trace:
         """What `request` asks for, of a step's inputs or of a plain batch, on the teacher's device.
 
-        Raises LimbeckError as `limbeck.activations.capture`, and for anything but logits of a teacher
-        with a tokenizer of its own.
+        States and attention of a teacher with a tokenizer of its own are those of the student's tokens.
+
+        Raises LimbeckError as `limbeck.activations.capture` and `OwnTokens.aligned`, and for transformed inputs of
+        such a teacher.
         """
-        inputs = as_inputs(inputs)
-        if self.own_tokens is not None and (request.items or inputs.transform is not None):
+        inputs, own = as_inputs(inputs), self.own_tokens
+        if own is not None and inputs.transform is not None:
             raise LimbeckError(
-                "teacher and student read an example in different tokens: their layers cannot "
-                "be compared, nor their inputs transformed alike",
-                "compare the logits (method kd), or choose models of one vocabulary",
+                "teacher and student read an example in different tokens: their inputs cannot be transformed alike",
+                "leave mixup and input_transform out, or choose models of one vocabulary",
             )
         batch = self.as_read(inputs.batch)
         # Someone may hold the model itself and call train() on it; dropout would then be on.
@@ -276,4 +344,5 @@ class Teacher:
         moved = {key: send(value, self.device) for key, value in batch.items()}
         # Not inference_mode: its tensors may not be saved for the student's backward pass.
         with torch.no_grad(), self._cast_once():
-            return inputs.of_teacher(self.model, moved, request, self._capture, self.passes)
+            trace = inputs.of_teacher(self.model, moved, request, self._capture, self.passes)
+        return trace if own is None else own.aligned(trace, inputs.batch)
