@@ -9,6 +9,7 @@ from limbeck.lab.study import SharedRuns, carry_out, estimate, study_table, writ
 from limbeck.lab.study.study_output import gather_results
 from limbeck.recipe import Recipe
 from limbeck.support.errors import LimbeckError
+from limbeck.tables.build import FLOOR
 from limbeck.training import DistillationTrainer
 
 TEAM = {"team": {"two": {"student.layers": 2}, "all": None}, "settings": {"lr": 0.0001}}
@@ -100,7 +101,8 @@ def test_a_table_has_a_row_of_each_member_and_method(place, tmp_path) -> None:
     assert carry_out(plan, runs) == []
     table, _ = write_study(plan, runs, tmp_path / "out")
     assert plan.study.teachers is not None
-    assert {row.label for row in table.rows} == {*plan.study.methods, *plan.study.teachers.team}
+    named = {*plan.study.methods, *plan.study.teachers.team, FLOOR}
+    assert {row.label for row in table.rows} == named
     scores = {row.label: next(iter(row.cells.values())).mean for row in table.rows}
     assert None not in scores.values()
     assert {run.role for run in plan.teachers.values()} == {"teacher"}

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from limbeck.functional.partial_logits import KeptTokens, PartialLogits
 from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.settings import Pool
 
 What = Literal["hidden", "probabilities", "scores", "query", "key", "value"]
-Pool = Literal["cls", "mean", "last"]
 StackName = Literal["main", "encoder", "decoder", "cross"]
 
 

@@ -16,7 +16,6 @@ from torch import nn
 from transformers import PretrainedConfig
 from transformers.utils import cached_file
 
-from limbeck.functional.hidden import POOLINGS
 from limbeck.support import files, plain
 from limbeck.support.errors import LimbeckError, unknown
 
@@ -112,8 +111,8 @@ class EmbeddingModules:
     truncate: int | None = None
 
     def __post_init__(self) -> None:
-        if self.pooling not in POOLINGS:
-            raise LimbeckError(unknown("pooling", self.pooling, POOLINGS))
+        if self.pooling not in _FLAGS:
+            raise LimbeckError(unknown("pooling", self.pooling, tuple(_FLAGS)))
         if self.similarity not in SIMILARITIES:
             raise LimbeckError(unknown("similarity", self.similarity, SIMILARITIES))
 
@@ -273,7 +272,7 @@ def _pooling(source: str, content: Mapping[str, Any]) -> str:
         return words[0]
     raise LimbeckError(
         f"model {source!r} pools by {' and '.join(map(str, modes)) or 'nothing'}",
-        f"supported is one of {', '.join(POOLINGS)}",
+        f"supported is one of {', '.join(_FLAGS)}",
     )
 
 

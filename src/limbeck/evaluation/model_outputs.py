@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from limbeck.activations import ActivationKey, Request, capture
-from limbeck.activations.request import Pool
 from limbeck.data import Collator, batches_of
 from limbeck.runtimes.sessions import GraphSession
 from limbeck.support.machine import device
+from limbeck.support.settings import Pool
 from limbeck.tasks import TaskType, as_array, join
 
 Batch = Mapping[str, Tensor]

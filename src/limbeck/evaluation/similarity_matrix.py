@@ -12,8 +12,8 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from limbeck.activations import number_of_layers
-from limbeck.activations.request import Pool
 from limbeck.evaluation.model_outputs import pooled_states
+from limbeck.support.settings import Pool
 
 
 def linear_cka(left: Tensor, right: Tensor) -> Tensor:

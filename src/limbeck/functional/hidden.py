@@ -3,6 +3,8 @@
 Follow mapping and projections, which have brought both sides to that width.
 """
 
+from typing import get_args
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -10,6 +12,7 @@ from torch import Tensor
 
 from limbeck.functional import reductions
 from limbeck.support.errors import LimbeckError, unknown
+from limbeck.support.settings import Pool
 
 _FIX = "map one side to the other's width with a projection"
 
@@ -107,9 +110,6 @@ def hidden_mse(
 # before they are projected and compared.
 
 
-POOLINGS = ("cls", "mean", "last")
-
-
 def pool(
     hidden: Float[Tensor, "batch tokens width"], mask: reductions.TokenMask, how: str
 ) -> Float[Tensor, "batch width"]:
@@ -120,10 +120,8 @@ def pool(
     `last`: the last valid position, for decoders. An example without a valid position gives zeros.
 
     Raises:
-        LimbeckError: `how` is none of the three, or the mask does not fit.
+        LimbeckError: `how` is none of these, or the mask does not fit.
     """
-    if how not in POOLINGS:
-        raise LimbeckError(unknown("pooling", how, POOLINGS))
     reductions.require_shape("mask", mask, hidden.shape[:2])
     valid = mask.bool()
     if how == "mean":
@@ -133,8 +131,10 @@ def pool(
     if how == "cls":
         # The maximum of a 0/1 row is found at its first 1.
         position = valid.int().argmax(1)
-    else:
+    elif how == "last":
         position = (valid * torch.arange(valid.shape[1], device=valid.device)).amax(1)
+    else:
+        raise LimbeckError(unknown("pooling", how, get_args(Pool)))
     index = position.view(-1, 1, 1).expand(-1, 1, hidden.shape[-1])
     chosen = reductions.at_least_float32(hidden.gather(1, index).squeeze(1))
     return chosen.masked_fill(~valid.any(1, keepdim=True), 0.0)

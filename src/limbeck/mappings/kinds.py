@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from limbeck.mappings import maps
 from limbeck.mappings.spec import Depths, MappingSpec, buckets, mapping, round_half_up
 from limbeck.support.errors import LimbeckError
-from limbeck.support.settings import Count, LayerNumber, Settings
+from limbeck.support.settings import Count, LayerNumber, Pool, Settings
 
 Layers = str | LayerNumber | list[LayerNumber]
 _Some = Annotated[list[LayerNumber], Field(min_length=1)]
@@ -181,7 +181,7 @@ class AttendedLayers(BothRanges):
         "all", description="attend to all teacher layers, or to one bucket each"
     )
     overlap: bool = Field(False, description="a bucket also takes the next one's first layer")
-    read: Literal["cls", "mean", "last"] | None = Field(
+    read: Pool | None = Field(
         None,
         description="the sentence vectors that weigh the layers, where the term itself compares "
         "something else",
@@ -198,7 +198,7 @@ class AttendedLayers(BothRanges):
         return self
 
     @property
-    def sentence_vectors(self) -> Literal["cls", "mean", "last"] | None:
+    def sentence_vectors(self) -> Pool | None:
         """As `read` says."""
         return self.read
 

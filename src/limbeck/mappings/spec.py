@@ -16,7 +16,7 @@ from pydantic import Field, ModelWrapValidatorHandler, model_validator
 from limbeck.mappings.maps import Mapping
 from limbeck.support.errors import LimbeckError, unknown
 from limbeck.support.registry import Registry
-from limbeck.support.settings import Settings
+from limbeck.support.settings import Pool, Settings
 from limbeck.support.step_state import StepState
 
 # Layer ranges and buckets: the arithmetic of "which layers", as the papers write it. All layer
@@ -171,7 +171,7 @@ class MappingSpec(Settings):
         return False
 
     @property
-    def sentence_vectors(self) -> Literal["cls", "mean", "last"] | None:
+    def sentence_vectors(self) -> Pool | None:
         """Of a kind that reads representations: which, where not those that the term compares."""
         return None
 

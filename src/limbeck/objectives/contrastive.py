@@ -9,14 +9,13 @@ from torch import Tensor, nn
 
 from limbeck import functional as F
 from limbeck.activations import ActivationKey, Trace
-from limbeck.activations.request import Pool
 from limbeck.functional.labels import has_label
 from limbeck.mappings.maps import ProjectSpec
 from limbeck.objectives import layer_match, registration
 from limbeck.objectives.base import Shape
 from limbeck.objectives.mapped import Mapped, MappedSpec
 from limbeck.support.errors import LimbeckError
-from limbeck.support.settings import Count, Temperature
+from limbeck.support.settings import Count, Pool, Temperature
 from limbeck.support.step_state import StepState
 
 

@@ -12,12 +12,12 @@ from torch import Tensor
 
 from limbeck import functional as F
 from limbeck.activations import ActivationKey
-from limbeck.activations.request import Pool
 from limbeck.mappings import Mapping, MappingSpec
 from limbeck.mappings.maps import Projections, ProjectSpec
 from limbeck.objectives import mapped
 from limbeck.objectives.base import Borrowed, ModelShape, Shape
 from limbeck.support.errors import LimbeckError
+from limbeck.support.settings import Pool
 from limbeck.support.step_state import StepState
 
 

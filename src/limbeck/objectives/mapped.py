@@ -15,12 +15,13 @@ from pydantic import Field, SerializeAsAny, model_validator
 from torch import Tensor, nn
 
 from limbeck.activations import ActivationKey, Request, Trace
-from limbeck.activations.request import Pool, StackName
+from limbeck.activations.request import StackName
 from limbeck.mappings import Mapping, MappingSpec, build_mapping, rounding_note
 from limbeck.mappings.maps import Projections, ProjectSpec, concatenation, pairs, weighted_sum
 from limbeck.objectives.base import OBJECTIVES, Objective, Shape, TermSettings
 from limbeck.objectives.registration import objective
 from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.settings import Pool
 from limbeck.support.step_state import StepState
 
 

@@ -20,9 +20,10 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from limbeck import activations
-from limbeck.activations.request import Pool, StackName, What
+from limbeck.activations.request import StackName, What
 from limbeck.functional.partial_logits import PartialLogits
 from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.settings import Pool
 
 # Where an example's tokens lie in a padded batch, in each stack that has tokens of its own.
 

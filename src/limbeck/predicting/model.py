@@ -13,7 +13,6 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from limbeck.activations import ActivationKey, Request, capture, number_of_layers
-from limbeck.activations.request import Pool
 from limbeck.embedding import embedding_width
 from limbeck.outputs.key import add_model
 from limbeck.predicting.about_model import AboutModel
@@ -22,6 +21,7 @@ from limbeck.scoring.scored_model import ScoredModel, longest_of
 from limbeck.students import read_processor
 from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import device
+from limbeck.support.settings import Pool
 from limbeck.tasks import SENTENCE, Processor, TaskType, as_array
 
 # What transformers generates of a model that says nothing.

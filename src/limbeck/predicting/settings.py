@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from limbeck.support.settings import Count, Settings, Words, as_words
+from limbeck.support.settings import Count, Pool, Settings, Words, as_words
 
 Output = Literal["labels", "scores", "ranks", "probabilities", "logits", "embeddings"]
 
@@ -34,7 +34,7 @@ class PredictSettings(Settings):
     overwrite: bool = Field(
         False, description="replace --to, and begin again what other settings or rows have begun"
     )
-    pooling: Literal["mean", "cls", "last"] = Field(
+    pooling: Pool = Field(
         "mean",
         description="how hidden states of the last layer become an embedding: mean (over real tokens), cls or last",
     )

@@ -155,7 +155,7 @@ class ImageSpec(settings.Settings):
 class EmbeddingModelSpec(settings.Settings):
     """What stands behind an encoder of kind embedding, where its folder does not say."""
 
-    pooling: Literal["mean", "cls", "last"] | None = Field(
+    pooling: settings.Pool | None = Field(
         None,
         description="which tokens speak for a text, of encoders that are no sentence-transformers folder: mean "
         "(the default), cls or last",

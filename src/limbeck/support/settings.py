@@ -21,6 +21,8 @@ Count = Annotated[int, Field(gt=0, le=10**9)]
 Depth = Annotated[int, Field(gt=0, le=10**4)]
 """A number of layers, or of one among them."""
 LayerNumber = Annotated[int, Field(ge=0, le=10**4)]
+Pool = Literal["cls", "mean", "last"]
+"""How hidden states of a sequence become one vector; `limbeck.functional.hidden.pool` is their equation."""
 """Of a layer, the lowest being 1; 0 is the embeddings."""
 Batch = Annotated[int, Field(gt=0, le=10**6)]
 """Of examples in a forward pass, or of such passes in a step."""

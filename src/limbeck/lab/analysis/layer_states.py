@@ -23,10 +23,9 @@ from limbeck.objectives.base import ModelShape, Shape
 from limbeck.objectives.mapped import MappedSpec, MappedTerm
 from limbeck.recipe import Recipe
 from limbeck.support.errors import LimbeckError, Problem
-from limbeck.support.settings import Count, Depth, LayerNumber, Settings
+from limbeck.support.settings import Count, Depth, LayerNumber, Pool, Settings
 from limbeck.support.step_state import StepState
 
-Pooled = Literal["mean", "cls", "last"]
 Sides = Annotated[list[Literal["student", "teacher"]], Field(min_length=1)]
 BOTH: list[Literal["student", "teacher"]] = ["student", "teacher"]
 STUDENT: list[Literal["student", "teacher"]] = ["student"]
@@ -36,9 +35,7 @@ class SimilaritySettings(Settings):
     """Of `similarity`."""
 
     rows: Count = Field(128, description="how many examples layers are compared on")
-    pool: Pooled = Field(
-        "mean", description="the vector of a layer: masked mean, first, last token"
-    )
+    pool: Pool = Field("mean", description="the vector of a layer: masked mean, first, last token")
 
 
 def _similarity(
@@ -62,7 +59,7 @@ class ProbingSettings(Settings):
 
     train_rows: Count = Field(2000, description="rows of train that probes are fitted on")
     rows: Count = Field(1000, description="rows that they are scored on")
-    pool: Pooled = Field("cls", description="the vector of a layer: first token, masked mean, last")
+    pool: Pool = Field("cls", description="the vector of a layer: first token, masked mean, last")
     strength: float = Field(1.0, gt=0, description="scikit-learn's C, the inverse penalty")
     models: Sides = Field(BOTH, description="student, teacher")
 
@@ -114,7 +111,7 @@ class PcaSettings(Settings):
     """Of `pca`."""
 
     rows: Annotated[int, Field(ge=2, le=10**9)] = Field(200, description="how many examples")
-    pool: Pooled = Field("cls", description="the vector of a layer: first token, masked mean, last")
+    pool: Pool = Field("cls", description="the vector of a layer: first token, masked mean, last")
     student_layer: LayerNumber | None = Field(
         None, description="0 for the embeddings; default: the last"
     )
