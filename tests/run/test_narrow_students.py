@@ -8,6 +8,7 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+import tiny_runs as tiny
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.run.prepare import prepare
@@ -55,10 +56,29 @@ def test_units_are_weighed_on_training_rows(recipe, monkeypatch):
     assert sum(len(batch["input_ids"]) for batch in seen) == len(prepared.splits["train"])
 
 
+@pytest.mark.parametrize("method", ["kd", "minilm"])
+def test_a_run_keeps_the_layers_that_turn_hidden_states_most(recipe, place, tmp_path, method):
+    teacher = tiny.knowing_teacher(4)
+    for layer in (0, 2):  # they add nothing, and norms of what is normed change nothing
+        for lead in (
+            teacher.bert.encoder.layer[layer].attention.output,
+            teacher.bert.encoder.layer[layer].output,
+        ):
+            lead.dense.weight.data.zero_()
+            lead.dense.bias.data.zero_()
+    tiny.save(teacher, tmp_path / "teacher")
+    asked = {"teacher": str(tmp_path / "teacher"), "student.init": "teacher", "student.layers": 2}
+    prepared = prepare(recipe(method, **asked, **{"student.pick": "importance"}))
+    for mine, theirs in enumerate((1, 3)):
+        layers = (prepared.student.bert.encoder.layer[mine], teacher.bert.encoder.layer[theirs])
+        own, other = (layer.attention.self.query.weight for layer in layers)
+        assert torch.equal(own, other)
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"student.init": "fresh"}, "is not cut from any"),
+        ({"student.init": "fresh"}, "random weights are not cut by importance"),
         ({"student.heads": 3}, "choose a number from 1 to 2"),
         ({"student.hidden": 12}, "student.hidden: 12 features are not 1 heads of 8"),
     ],

@@ -50,10 +50,11 @@ class StudentSpec(settings.Settings):
         description="how many layers to keep, or which ones, counted from 1; of an encoder-decoder "
         "the same of both, or {encoder: 3, decoder: 1}",
     )
-    pick: Literal["first", "last", "skip", "upper"] | None = Field(
+    pick: Literal["first", "last", "skip", "upper", "importance"] | None = Field(
         None,
-        description="which layers to keep when `layers` is a number: first, last, skip, upper; if left out skip for "
-        "classes and numbers of whole texts, first for other task types and with a paper's settings",
+        description="which layers to keep when `layers` is a number: first, last, skip, upper, or those that turn "
+        "hidden states most on training rows (importance); if left out skip for classes and numbers of whole texts, "
+        "first for other task types and with a paper's settings",
     )
     hidden: settings.Width | None = Field(
         None,
@@ -110,6 +111,11 @@ class StudentSpec(settings.Settings):
             for name in ("hidden", "heads", "ffn")
             if (value := getattr(self, name)) is not None
         }
+
+    @property
+    def ranks_layers(self) -> bool:
+        """Whether rows decide which layers stay."""
+        return self.pick == "importance" and self.layers is not None
 
     @property
     def static_settings(self) -> dict[str, Any]:

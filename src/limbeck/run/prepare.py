@@ -1,6 +1,6 @@
 """From a recipe to what it names, loaded and encoded. Part of `limbeck.run`."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from datasets import Dataset, DatasetDict
@@ -18,7 +18,16 @@ from limbeck.run.inputs import missing
 from limbeck.run.prepared import FinalRows, Prepared, StageInputs
 from limbeck.run.rows import EncodedRows, add_unlabelled, check_left, load_rows, stage_rows
 from limbeck.static import StaticStudent
-from limbeck.students import build_student, load_model, narrowed, pretrained, read_tokenizer, static
+from limbeck.students import (
+    build_student,
+    important_layers,
+    load_model,
+    narrowed,
+    pretrained,
+    read_tokenizer,
+    static,
+)
+from limbeck.students.build import Layers
 from limbeck.students.vocabulary import shrink_vocabulary
 from limbeck.support.errors import LimbeckError, unknown
 from limbeck.tasks import Processor, Task
@@ -213,8 +222,8 @@ def teacher_of_stage(recipe: Recipe, stage: Stage, task: Task) -> models.Named:
     return models.Named(models.ALONE, path, teacher, models.processor_of(recipe, task, path))
 
 
-_WEIGHED, _BATCH = 256, 16
-"""Rows on which the units of a narrower student are weighed, and of one pass."""
+_WEIGHED = 256
+"""Rows on which layers and units are weighed, or up to twice as many."""
 
 
 def _student(
@@ -229,19 +238,33 @@ def _student(
     spec = recipe.student
     renamed = names is not task and not spec.from_teacher
     own = models.names_at(start.init) if renamed and isinstance(start.init, str) else ()
-    init: str | PretrainedConfig | PreTrainedModel = start.init
-    if spec.narrower:
-        init = _narrower(recipe, task, start, teacher, rows)
+    layers: Layers = spec.layers
+    batches = []
+    if spec.ranks_layers or spec.narrower:
+        if start.init == "fresh" or isinstance(start.init, PretrainedConfig):
+            raise LimbeckError(
+                "student: layers and units of random weights are not cut by importance",
+                "leave student.pick, student.hidden, student.heads and student.ffn out (sizes are set in "
+                "student.config), or set student.init to teacher or a checkpoint",
+            )
+        batches = _weighed(recipe, task, start, rows)
+        if spec.ranks_layers:
+            source = teacher if start.init == "teacher" else None
+            if source is None:
+                source, _ = pretrained.load_checkpoint(start.init, auto=task.kind.auto)
+            layers = important_layers(source, layers, batches)
     student = build_student(
-        init,
+        start.init,
         task=task if own == task.labels else names,
-        layers=spec.layers,
+        layers=layers,
         pick=spec.pick,
         config=spec.config,
         teacher=teacher,
         seed=recipe.seed,
         kind=task.kind,
     )
+    if spec.narrower:
+        student = narrowed(student, **spec.narrower, batches=batches)
     if names is not task:
         student.config.id2label = dict(enumerate(names.labels))
         student.config.label2id = {name: number for number, name in enumerate(names.labels)}
@@ -283,29 +306,16 @@ def _texts(task: Task, rows: Dataset) -> Iterator[list[str]]:
         yield from task.kind.texts(task, rows[start : start + _BATCH])
 
 
-def _narrower(
-    recipe: Recipe,
-    task: Task,
-    start: models.Start,
-    teacher: PreTrainedModel | None,
-    rows: Dataset | None,
-) -> PreTrainedModel:
-    """What the student starts from, cut in width by what it does on training rows."""
-    source = teacher
-    if start.init == "fresh" or isinstance(start.init, PretrainedConfig):
-        raise LimbeckError(
-            "student.hidden, student.heads, student.ffn: a student of random weights is not cut from any",
-            "set its sizes in student.config, or student.init to teacher or a checkpoint",
-        )
-    if source is None or start.init != "teacher":
-        source, _ = pretrained.load_checkpoint(start.init, seed=recipe.seed, auto=task.kind.auto)
-    batches: Iterable[dict[str, Tensor]] = ()
-    if rows is not None:
-        some = rows.select(range(0, len(rows), max(1, len(rows) // _WEIGHED)))
-        encoded = encoding.LazyRows(some, task, start.tokenizer, recipe.max_length)
-        collate = encoding.Collator(start.tokenizer, kind=task.kind)
-        batches = encoding.batches_of(encoded, collate, _BATCH, "cpu")
-    return narrowed(source, **recipe.student.narrower, batches=batches)
+def _weighed(
+    recipe: Recipe, task: Task, start: models.Start, rows: Dataset | None
+) -> list[dict[str, Tensor]]:
+    """Training rows for `important_layers` and `narrowed`, in batches."""
+    if rows is None:
+        return []
+    some = rows.select(range(0, len(rows), max(1, len(rows) // _WEIGHED)))
+    encoded = encoding.LazyRows(some, task, start.tokenizer, recipe.max_length)
+    collate = encoding.Collator(start.tokenizer, kind=task.kind)
+    return [*encoding.batches_of(encoded, collate, 16, "cpu")]
 
 
 def _static(

@@ -1,8 +1,8 @@
 """Students: where their layers, weights, configuration and labels come from.
 
-`build_student` makes every kind of student, `narrowed` cuts what one starts from in width, `load_model`
-reads a whole pretrained model, `pick_layers` turns a rule into layer numbers, `named_model` a shape's
-name into a model.
+`build_student` makes every kind of student, `narrowed` cuts one in width, `load_model` reads a whole pretrained model,
+`pick_layers` turns a rule into layer numbers, `important_layers` rows into them, `named_model` a shape's name into a
+model.
 """
 
 from limbeck.students.build import build_student, pick_layers
@@ -14,6 +14,7 @@ from limbeck.students.configuration import (
     places_by_name,
     spelling,
 )
+from limbeck.students.depth import important_layers
 from limbeck.students.pretrained import (
     load_model,
     read_config,
@@ -42,6 +43,7 @@ __all__ = [
     "build_student",
     "class_places",
     "generic_labels",
+    "important_layers",
     "labels_of",
     "load_model",
     "named_model",

@@ -39,14 +39,14 @@ def build_student(
 ) -> PreTrainedModel:
     """Build a student, `build_student(teacher, layers=3)`: float32, eval mode, on the CPU.
 
-    A narrower one is `build_student(narrowed(teacher, heads=8), layers=3)`.
+    A narrower one is `narrowed(build_student(teacher, layers=3), heads=8)`.
 
     `init`: `"teacher"` (copied from `teacher`), a folder or Hub name, a model, `"fresh"` (random
     weights, the teacher's configuration) or a configuration (random weights).
     `layers`: how many `pick` keeps, or the layers themselves (1-based); for an encoder-decoder it
     applies to both stacks, or give `{"encoder": …, "decoder": …}`. None keeps them all.
-    `pick`: `first`, `last`, `skip`, `upper` (see `pick_layers`). If left out, `skip` where a head reads a whole
-    text off one token, as lower layers write nothing into it yet, else `first`.
+    `pick`: `first`, `last`, `skip`, `upper` (see `pick_layers`; by rows: `important_layers`). If left out, `skip` where
+    a head reads a whole text off one token, as lower layers write nothing into it yet, else `first`.
     `config`: entries that replace the configuration's (`with_settings`).
     `task`: names its head's outputs; None: the head is the one of what it starts from.
     `kind`: what its head answers, and so its class, as a task type or by its name.
@@ -157,8 +157,12 @@ def _start(
     return model, model.config, has_head
 
 
-def _picked(base: PretrainedConfig, layers: Layers, pick: str) -> dict[str, list[int]]:
-    """Picked layers per stack; {} keeps every stack whole."""
+def wanted_layers(base: PretrainedConfig, layers: Layers) -> dict[str, int | Sequence[int]]:
+    """How many layers of each stack are wanted, or which; {} keeps every stack whole.
+
+    Raises:
+        LimbeckError: a stack that the model does not have.
+    """
     stacks = configuration.stacks_of(base)
     if isinstance(layers, Mapping):
         strange = layers.keys() - set(stacks)
@@ -168,11 +172,14 @@ def _picked(base: PretrainedConfig, layers: Layers, pick: str) -> dict[str, list
                 f"{', '.join(stacks)}",
                 "give a number or a list of layers, or one per existing stack",
             )
-        wanted = dict(layers)
-    else:
-        wanted = dict.fromkeys(stacks, layers) if layers is not None else {}
+        return dict(layers)
+    return dict.fromkeys(stacks, layers) if layers is not None else {}
+
+
+def _picked(base: PretrainedConfig, layers: Layers, pick: str) -> dict[str, list[int]]:
+    """Picked layers per stack; {} keeps every stack whole."""
     picked = {}
-    for stack, kept in wanted.items():
+    for stack, kept in wanted_layers(base, layers).items():
         total = configuration.layer_count(base, stack)
         rule, keep = (pick, kept) if isinstance(kept, int) else (kept, None)
         picked[stack] = pick_layers(rule, keep, total)
@@ -196,6 +203,8 @@ PICKS: dict[str, Callable[[int, int], list[int]]] = {
     "skip": lambda keep, total: [(2 * j * total + keep) // (2 * keep) for j in range(1, keep + 1)],
     "upper": _upper,
 }
+BY_ROWS = "importance"
+"""Picks layers by what they do on rows: `important_layers`."""
 
 
 def pick_layers(pick: str | Sequence[int], keep: int | None, total: int) -> list[int]:
@@ -215,7 +224,12 @@ def pick_layers(pick: str | Sequence[int], keep: int | None, total: int) -> list
     """
     if isinstance(pick, str):
         if pick not in PICKS:
-            problem = unknown("student.pick", pick, list(PICKS))
+            if pick == BY_ROWS:
+                raise LimbeckError(
+                    f"student.pick: {pick} needs rows, and here are none",
+                    "choose the layers first: build_student(model, layers=important_layers(model, 3, batches))",
+                )
+            problem = unknown("student.pick", pick, [*PICKS, BY_ROWS])
             raise LimbeckError(problem.message, f"{problem.fix}; or list layers in student.layers")
         keep = total if keep is None else keep
         if not 1 <= keep <= total:
