@@ -168,7 +168,7 @@ def _untouched(modules: list[nn.Module], batch: Mapping[str, Tensor]) -> Iterato
 class TeacherSide:
     """The teacher as pre-flight sees it. `path` is where a record of its scores may lie.
 
-    `own_tokens`: it reads the rows by its own tokenizer, and only its logits are used.
+    `own_tokens`: it reads the rows by its own tokenizer.
     """
 
     model: PreTrainedModel
