@@ -105,7 +105,8 @@ def whole() -> dict:
 def test_the_command_line_has_the_cores_commands_alone(without) -> None:
     assert without["commands"] == [
         *("methods", "finetune", "distill", "evaluate", "predict", "export", "label"),
-        *("bench", "cascade", "shrink", "card", "push", "table", "compare", "team", "outputs"),
+        *("bench", "cascade", "shrink", "compress", "card", "push"),
+        *("table", "compare", "team", "outputs"),
     ]
     assert without["help ends"] == 0
     assert "quickstart" not in without["help"]

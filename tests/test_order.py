@@ -40,6 +40,7 @@ ORDER = [
     {"labelling", "scoring"},
     {"exporting", "predicting"},
     {"latency"},
+    {"compressing"},
     {"cli"},
     {"__main__"},
     # The lab stands above all of the core, which finds it through `support.registry`.
@@ -199,6 +200,7 @@ def test_public_names() -> None:
         "build_student",
         "capture",
         "comparison",
+        "compress",
         "data_reader",
         "distill",
         "evaluate",

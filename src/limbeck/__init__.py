@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from limbeck.activations import ActivationKey, Request, Trace, capture
     from limbeck.cards.card import write_card
     from limbeck.cards.push import push
+    from limbeck.compressing.compress import compress
     from limbeck.data import data_reader
     from limbeck.exporting.export_model import export
     from limbeck.labelling.label_rows import label
@@ -70,6 +71,7 @@ __all__ = [
     "build_student",
     "capture",
     "comparison",
+    "compress",
     "data_reader",
     "distill",
     "evaluate",
@@ -111,6 +113,7 @@ _HOMES = {
     "build_student": "limbeck.students",
     "capture": "limbeck.activations",
     "comparison": "limbeck.objectives",
+    "compress": "limbeck.compressing.compress",
     "data_reader": "limbeck.data",
     "distill": "limbeck.run",
     "evaluate": "limbeck.scoring",

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from limbeck.cli.compress_command import compress
 from limbeck.cli.console import show_notes, show_problems, show_stopped
 from limbeck.cli.methods_command import methods
 from limbeck.cli.options import COMMANDS, Loads, ManyValues
@@ -100,6 +101,7 @@ for _run in (
     bench,
     cascade,
     shrink,
+    compress,
     card,
     push,
 ):

@@ -56,6 +56,7 @@ def export(
     out: str | Path | None = None,
     overwrite: bool = False,
     show: bool = False,
+    graph: Path | None = None,
     **settings: Any,
 ) -> ExportResult:
     """Write a model as ONNX (fp32, int8 or int4), for OpenVINO or a static reader, if it keeps its score there.
@@ -70,6 +71,8 @@ def export(
         out: the folder to write; by default RUN/exported/FORMAT.
         overwrite: replace an exported model that lies there.
         show: print progress on standard error.
+        graph: a file for the graph in float, which takes most of an export's time: it is written where it is not
+            there, and read by exports of the same model to other formats. The caller removes it.
         settings: which rows: split, text_columns, label_column and max_length (tokens that a text is cut to; by
             default what a run was trained with, else what the model can read, at most 512); and those of
             `ExportSettings`: format, embedding_bits, fused, max_drop, keep_sensitive, batch_size, threads.
@@ -108,7 +111,7 @@ def export(
     with terminal.phases(shown=show) as begin, folder.folder_in_work(place) as part:
         reference = _reference(loaded, rows, chosen, begin)
         make = StaticWorkshop if static else Workshop
-        workshop = make(loaded, rows, reference, chosen, part, begin)
+        workshop = make(loaded, rows, reference, chosen, part, begin, graph)
         tried = try_all(workshop)
         if not tried[-1].passed:
             raise refused(source.name, rows, chosen, tried)

@@ -35,6 +35,7 @@ class Workshop:
         settings: what is asked.
         part: the folder that is written.
         begin: begins to show a phase.
+        graph: where the graph in float stays, so that another format of the same model begins with it.
         inputs: names of what the model reads.
         measured: of every file that came out, what its task type keeps of each row.
     """
@@ -45,6 +46,7 @@ class Workshop:
     settings: ExportSettings
     part: Path
     begin: Phase
+    graph: Path | None = None
     inputs: tuple[str, ...] = ()
     measured: list[np.ndarray] = field(default_factory=list)
 
@@ -58,7 +60,10 @@ class Workshop:
     @cached_property
     def source(self) -> Path:
         """The graph in float, which every conversion starts from."""
-        path = self.work / "float.onnx"
+        path = self.graph or self.work / "float.onnx"
+        if path.is_file():
+            return path
+        path.parent.mkdir(parents=True, exist_ok=True)
         self.begin("writing the graph (torch.export; about a minute, whatever the size)", None)
         few = range(min(_TRACED_ROWS, len(self.rows.encoded)))
         rows = [*self.rows.encoded.select(few)] * _TRACED_ROWS

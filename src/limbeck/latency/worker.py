@@ -157,13 +157,16 @@ def _session(runtime: str) -> Callable[[Path, int], Callable[[], Pass]]:
     def prepared(path: Path, threads: int) -> Callable[[], Pass]:
         __import__(runtime)
         from limbeck.runtimes.manifest import read_export
-        from limbeck.runtimes.sessions import open_export
+        from limbeck.runtimes.sessions import open_export, open_file
 
         # Its checksums were held against the files when the models were gathered.
-        manifest = read_export(path, check=False)
+        manifest = None if path.is_file() else read_export(path, check=False)
 
         def opened() -> Pass:
-            session = open_export(manifest, runtime=runtime, threads=threads)
+            if manifest is None:  # a model's file alone
+                session = open_file(path, runtime, threads)
+            else:
+                session = open_export(manifest, runtime=runtime, threads=threads)
             return lambda feed: session.run({name: feed[name] for name in session.inputs})
 
         return opened

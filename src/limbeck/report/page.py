@@ -411,6 +411,15 @@ def write_report(
     return path
 
 
+def write_sections(
+    path: Path, sections: Sequence[Section], *, title: str, subtitle: str, footer: str
+) -> None:
+    """Write a page of sections alone, which no run's records stand behind."""
+    template = templates_of("limbeck.report", html=True).get_template("sections.html.j2")
+    said = {"title": title, "subtitle": subtitle, "footer": footer}
+    files.write_whole(path, template.render(sections=sections, **said))
+
+
 def _own_table(records: Sequence[Record]) -> ResultsTable:
     """The page's own: against plain training, where it is one of several methods."""
     methods = {record.method for record in teachers.split_teachers(records, _PROFILE)[1]}

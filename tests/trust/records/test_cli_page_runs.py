@@ -26,6 +26,7 @@ NEEDS_MORE = (
     "runs/team",
     "causal-lm",
     "limbeck shrink",
+    "limbeck compress",
     "s3://bucket",
     "limbeck study",
     "limbeck submit",

@@ -1,0 +1,328 @@
+"""`compress(teacher, budget)`: find, train and export the best student that meets a budget.
+
+The rows are read and the teacher asked; shapes are costed; candidates are tried for a short time; finalists are
+trained to the end, exported and measured. Every step keeps what it has made in the folder, so that the same command
+goes on after a kill.
+"""
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from limbeck.compressing import finals, front, page
+from limbeck.compressing.budget import Budget, amount
+from limbeck.compressing.costs import CostModel, first_probes
+from limbeck.compressing.front import FrontPoint
+from limbeck.compressing.rows import CompressRows, rows_of, with_outputs
+from limbeck.compressing.settings import CompressSettings
+from limbeck.compressing.shapes import Shapes
+from limbeck.compressing.trials import (
+    SEED,
+    Candidate,
+    Proposals,
+    Trainings,
+    Trial,
+    finished_trials,
+    needs_optuna,
+)
+from limbeck.compressing.vocabularies import vocabularies
+from limbeck.preflight import refuse_beyond
+from limbeck.recipe import catalog
+from limbeck.recipe.teacher_text import usual_method
+from limbeck.records.machine import processor_name
+from limbeck.runtimes.sessions import need_extra
+from limbeck.students import load_model, read_config, read_processor
+from limbeck.support import files, lock, terminal
+from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.words import count_of
+
+ASKED_NAME = "compress.json"
+"""What was asked for, in the folder."""
+_EXPORT_SECONDS = 30.0
+"""About those of an export and of its scores."""
+
+
+@dataclass(frozen=True)
+class CompressResult:
+    """What a compression found.
+
+    Attributes:
+        path: its folder, with `front.json`, the drawing, the page and all students.
+        points: every measured model, with what is on the front and what is recommended.
+        about: what else `front.json` holds.
+    """
+
+    path: Path
+    points: list[FrontPoint]
+    about: dict[str, Any]
+
+    @property
+    def recommended(self) -> FrontPoint | None:
+        """The model to ship; None where none fits the budget."""
+        return next((one for one in self.points if one.recommended), None)
+
+
+def compress(
+    teacher: str | Path,
+    budget: str,
+    out: str | Path = "compressed",
+    *,
+    overwrite: bool = False,
+    show: bool = False,
+    recipe: dict[str, Any] | None = None,
+    **settings: Any,
+) -> CompressResult:
+    """Find, train and export students that meet a budget; called again after a kill it goes on.
+
+    Args:
+        teacher: a run's folder, a checkpoint's folder or Hub name.
+        budget: limits, such as `size=6MB,latency=2ms,score=97%`.
+        out: the folder to write.
+        overwrite: replace another compression that lies there.
+        show: print what is reachable, and progress, on standard error.
+        recipe: settings of `distill` that say which rows there are and how they are read: data, dev, task, unlabelled,
+            text_columns, label_column, outputs, max_length, ….
+        settings: of `CompressSettings`: hours, trials, finalists, seeds, methods, precisions, batch, length, threads.
+
+    Raises:
+        LimbeckError: settings, rows or a teacher that cannot be used; a budget that no shape meets, with the nearest
+            that is reachable; a folder that another compression has written.
+    """
+    asked, wanted = _checked({"budget": budget, **settings}, str(teacher))
+    place = files.at_home(out)
+    with lock.in_use(place), files.one_error_for_a_full_disk(place):
+        identity = json.loads(asked.model_dump_json(exclude={"hours", "trials"}))
+        _take(place, {"teacher": str(teacher), "recipe": recipe or {}, **identity}, overwrite)
+        work = _Compression(str(teacher), asked, wanted, place, show)
+        return work.carry_out(recipe or {})
+
+
+def _checked(given: dict[str, Any], teacher: str) -> tuple[CompressSettings, Budget]:
+    """The settings and the budget. Raises LimbeckError for all that is wrong with them, and for what is missing."""
+    problems: list[Problem] = []
+
+    def tried(work: Callable[[], Any]) -> Any:
+        try:
+            return work()
+        except LimbeckError as error:
+            problems.extend(error.problems)
+
+    asked = tried(lambda: CompressSettings.checked(given))
+    budget = tried(lambda: Budget.parse(str(given["budget"])))
+    tried(needs_optuna)
+    tried(lambda: need_extra("onnx", "compress"))
+    tried(lambda: read_config(teacher))
+    known = catalog.names()
+    methods = () if asked is None else asked.methods
+    problems += [unknown("method", name, known) for name in methods if name not in known]
+    if problems:
+        raise LimbeckError(problems)
+    return asked, budget
+
+
+def _take(place: Path, asked: dict[str, Any], overwrite: bool) -> None:
+    """Take the folder for this compression; more time or trials go on with the same one."""
+    path = place / ASKED_NAME
+    others = [one for one in place.iterdir() if not one.name.startswith(".limbeck")]
+    if path.is_file():
+        if json.loads(path.read_text(encoding="utf-8")) == json.loads(json.dumps(asked)):
+            return
+        if not overwrite:
+            raise LimbeckError(
+                f"out: {place} holds another compression",
+                "choose another folder with --out, or pass --overwrite to replace it",
+            )
+        for one in others:
+            shutil.rmtree(one) if one.is_dir() else one.unlink()
+    elif others:
+        raise LimbeckError(
+            f"out: {place} is not empty and holds no compression",
+            "choose another folder with --out",
+        )
+    files.write_whole(path, json.dumps(asked, indent=1) + "\n")
+
+
+@dataclass(frozen=True)
+class _Compression:
+    """One compression in its folder."""
+
+    teacher: str
+    asked: CompressSettings
+    budget: Budget
+    place: Path
+    show: bool
+
+    def say(self, line: str) -> None:
+        """Print a line of progress."""
+        terminal.print_line(terminal.messages(shown=self.show), line)
+
+    def carry_out(self, given: dict[str, Any]) -> CompressResult:
+        """All steps; those that are done are read from the folder."""
+        began = time.monotonic()
+        rows = rows_of(self.teacher, given, self.place / "rows")
+        model, reached = self._costed(rows)
+        proposals = Proposals(model, self.budget, self.asked.methods or _usual_methods(rows))
+        for method in proposals.methods:  # what a recipe refuses is said before any work
+            start = proposals.starts[0].model_copy(update={"method": method})
+            Trainings(self.teacher, rows, model).recipe(start, rows.count, SEED)
+        rows = with_outputs(rows, self.teacher, self.place / "outputs", show=self.show)
+        trainings = Trainings(self.teacher, rows, model)
+        left = self._time_left(time.monotonic() - began)
+        trials = self._tried(trainings, proposals, left)
+        found = self._finalists(trials, rows.count, left)
+        points, notes = finals.measured(found, trainings, self.budget, self.place, self.say)
+        return self._told(rows, trials, points, [reached, *notes])
+
+    def _costed(self, rows: CompressRows) -> tuple[CostModel, str]:
+        """Costs of all shapes, and what is reachable: first by arithmetic alone, then as measured."""
+        kind = rows.task.kind
+        if not kind.reads.in_columns:
+            raise LimbeckError(f"compress: {rows.task.name} is of kind {kind.name}", "give text")
+        teacher = load_model(self.teacher, head="required", auto=kind.auto)
+        refuse_beyond(teacher, rows.recipe.max_length)
+        tokenizer, size = read_processor(self.teacher, kind.reads), teacher.config.vocab_size
+        known = vocabularies(tokenizer, size, rows.texts, smaller=kind.repeats)
+        shapes = Shapes(teacher, kind, tuple(known))
+        model = CostModel(shapes, known, self.asked)
+        self.say(f"by arithmetic: {reachable(model, self.budget)}")
+        self.say("exporting and timing a few shapes")
+        model = CostModel(shapes, known, self.asked, first_probes(model, self.place / "costs"))
+        said = reachable(model, self.budget)
+        self.say(said)
+        return model, said
+
+    def _time_left(self, setup: float) -> float:
+        """Seconds after what precedes the first trial, which took so many at the first start."""
+        path = self.place / "setup.json"
+        if not path.is_file():
+            files.write_whole(path, json.dumps({"seconds": setup}))
+        before = json.loads(path.read_text(encoding="utf-8"))["seconds"]
+        return max(0.0, 3600 * self.asked.hours - float(before))
+
+    def _tried(self, trainings: Trainings, proposals: Proposals, left: float) -> list[Trial]:
+        """The trials, made until they are enough, or the time that is left is that of the finalists."""
+        trials = finished_trials(self.place)
+        while len(trials) < self.asked.trials and (one := proposals.next(trials)) is not None:
+            slowest = max((trial.seconds for trial in trials), default=0.0)
+            spent = sum(trial.seconds for trial in trials)
+            if trials and spent + slowest > left - self._need(trials, trainings.rows.count, left):
+                break
+            made = trainings.trial(len(trials), one, self.budget, self.place)
+            self.say(f"trial {len(trials)}: {one.words}, {one.precision}: {made.said}")
+            trials.append(made)
+        return trials
+
+    def _need(self, trials: Sequence[Trial], rows: int, left: float) -> float:
+        """Seconds that finalists need to the end, at most half of the time, and their exports."""
+        exports = _EXPORT_SECONDS * (1 + self.asked.finalists * len(self.asked.precisions))
+        best = finals.chosen(trials, self.asked.finalists)
+        whole = sum(self.asked.seeds * one.seconds * rows / one.rows for one in best)
+        return min(whole + exports, left / 2)
+
+    def _finalists(
+        self, trials: Sequence[Trial], rows: int, left: float
+    ) -> list[tuple[Candidate, int]]:
+        """The candidates to train to the end, and on how many rows the time allows.
+
+        Raises:
+            LimbeckError: no trial has ended with a score.
+        """
+        best = finals.chosen(trials, self.asked.finalists)
+        if not best:
+            errors = "; ".join(dict.fromkeys(one.error for one in trials))
+            raise LimbeckError(
+                f"compress: no trial has ended with a score: {errors}",
+                "raise the budget a little, or --trials, and choose another --out",
+            )
+        exports = _EXPORT_SECONDS * (1 + len(best) * len(self.asked.precisions))
+        each = (left - sum(one.seconds for one in trials) - exports) / len(best) / self.asked.seeds
+        return [(one.candidate, finals.rows_for(one, each, rows)) for one in best]
+
+    def _told(
+        self,
+        rows: CompressRows,
+        trials: Sequence[Trial],
+        points: Sequence[FrontPoint],
+        notes: Sequence[str],
+    ) -> CompressResult:
+        """The front, what is recommended of it, and all that is written about both."""
+        whole = front.with_front(points, self.budget)
+        teacher = next(one for one in whole if one.kind == "teacher")
+        best = front.recommended(whole, self.budget, teacher.chosen_on)
+        reason = f"No model fits {self.budget} as it was measured."
+        if best is not None:
+            point, why = best
+            reason = f"Recommended: {point.name}, {point.precision}: {why}."
+            at = whole.index(point)
+            update = {"recommended": True, "path": finals.shipped(point)}
+            whole[at] = point.model_copy(update=update)
+        asked = self.asked
+        about = {
+            "teacher": Path(self.teacher).name,
+            "budget": str(self.budget),
+            "task": rows.task.title,
+            "metric": rows.task.primary,
+            "condition": f"batch {asked.batch}, {asked.length} of the teacher's tokens, "
+            f"{count_of(asked.threads, 'thread')} of ONNX Runtime, {processor_name()}",
+            "reason": reason,
+            "notes": [*notes],
+            "trials": [
+                one.model_dump() | {"said": one.said, "words": one.candidate.words}
+                for one in trials
+            ],
+        }
+        page.write_front(self.place, whole, about)
+        return CompressResult(self.place, whole, about)
+
+
+def _usual_methods(rows: CompressRows) -> tuple[str, ...]:
+    """Of classes those that compare outputs, and labels where there are some; else the usual one."""
+    labelled = bool(rows.labelled)
+    usual = usual_method(rows.task.kind, labelled=labelled)
+    several = ("kd-soft", "logit-mse", *("kd",) * labelled)
+    return several if usual in several and not rows.task.regression else (usual,)
+
+
+def reachable(model: CostModel, budget: Budget) -> str:
+    """What a budget allows, in one sentence.
+
+    Raises:
+        LimbeckError: nothing meets it; the nearest that is reachable is named.
+    """
+    shapes, numbers = model.shapes.all, model.shapes.numbers
+    fitting = {one: form for one in shapes if (form := model.fitting(one, budget)) is not None}
+    if not fitting:
+        raise _nearest(model, budget)
+    deepest, said = model.shapes.depth, []
+    for name, some in (
+        (f"with all {deepest} layers", [one for one in fitting if one.layers == deepest]),
+        (
+            "with the whole vocabulary",
+            [one for one in fitting if one.layers and not one.vocabulary],
+        ),
+        ("static", [one for one in fitting if one.is_static]),
+    ):
+        sizes = {numbers(one).total(model.shapes.tokens(one)): one for one in some}
+        largest = sizes[max(sizes)] if sizes else None
+        said.append(f"{name}: {f'{largest.words} ({fitting[largest]})' if largest else 'none'}")
+    return f"{budget} allows {len(fitting)} of {len(shapes)} shapes; the largest {'; '.join(said)}"
+
+
+def _nearest(model: CostModel, budget: Budget) -> LimbeckError:
+    """The error of a budget that nothing meets: the shape that exceeds it least."""
+    costs = {
+        (one, precision): model.predicted(one, precision)
+        for one in model.shapes.all
+        for precision in model.precisions(one)
+    }
+    shape, precision = min(costs, key=lambda one: max(budget.exceeded(costs[one]).values()))
+    found = costs[shape, precision]
+    said = ", ".join(f"{name} {amount(name, getattr(found, name))}" for name in budget.limits)
+    return LimbeckError(
+        f"budget {budget}: no student meets it; the nearest is {shape.words} in {precision}, with {said}",
+        "raise the budget to that, or allow another precision (--precisions)",
+    )

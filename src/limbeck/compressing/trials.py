@@ -1,0 +1,230 @@
+"""Short trainings of candidates that meet the budget: Optuna proposes them, the dev half that chooses judges them.
+
+Part of `limbeck.compressing`. A finished trial is a file, and the search is rebuilt from these files: one that was
+killed goes on as if it had not been. What is proposed depends on the trials before it alone.
+Optuna is imported where a search begins: the package is an extra.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+
+from limbeck.compressing.budget import Budget, Costs, amount
+from limbeck.compressing.costs import CostModel, probed
+from limbeck.compressing.rows import CHOOSING, CompressRows
+from limbeck.compressing.shapes import StudentShape
+from limbeck.recipe import Recipe
+from limbeck.recipe.quick import training_for
+from limbeck.run.distill import distill
+from limbeck.support import files
+from limbeck.support.errors import LimbeckError, first_line
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+
+SEED = 42
+_RATES = (0.4, 2.5)
+"""Times the usual learning rate of a shape."""
+_PROPOSALS = 300
+"""How often Optuna is asked for a candidate that meets the budget and is new."""
+_PATIENCE = 2
+"""Epochs without a better score that end a short training."""
+
+
+class Candidate(BaseModel, frozen=True):
+    """What is trained: a shape that meets the budget in a precision, by a method, at a learning rate."""
+
+    shape: StudentShape
+    precision: str
+    method: str
+    rate: float
+    """Times the usual learning rate."""
+
+    @property
+    def words(self) -> str:
+        """In one line."""
+        return f"{self.shape.words}, {self.method}, {self.rate:.1g} × lr"
+
+
+class Trial(BaseModel):
+    """A candidate's measured costs, and its score (0 to 100) after a short training, or why there is none."""
+
+    candidate: Candidate
+    costs: Costs
+    rows: int
+    score: float | None = None
+    error: str = ""
+    seconds: float = 0.0
+
+    @property
+    def said(self) -> str:
+        """The score, or why there is none."""
+        return self.error if self.score is None else f"{self.score:.1f}"
+
+
+@dataclass(frozen=True)
+class Trainings:
+    """Makes the trainings of a compression.
+
+    Attributes:
+        teacher: its folder or Hub name.
+        rows: what they read, stored teacher outputs among it.
+        model: costs of shapes.
+    """
+
+    teacher: str
+    rows: CompressRows
+    model: CostModel
+
+    def recipe(self, one: Candidate, count: int, seed: int, **more: Any) -> Recipe:
+        """The recipe of a training on so many rows."""
+        depth = one.shape.layers / self.model.shapes.depth
+        usual = training_for(count, self.rows.recipe.batch_size, depth)
+        return Recipe.load(
+            one.method,
+            teacher=self.teacher,
+            student=one.shape.settings,
+            lr=float(f"{one.rate * usual.lr:.2g}"),
+            seed=seed,
+            floor=False,
+            **self.rows.sampled(count),
+            **more,
+        )
+
+    def trial(self, number: int, one: Candidate, budget: Budget, place: Path) -> Trial:
+        """Export and time a candidate's shape and, if it meets the budget, train it for a short time.
+
+        The run is gone afterwards; its score is kept.
+        """
+        began = time.monotonic()
+        (probe,) = probed(self.model, [(one.shape, one.precision)], place / "costs")
+        count = min(self.model.settings.trial_rows, self.rows.count)
+        made = Trial(candidate=one, costs=self.model.costs(probe), rows=count)
+        if over := budget.exceeded(made.costs):
+            said = (f"{name} {amount(name, getattr(made.costs, name))}" for name in over)
+            made.error = f"over the budget as measured: {', '.join(said)}"
+        else:
+            run = place / "trials" / f"run-{number:03}"
+            try:
+                recipe = self.recipe(one, count, SEED, patience=_PATIENCE)
+                done = distill(recipe, run, overwrite=True, report=False)
+                made.score = done.scores[CHOOSING]["primary"]
+            except LimbeckError as error:  # another candidate may do
+                made.error = first_line(error)
+            shutil.rmtree(run, ignore_errors=True)
+        made.seconds = time.monotonic() - began
+        files.write_whole(place / "trials" / f"{number:03}.json", made.model_dump_json(indent=1))
+        return made
+
+
+def finished_trials(place: Path) -> list[Trial]:
+    """Those that lie in a compression's folder, in their order."""
+    paths = sorted((place / "trials").glob("[0-9]*.json"))
+    return [Trial.model_validate_json(path.read_text(encoding="utf-8")) for path in paths]
+
+
+class Proposals:
+    """What to try next: first the largest shapes of each depth that meet the budget, then what Optuna proposes."""
+
+    def __init__(self, model: CostModel, budget: Budget, methods: Sequence[str]) -> None:
+        self.model, self.methods = model, tuple(methods)
+        fitting = {shape: model.fitting(shape, budget) for shape in model.shapes.all}
+        self.fitting = {shape: form for shape, form in fitting.items() if form is not None}
+        trials = model.settings.trials
+        self.starts = self._starts()[: max(1, trials // 2)]
+
+    def _starts(self) -> list[Candidate]:
+        """The largest shape of each depth, the static one first, then from the middle; methods in turn."""
+
+        def size(one: StudentShape) -> tuple[int, int]:
+            return self.model.shapes.numbers(one).matrices, self.model.shapes.tokens(one)
+
+        groups: dict[int, list[StudentShape]] = {}
+        for shape in self.fitting:
+            groups.setdefault(shape.layers, []).append(shape)
+        middle = self.model.shapes.depth / 2
+        order = sorted(groups, key=lambda layers: (layers > 0, abs(layers - middle)))
+        return [
+            self._candidate(max(groups[layers], key=size), self.methods[at % len(self.methods)])
+            for at, layers in enumerate(order)
+        ]
+
+    def _candidate(self, shape: StudentShape, method: str, rate: float = 1.0) -> Candidate:
+        return Candidate(shape=shape, precision=self.fitting[shape], method=method, rate=rate)
+
+    def next(self, trials: Sequence[Trial]) -> Candidate | None:
+        """The next candidate after these trials; None where nothing new is found."""
+        if len(trials) < len(self.starts):
+            return self.starts[len(trials)]
+        tried = {one.candidate.words for one in trials}
+        over = {one.candidate.shape for one in trials if one.error}
+        proposed = self._proposed(trials)
+        return next(
+            (one for one in proposed if one.words not in tried and one.shape not in over), None
+        )
+
+    def _proposed(self, trials: Sequence[Trial]) -> Iterator[Candidate]:
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        sampler = optuna.samplers.TPESampler(seed=SEED + len(trials), n_startup_trials=4)
+        study = optuna.create_study(
+            directions=["maximize", "minimize", "minimize"], sampler=sampler
+        )
+        for trial in trials:
+            one, costs = trial.candidate, trial.costs
+            if trial.score is not None:
+                space = self._space(static=one.shape.is_static)
+                known = vars(one.shape) | {"method": one.method, "rate": one.rate}
+                told = optuna.trial.create_trial(
+                    params={name: known[name] for name in space},
+                    distributions=space,
+                    values=(trial.score, costs.size, costs.latency),
+                )
+                study.add_trial(told)
+        for _ in range(_PROPOSALS):
+            asked = study.ask()
+
+            def suggest(name: str, of: BaseDistribution, asked: Any = asked) -> Any:
+                if isinstance(of, optuna.distributions.CategoricalDistribution):
+                    return asked.suggest_categorical(name, of.choices)
+                return asked.suggest_float(name, *_RATES, log=True)
+
+            layers = suggest("layers", self._space(static=True)["layers"])
+            space = self._space(static=not layers)
+            found = {name: suggest(name, of) for name, of in space.items()}
+            method, rate = found.pop("method"), float(f"{found.pop('rate'):.2g}")
+            if (shape := StudentShape(**found)) in self.fitting:
+                yield self._candidate(shape, method, rate)
+
+    def _space(self, *, static: bool) -> dict[str, BaseDistribution]:
+        """What can be chosen of a static student or of a transformer."""
+        from optuna.distributions import CategoricalDistribution, FloatDistribution
+
+        alike = [one for one in self.fitting if one.is_static == static]
+        own = ("width", "pairs") if static else ("heads", "ffn")
+        every = [*self.fitting]
+        shapes = dict.fromkeys(own, alike) | {"layers": every, "vocabulary": every}
+        found: dict[str, BaseDistribution] = {
+            name: CategoricalDistribution([*dict.fromkeys(getattr(one, name) for one in some)])
+            for name, some in shapes.items()
+            if some
+        }
+        found["method"] = CategoricalDistribution(self.methods)
+        return {**found, "rate": FloatDistribution(*_RATES, log=True)}
+
+
+def needs_optuna() -> None:
+    """Raises LimbeckError where Optuna is not installed."""
+    if find_spec("optuna") is None:
+        raise LimbeckError(
+            "compress: Optuna is not installed", "pip install 'limbeck[optuna,onnx]'"
+        )

@@ -1,0 +1,107 @@
+"""Predicted costs against models that are built, files that are exported, and times that follow the rule."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import tiny_compression as tiny
+
+from limbeck import tasks
+from limbeck.compressing import costs
+from limbeck.compressing.budget import Budget
+from limbeck.compressing.compress import reachable
+from limbeck.compressing.costs import CostModel, Probe
+from limbeck.compressing.settings import CompressSettings
+from limbeck.compressing.shapes import Shapes, StudentShape
+from limbeck.compressing.vocabularies import vocabularies
+from limbeck.students import load_model, read_tokenizer
+from limbeck.support.errors import LimbeckError
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> CostModel:
+    folder = tiny.write_teacher(tmp_path_factory.mktemp("teacher"), hidden=96)
+    teacher, tokenizer = load_model(folder, head="required"), read_tokenizer(folder)
+    texts = [text for text, _ in tiny.texts(300)]
+    known = vocabularies(tokenizer, teacher.config.vocab_size, texts, smaller=True)
+    settings = CompressSettings.checked({"budget": "size=1MB"})
+    return CostModel(Shapes(teacher, tasks.SENTENCE, tuple(known)), known, settings)
+
+
+def test_numbers_are_those_of_a_model_that_is_built(model):
+    cut = model.shapes.vocabularies[-1]
+    assert cut is not None
+    shapes = [
+        StudentShape(3),
+        StudentShape(2, heads=2, vocabulary=cut),
+        StudentShape(1, heads=3, ffn=96),
+        StudentShape(0, width=32, pairs=50_000, vocabulary=cut),
+    ]
+    for shape in shapes:
+        assert shape in model.shapes.all
+        built = costs.started(model, shape)
+        expected = sum(weight.numel() for weight in built.parameters())
+        assert model.shapes.numbers(shape).total(model.shapes.tokens(shape)) == expected
+
+
+def test_smaller_vocabularies_make_texts_longer_and_files_smaller(model, tmp_path):
+    known = list(model.vocabularies.values())
+    assert known[0].tokens is None and len(known) > 1
+    for before, after in pairwise(known):
+        assert after.growth > before.growth and after.bytes < before.bytes
+        text = " ".join(text for text, _ in tiny.texts(200))
+        ratio = len(after.tokenizer.tokenize(text)) / len(known[0].tokenizer.tokenize(text))
+        assert after.growth == pytest.approx(ratio, rel=0.1)
+        after.tokenizer.save_pretrained(tmp_path)
+        assert after.bytes == sum(path.stat().st_size for path in Path(tmp_path).iterdir())
+
+
+def test_sizes_are_those_of_an_exported_file(model, tmp_path):
+    shape = StudentShape(2, heads=3, vocabulary=model.shapes.vocabularies[-1])
+    made = costs._exported(model, shape, ["int8", "int8-embeddings4", "float"], tmp_path)
+    for one in made:
+        beside = model.vocabularies[shape.vocabulary].bytes + 3_000
+        predicted = model.predicted(shape, one.form).size - beside
+        # The graph of a model this small weighs something beside its numbers.
+        assert 0.75 * one.bytes < predicted <= 1.02 * one.bytes
+        size = Path(one.path).stat().st_size
+        probe = {"shape": shape, "precision": one.form, "latency": 1, "memory": 1}
+        known = Probe.model_validate({**probe, "file": size})
+        fitted = CostModel(model.shapes, model.vocabularies, model.settings, [known])
+        assert fitted.predicted(shape, one.form).size == pytest.approx(size + beside, rel=0.001)
+
+
+def test_latency_follows_layers_and_what_a_pass_multiplies(model):
+    """The probes' times are made by a rule; a shape that was not timed gets the rule's time."""
+
+    def rule(shape: StudentShape) -> float:
+        numbers = model.shapes.numbers(shape).matrices * model.tokens(shape)
+        return 0.1 + 0.2 * shape.layers + 3e-8 * numbers
+
+    timed = [StudentShape(3), StudentShape(1), StudentShape(2, heads=1), StudentShape(3, ffn=48)]
+    probe = {"precision": "int8", "file": 10**6, "memory": 10**7}
+    probes = [Probe.model_validate({**probe, "shape": one, "latency": rule(one)}) for one in timed]
+    fitted = CostModel(model.shapes, model.vocabularies, model.settings, probes)
+    for shape in (
+        StudentShape(2),
+        StudentShape(1, heads=3, vocabulary=model.shapes.vocabularies[-1]),
+    ):
+        assert fitted.predicted(shape, "int8").latency == pytest.approx(rule(shape), rel=1e-3)
+    # Limits then leave out exactly what the rule makes too slow.
+    limit = rule(StudentShape(2))
+    budget = Budget.parse(f"latency={limit + 1e-6}ms")
+    for shape in model.shapes.all:
+        if not shape.is_static and fitted.fitting(shape, budget) == "int8":
+            assert rule(shape) <= limit + 1e-3
+
+
+def test_what_is_reachable_is_said_and_the_nearest_where_nothing_is(model):
+    said = reachable(model, Budget.parse("size=1MB"))
+    assert "size 1.00 MB allows" in said and "with all 3 layers: 3 layers" in said
+    with pytest.raises(LimbeckError) as caught:
+        reachable(model, Budget.parse("size=10KB"))
+    (problem,) = caught.value.problems
+    assert "no student meets it; the nearest is static, width 32" in problem.message
+    assert "raise the budget" in problem.fix
