@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 from datasets import Dataset
 
-from limbeck import preflight
+from limbeck import preflight, tasks
 from limbeck.data import Collator, add_inputs, encode
 from limbeck.data.encoding import spans_of
 from limbeck.data.row_ids import OutputKeys, ids_of, output_keys
@@ -21,15 +21,6 @@ from limbeck.recipe import Recipe, Stage
 from limbeck.run.models import Named
 from limbeck.run.rows import EncodedRows
 from limbeck.support.errors import LimbeckError, Problem
-from limbeck.tasks import (
-    TEXT_READING,
-    Processor,
-    Results,
-    ScoredSplit,
-    Task,
-    abstract_type,
-    rules,
-)
 from limbeck.teachers.teacher import ModelInputs, OwnTokens, Spans
 
 # Where not one row has outputs, to leave those without out leaves nothing.
@@ -38,7 +29,11 @@ _OWN_TEACHER = "; or give this stage a teacher of its own: first_stage.teacher=D
 
 
 def with_outputs(
-    recipe: Recipe, task: Task, rows: Dataset, named: Sequence[Named], stage: Stage | None = None
+    recipe: Recipe,
+    task: tasks.Task,
+    rows: Dataset,
+    named: Sequence[Named],
+    stage: Stage | None = None,
 ) -> Dataset:
     """The training rows of which every stored teacher knows something; all of them unless `missing_outputs` is drop.
 
@@ -80,12 +75,12 @@ def with_outputs(
     return rows if len(kept) == len(rows) else rows.select(kept)
 
 
-def _keys(outputs: GivenOutputs, task: Task, rows: Dataset) -> OutputKeys:
+def _keys(outputs: GivenOutputs, task: tasks.Task, rows: Dataset) -> OutputKeys:
     """By which ids outputs are found for the examples of some rows."""
     return output_keys(task, rows, alone=outputs.embedding > 0)
 
 
-def _rows_known(outputs: GivenOutputs, task: Task, rows: Dataset) -> np.ndarray:
+def _rows_known(outputs: GivenOutputs, task: tasks.Task, rows: Dataset) -> np.ndarray:
     """Which rows outputs say all about that terms compare, boolean (n,)."""
     keys = _keys(outputs, task, rows)
     if outputs.lists is None:
@@ -94,7 +89,7 @@ def _rows_known(outputs: GivenOutputs, task: Task, rows: Dataset) -> np.ndarray:
     return keys.rows_known(outputs.known_together(keys.ids, groups), len(rows))
 
 
-def _said(task: Task, rows: Dataset, place: int) -> str:
+def _said(task: tasks.Task, rows: Dataset, place: int) -> str:
     """What a row says, shortened."""
     row = rows[place]
     return " | ".join(
@@ -105,7 +100,7 @@ def _said(task: Task, rows: Dataset, place: int) -> str:
 # ---- what is said of them ----
 
 
-def order_problems(task: Task, rows: Dataset, named: Sequence[Named]) -> list[Problem]:
+def order_problems(task: tasks.Task, rows: Dataset, named: Sequence[Named]) -> list[Problem]:
     """Outputs that fit the training rows' own labels much better with the classes in another order."""
     stored = [one.teacher.outputs for one in named if one.stored]
     of_classes = bool(task.kind.class_names(task.labels))
@@ -114,7 +109,7 @@ def order_problems(task: Task, rows: Dataset, named: Sequence[Named]) -> list[Pr
     if task.label_column not in rows.column_names:
         return []
     labels = np.asarray(rows.with_format("numpy")[task.label_column][:])
-    labelled = np.flatnonzero(abstract_type.labelled_rows(labels))
+    labelled = np.flatnonzero(tasks.abstract_type.labelled_rows(labels))
     if not len(labelled):
         return []
     ids = ids_of(task, rows.select(labelled))
@@ -146,7 +141,7 @@ def left_out_problems(left_out: int, kept: int) -> list[Problem]:
     ]
 
 
-def stored_results(one: Named, task: Task, rows: Dataset) -> Results | None:
+def stored_results(one: Named, task: tasks.Task, rows: Dataset) -> tasks.Results | None:
     """Scores and predictions of stored outputs on a split; None where they do not know all its rows, or it has
     no labels.
 
@@ -163,19 +158,19 @@ def stored_results(one: Named, task: Task, rows: Dataset) -> Results | None:
     logits = outputs.logits(keys.ids)
     if not outputs.embedding:
         return task.kind.results_of_rows(task, logits, rows)
-    texts = Dataset.from_dict({rules.ROW: np.asarray(rows["index"][:])[keys.rows]})
-    return task.kind.results(task, logits, ScoredSplit(texts, rows, one.tokenizer))
+    texts = Dataset.from_dict({tasks.rules.ROW: np.asarray(rows["index"][:])[keys.rows]})
+    return task.kind.results(task, logits, tasks.ScoredSplit(texts, rows, one.tokenizer))
 
 
 @dataclass(frozen=True)
 class StudentTokens:
     """What makes the student's tokens, and the run's rows, to hold other tokenizers against."""
 
-    tokenizer: Processor
-    task: Task
+    tokenizer: tasks.Processor
+    task: tasks.Task
     rows: Dataset
 
-    def differ(self, tokenizer: Processor) -> bool:
+    def differ(self, tokenizer: tasks.Processor) -> bool:
         """Whether another tokenizer splits the rows otherwise."""
         checks = preflight.model_checks.INPUT_CHECKS[self.task.kind.reads.name]
         found = checks.processors(self.task, self.rows, tokenizer, self.tokenizer, side="")
@@ -228,7 +223,7 @@ def bound(
             task = replace(rows.task, kind=reading)
             theirs, _ = encode(rows.raw, task, one.tokenizer, length, progress=progress)
             sides = ((rows.encoded, tokens.tokenizer), (theirs, one.tokenizer))
-            known = alike and kind.reads is TEXT_READING
+            known = alike and kind.reads is tasks.TEXT_READING
             spans = partial(_spans, rows, sides, progress=progress) if known else None
             words = OwnTokens(theirs, Collator(one.tokenizer, kind=reading), spans)
         found.append(replace(one, teacher=one.teacher.reading(inputs, words)))
@@ -236,7 +231,7 @@ def bound(
 
 
 def _spans(
-    rows: EncodedRows, sides: Sequence[tuple[Dataset, Processor]], *, progress: bool
+    rows: EncodedRows, sides: Sequence[tuple[Dataset, tasks.Processor]], *, progress: bool
 ) -> Spans:
     """Which characters each token of these rows stands for, as the student and as a teacher reads them."""
     return tuple(

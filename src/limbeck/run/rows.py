@@ -12,6 +12,7 @@ import numpy as np
 from datasets import Dataset, DatasetDict
 from transformers import PretrainedConfig
 
+from limbeck import tasks
 from limbeck.data import (
     CORPUS,
     Collator,
@@ -35,18 +36,6 @@ from limbeck.recipe.groups import EmbeddingModelSpec
 from limbeck.run.models import labelling_of
 from limbeck.students import named_model, read_config
 from limbeck.support.errors import LimbeckError, Problem
-from limbeck.tasks import (
-    SENTENCE,
-    SPANS,
-    TASKS,
-    TOKENS,
-    Processor,
-    Reading,
-    Task,
-    TaskType,
-    abstract_type,
-    metrics,
-)
 
 
 @dataclass(frozen=True)
@@ -61,7 +50,7 @@ class EncodedRows:
         max_length: the limit.
     """
 
-    task: Task
+    task: tasks.Task
     raw: Dataset
     encoded: Dataset | LazyRows
     truncated: int | None
@@ -71,8 +60,8 @@ class EncodedRows:
     def of(
         cls,
         raw: Dataset,
-        task: Task,
-        tokenizer: Processor,
+        task: tasks.Task,
+        tokenizer: tasks.Processor,
         max_length: int,
         *,
         progress: bool = False,
@@ -85,11 +74,11 @@ class EncodedRows:
         return cls(task, raw, encoded, truncated, max_length)
 
     @property
-    def kind(self) -> TaskType:
+    def kind(self) -> tasks.TaskType:
         """What is predicted of them."""
         return self.task.kind
 
-    def collator(self, tokenizer: Processor, pad_to: int | None = None) -> Collator:
+    def collator(self, tokenizer: tasks.Processor, pad_to: int | None = None) -> Collator:
         """Makes batches of these rows, of a fixed width if one is given."""
         return Collator(tokenizer, pad_to=pad_to, kind=self.kind)
 
@@ -104,7 +93,7 @@ class EncodedRows:
         return row_facts.facts_of(self.encoded).mean_tokens
 
 
-def load_rows(recipe: Recipe, *, labels_read: bool = True) -> tuple[Task, DatasetDict]:
+def load_rows(recipe: Recipe, *, labels_read: bool = True) -> tuple[tasks.Task, DatasetDict]:
     """The task and its splits, the training split under the recipe's conditions.
 
     Args:
@@ -133,7 +122,7 @@ def load_rows(recipe: Recipe, *, labels_read: bool = True) -> tuple[Task, Datase
     return _with_settings(task, recipe), rows
 
 
-def _with_settings(task: Task, recipe: Recipe) -> Task:
+def _with_settings(task: tasks.Task, recipe: Recipe) -> tasks.Task:
     """A task with what the recipe says of its images, its embeddings, or the thresholds of several labels a row."""
     kind = task.kind
     if not kind.reads.in_columns:
@@ -149,7 +138,7 @@ def _with_settings(task: Task, recipe: Recipe) -> Task:
             f"embedding: the task {task.name!r} is of kind {kind.name}",
             "leave embedding out, or set kind=embedding",
         )
-    tuned: Task | None = task.kind.tuned(task, recipe.thresholds)
+    tuned: tasks.Task | None = task.kind.tuned(task, recipe.thresholds)
     unread = [key for key in ("thresholds", "label_separator") if getattr(recipe, key) is not None]
     if tuned is None and unread:
         raise LimbeckError(
@@ -160,8 +149,8 @@ def _with_settings(task: Task, recipe: Recipe) -> Task:
 
 
 def stage_rows(
-    stage: Stage, tokenizer: Processor, reads: Reading, *, progress: bool = False
-) -> tuple[Task, Dataset]:
+    stage: Stage, tokenizer: tasks.Processor, reads: tasks.Reading, *, progress: bool = False
+) -> tuple[tasks.Task, Dataset]:
     """The training rows of a stage that has its own, and whose they are.
 
     A supplement's come without labels, unless a decoder writes them. A sample of the run's own rows is one of those
@@ -184,7 +173,7 @@ def stage_rows(
     return task, train if stage.supplementary else divided(train, task)[0]
 
 
-def _need(task: Task, reads: Reading) -> None:
+def _need(task: tasks.Task, reads: tasks.Reading) -> None:
     if task.kind.reads is not reads:
         raise LimbeckError(
             f"first_stage: the rows of {task.name} are {task.kind.reads.name}, and the models read "
@@ -201,7 +190,7 @@ logger = logging.getLogger(__name__)
 
 
 def add_unlabelled(
-    recipe: Recipe, task: Task, splits: DatasetDict
+    recipe: Recipe, task: tasks.Task, splits: DatasetDict
 ) -> tuple[DatasetDict, UnlabelledRows]:
     """The splits with all rows to train on, and what became of those without a label.
 
@@ -211,7 +200,7 @@ def add_unlabelled(
         LimbeckError: files that cannot be read, rows that are scored on too, terms that have nothing to learn from, a
             task type that needs labels.
     """
-    refused = abstract_type.no_unlabelled(task.kind)
+    refused = tasks.abstract_type.no_unlabelled(task.kind)
     if refused is not None:
         if recipe.unlabelled:
             raise LimbeckError(
@@ -220,7 +209,7 @@ def add_unlabelled(
             )
         task.kind.need_labels(task, splits["train"])
         return splits, UnlabelledRows()
-    labelled = abstract_type.labelled_rows(
+    labelled = tasks.abstract_type.labelled_rows(
         splits["train"].with_format("numpy")[task.label_column][:]
     )
     _check_share(recipe, labelled, more=bool(recipe.unlabelled))
@@ -246,7 +235,7 @@ def add_unlabelled(
     return with_unlabelled(task, splits, files, recipe.unlabelled_duplicates)
 
 
-def check_left(recipe: Recipe, task: Task, labelled: np.ndarray) -> None:
+def check_left(recipe: Recipe, task: tasks.Task, labelled: np.ndarray) -> None:
     """Raise LimbeckError where `missing_outputs: drop` has left no row of a sort that terms or batches need.
 
     Args:
@@ -285,7 +274,7 @@ def _terms(recipe: Recipe, *, numbers: bool) -> Iterator[tuple[str, TermSpec, bo
 
 
 def _problems(
-    recipe: Recipe, task: Task, terms: list[tuple[str, TermSpec, bool]], *, some: bool
+    recipe: Recipe, task: tasks.Task, terms: list[tuple[str, TermSpec, bool]], *, some: bool
 ) -> list[Problem]:
     """Why these terms cannot be trained beside rows without a label; `some` rows have one."""
     reading, advised = [(key, term) for key, term, reads in terms if reads], task.kind.distilled_by
@@ -330,7 +319,7 @@ def _problems(
 # Columns of a user's own data that nobody named.
 
 # Their columns have names of their own.
-_OWN_NAMES = (TOKENS.name, SPANS.name)
+_OWN_NAMES = (tasks.TOKENS.name, tasks.SPANS.name)
 
 
 def with_columns(recipe: Recipe) -> Recipe:
@@ -339,16 +328,22 @@ def with_columns(recipe: Recipe) -> Recipe:
     The recipe then says what was read, as does every command that repeats it. What is not clear stays open, for the
     reader of the rows to say.
     """
-    by_teacher = recipe.label_column == metrics.TEACHER_LABEL
-    if recipe.task in TASKS or recipe.text_columns or (recipe.label_column and not by_teacher):
+    by_teacher = recipe.label_column == tasks.metrics.TEACHER_LABEL
+    if (
+        recipe.task in tasks.TASKS
+        or recipe.text_columns
+        or (recipe.label_column and not by_teacher)
+    ):
         return recipe
-    if recipe.kind not in (None, SENTENCE.name) and (not by_teacher or recipe.kind in _OWN_NAMES):
+    if recipe.kind not in (None, tasks.SENTENCE.name) and (
+        not by_teacher or recipe.kind in _OWN_NAMES
+    ):
         return recipe
     first = FirstRows.of(recipe.data)
     if first is None:
         return recipe
     label = (
-        metrics.TEACHER_LABEL
+        tasks.metrics.TEACHER_LABEL
         if by_teacher
         else table.usual_label([*first.columns], first.class_columns)
     )
@@ -380,7 +375,7 @@ _PROMPTS = {
 """By setting, what the texts are that its prompt stands before."""
 
 
-def embedding_kind(kind: TaskType, recipe: Recipe) -> TaskType:
+def embedding_kind(kind: tasks.TaskType, recipe: Recipe) -> tasks.TaskType:
     """The type with what the models and the recipe say of prompts, pooling, width, tokens of a text and similarity.
 
     Prompts, tokens and similarity are the teacher's, or the student's own where the teacher is no embedding model.

@@ -19,6 +19,7 @@ import numpy as np
 from datasets import Dataset, Features
 from transformers import PreTrainedModel
 
+from limbeck import tasks
 from limbeck.data import Collator, encode, text_rows
 from limbeck.data.files import form_of
 from limbeck.data.own import FirstRows
@@ -35,19 +36,6 @@ from limbeck.students import labels_of, load_model
 from limbeck.support import given, machine
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import TEACHER_LABELS, at_home, checksum_of_text, written_whole
-from limbeck.tasks import (
-    PAIR_SCORE,
-    SENTENCE,
-    SPANS,
-    TASKS,
-    TOKENS,
-    Processor,
-    Task,
-    abstract_type,
-    get_task_type,
-    metrics,
-    pair_score,
-)
 from limbeck.tasks.retrieval import TRANSLATED
 from limbeck.tasks.rules import ScoredSplit
 from limbeck.teachers.teacher import Teacher
@@ -59,14 +47,14 @@ MOST = 2_000
 _FEWEST = 10
 _VERSION = 1
 _USUAL = {
-    TOKENS.name: ("tokens",),
-    SPANS.name: ("question", "context"),
-    PAIR_SCORE.name: ("query", "passage"),
+    tasks.TOKENS.name: ("tokens",),
+    tasks.SPANS.name: ("question", "context"),
+    tasks.PAIR_SCORE.name: ("query", "passage"),
 }
 _NEEDS = {
-    TOKENS.name: "a list of words",
-    SPANS.name: "a question and a context",
-    PAIR_SCORE.name: "a query and a passage",
+    tasks.TOKENS.name: "a list of words",
+    tasks.SPANS.name: "a question and a context",
+    tasks.PAIR_SCORE.name: "a query and a passage",
 }
 # What decides which rows are held out, and what the teacher reads of them.
 _KEYS = (
@@ -89,20 +77,20 @@ def with_teacher_labels(recipe: Recipe, runs: Path, live_teacher: Teacher | None
     """
     if recipe.parallel:
         return _with_translations(recipe, runs, live_teacher)
-    if recipe.label_column != metrics.TEACHER_LABEL or recipe.dev is not None:
+    if recipe.label_column != tasks.metrics.TEACHER_LABEL or recipe.dev is not None:
         return recipe
     first = FirstRows.of(recipe.data)
-    if first is None or metrics.TEACHER_LABEL in first.columns:
+    if first is None or tasks.metrics.TEACHER_LABEL in first.columns:
         return recipe
     if problems := [*_problems(recipe, first)]:
         raise LimbeckError(problems)
     folder = _written(recipe, runs, live_teacher, _write)
-    kind = get_task_type(recipe.kind or SENTENCE.name)
+    kind = tasks.get_task_type(recipe.kind or tasks.SENTENCE.name)
     settings: dict[str, Any] = {"dev_share": None, "test_share": None}
     settings["dev"] = str(folder / "dev.parquet")
     if (folder / "test.parquet").is_file():
         settings["test"] = str(folder / "test.parquet")
-    if abstract_type.no_unlabelled(kind) is None:
+    if tasks.abstract_type.no_unlabelled(kind) is None:
         settings["unlabelled_duplicates"] = "drop"
     elif kind.taught_labels:
         settings["data"] = str(folder / "train.parquet")
@@ -167,7 +155,7 @@ def _texts_of_teacher(recipe: Recipe) -> int | None:
     if recipe.kind in ("embedding", "pair-score") or not (run / RECORD_NAME).is_file():
         return None
     known = Record.load(run).recipe
-    task = TASKS.get(str(known.get("task")))
+    task = tasks.TASKS.get(str(known.get("task")))
     return len(task.text_columns if task is not None else known.get("text_columns") or ()) or None
 
 
@@ -195,9 +183,9 @@ class _Asked:
         max_length: tokens that it reads of a row.
     """
 
-    task: Task
+    task: tasks.Task
     model: PreTrainedModel
-    tokenizer: Processor
+    tokenizer: tasks.Processor
     max_length: int
 
     def about(self, rows: Dataset) -> tuple[np.ndarray, Dataset]:
@@ -217,7 +205,7 @@ def _write(recipe: Recipe, folder: Path, live_teacher: Teacher | None) -> None:
     """Hold rows out, ask the teacher about them and write them; the dev file last, which says that all are there."""
     texts = _texts(recipe)
     columns = [*texts]
-    groups = pair_score.query_ids(texts[columns[0]]) if recipe.kind == "pair-score" else None
+    groups = tasks.pair_score.query_ids(texts[columns[0]]) if recipe.kind == "pair-score" else None
     parts = _held_out(recipe, len(texts[columns[0]]), groups)
     teacher = _teacher(recipe, columns, live_teacher)
     rows = {"test": parts.test, "dev": parts.dev}
@@ -236,14 +224,14 @@ def _write(recipe: Recipe, folder: Path, live_teacher: Teacher | None) -> None:
 def _texts(recipe: Recipe) -> Mapping[str, list[Any]]:
     """Every different row of the file, by the columns that hold its texts."""
     kind, named = recipe.kind, recipe.text_columns
-    if kind in (TOKENS.name, SPANS.name):
+    if kind in (tasks.TOKENS.name, tasks.SPANS.name):
         path = at_home(given.place_of(recipe.data))
         table = read_table(next(path.glob("*")) if path.is_dir() else path)
         names = named or _USUAL[kind]
         rows = {
             repr(row): row for row in zip(*(table.columns[name] for name in names), strict=True)
         }
-        wanted: type = list if kind == TOKENS.name else str
+        wanted: type = list if kind == tasks.TOKENS.name else str
         for row in rows.values():
             if not all(isinstance(value, wanted) for value in row):
                 raise LimbeckError(
@@ -280,7 +268,7 @@ def _held_out(recipe: Recipe, rows: int, groups: np.ndarray | None) -> SplitRows
 
 def _teacher(recipe: Recipe, columns: list[str], live_teacher: Teacher | None) -> _Asked:
     """The teacher, loaded, with a task of its own classes."""
-    path, kind = str(recipe.teacher), get_task_type(recipe.kind or SENTENCE.name)
+    path, kind = str(recipe.teacher), tasks.get_task_type(recipe.kind or tasks.SENTENCE.name)
     if kind.embeds:
         kind = embedding_kind(kind, recipe)
         columns = ["sentence1", "sentence2"]
@@ -290,9 +278,9 @@ def _teacher(recipe: Recipe, columns: list[str], live_teacher: Teacher | None) -
         else load_model(path, head="required", auto=kind.auto)
     )
     names = kind.class_names(labels_of(model.config))
-    task = Task(
+    task = tasks.Task(
         str(recipe.task), path, tuple(columns), names, (), "",
-        label_column=metrics.TEACHER_LABEL, kind=kind,
+        label_column=tasks.metrics.TEACHER_LABEL, kind=kind,
     )  # fmt: skip
     tokenizer = models.processor_of(recipe, task, path)
     refuse_unfit(path, model, tokenizer)
@@ -309,15 +297,15 @@ def _labelled(teacher: _Asked, texts: Mapping[str, list[Any]]) -> Dataset:
     # Outputs of tags are kept where labels are: at every word.
     words = texts[teacher.task.text_columns[0]]
     rows = make_split(
-        teacher.task, texts, [[0] * len(row) for row in words] if kind is TOKENS else None
+        teacher.task, texts, [[0] * len(row) for row in words] if kind is tasks.TOKENS else None
     )
     outputs, encoded = teacher.about(rows)
     split = ScoredSplit(encoded, rows, teacher.tokenizer)
     labels, feature = kind.file_labels(teacher.task, outputs, split)
     features = Features(
-        {name: rows.features[name] for name in texts} | {metrics.TEACHER_LABEL: feature}
+        {name: rows.features[name] for name in texts} | {tasks.metrics.TEACHER_LABEL: feature}
     )
-    return Dataset.from_dict({**texts, metrics.TEACHER_LABEL: labels}, features=features)
+    return Dataset.from_dict({**texts, tasks.metrics.TEACHER_LABEL: labels}, features=features)
 
 
 def _scored_pairs(teacher: _Asked, texts: list[str]) -> Dataset:
@@ -333,8 +321,8 @@ def _scored_pairs(teacher: _Asked, texts: list[str]) -> Dataset:
         {
             first: texts,
             second: [texts[other] for other in others],
-            metrics.TEACHER_LABEL: WAYS[similarity].of_pairs(pairs).tolist(),
-            metrics.TEACHER_EMBEDDING: outputs.astype(np.float32).tolist(),
+            tasks.metrics.TEACHER_LABEL: WAYS[similarity].of_pairs(pairs).tolist(),
+            tasks.metrics.TEACHER_EMBEDDING: outputs.astype(np.float32).tolist(),
         }
     )
 
