@@ -50,7 +50,8 @@ def test_the_command_says_what_it_kept_and_transformers_reads_it(place, tmp_path
     ended = CliRunner().invoke(app, line)
     assert ended.exit_code == 0, ended.output
     said = json.loads((out / "shrunk-model.json").read_text())
-    assert f"Kept:    {said['after']} of {said['before']} tokens" in ended.stdout
+    said = said["vocabulary"]
+    assert f"Tokens:  {said['after']} of {said['before']} tokens" in ended.stdout
     assert "other.txt" in ended.stdout
     assert 0.97 <= said["texts"]["text.txt"]["coverage"] < 1
     models, tokenizers = (
@@ -76,7 +77,7 @@ def test_the_command_says_what_it_kept_and_transformers_reads_it(place, tmp_path
     found = shrink(
         place / "model", out, vocabulary=limit, data=str(place / "text.txt"), overwrite=True
     )
-    assert found.after == said["after"]
+    assert found.vocabulary.after == said["after"]
 
 
 def test_folders_that_are_not_free_are_refused(place, tmp_path):
@@ -86,5 +87,32 @@ def test_folders_that_are_not_free_are_refused(place, tmp_path):
     shrink(place / "model", tmp_path / "small", **given)
     with pytest.raises(LimbeckError, match="would be replaced"):
         shrink(place / "model", tmp_path / "small", **given)
+    with pytest.raises(LimbeckError, match="nothing to shrink"):
+        shrink(place / "model", tmp_path / "other", data=str(place / "text.txt"), pick="first")
     with pytest.raises(LimbeckError, match="data is missing"):
         shrink(place / "model", tmp_path / "other", vocabulary="corpus")
+
+
+def test_depth_width_and_vocabulary_are_cut_by_one_command(place, tmp_path):
+    out = tmp_path / "small"
+    line = ["shrink", str(place / "model"), "--out", str(out), "--data", str(place / "text.txt")]
+    line += ["--layers", "1", "--pick", "importance", "--heads", "1", "--ffn", "8"]
+    ended = CliRunner().invoke(app, [*line, "--vocabulary", "97%"])
+    assert ended.exit_code == 0, ended.output
+    model = AutoModelForSequenceClassification.from_pretrained(out)
+    sizes = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size")
+    assert [getattr(model.config, size) for size in sizes] == [1, 8, 1, 8]
+    said = json.loads((out / "shrunk-model.json").read_text())
+    assert model.config.vocab_size == said["vocabulary"]["after"]
+    assert said["parameters"][1] == sum(weight.numel() for weight in model.parameters())
+    assert f"layers {said['layers']['main'][0]}; heads 1; ffn 8" in " ".join(ended.stdout.split())
+    assert model.dtype == torch.bfloat16
+
+
+def test_listed_layers_need_no_text(place, tmp_path):
+    shrink(place / "model", tmp_path / "small", layers=[2])
+    wide, small = (
+        AutoModelForSequenceClassification.from_pretrained(folder).bert.encoder.layer
+        for folder in (place / "model", tmp_path / "small")
+    )
+    assert torch.equal(small[0].output.dense.weight, wide[1].output.dense.weight)

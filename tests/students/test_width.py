@@ -263,3 +263,23 @@ def test_a_family_whose_weights_are_misread_is_refused():
         LimbeckError, match="DebertaForSequenceClassification cannot be made narrower"
     ):
         width.narrowed(model, heads=4)
+
+
+@pytest.mark.parametrize(
+    ("inner", "said"), [(12, "it does not run on the rows"), (8, "it cannot be built with other")]
+)
+def test_a_model_that_does_not_run_is_refused_by_name(inner, said):
+    """MobileBERT's bottleneck with keys and queries of its own, or with less than a feature for each head."""
+    sizes = {"embedding_size": 8, "intra_bottleneck_size": inner}
+    own_keys = {"key_query_shared_bottleneck": inner == 8}
+    model = random_model(hf.MobileBertConfig(**SIZES, **sizes, **own_keys))
+    with pytest.raises(LimbeckError, match=f"MobileBertForSequenceClassification .*{said}"):
+        width.narrowed(model, ffn=10, batches=[batch_for(model)])
+
+
+def test_mobilebert_is_cut_in_its_usual_form():
+    sizes = {"embedding_size": 8, "intra_bottleneck_size": 12, "num_feedforward_networks": 2}
+    model = random_model(hf.MobileBertConfig(**SIZES, **sizes))
+    narrow = width.narrowed(model, heads=3, ffn=10, batches=[batch_for(model)])
+    assert narrow.config.hidden_size == 12
+    assert logits(narrow).isfinite().all()

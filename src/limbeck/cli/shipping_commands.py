@@ -10,8 +10,17 @@ import typer
 
 from limbeck.cards.settings import CardSettings
 from limbeck.cli import console, finished
-from limbeck.cli.options import Plugins, ScoredRows, settings_flags, takes_groups, typed
-from limbeck.exporting.settings import CascadeSettings, ExportSettings, ShrinkSettings
+from limbeck.cli.options import (
+    SHAPE,
+    Plugins,
+    ScoredRows,
+    flags,
+    flags_given,
+    settings_flags,
+    takes_groups,
+    typed,
+)
+from limbeck.exporting.settings import SIZES, CascadeSettings, ExportSettings, ShrinkSettings
 from limbeck.labelling.language_models.endpoint_settings import EndpointSettings
 from limbeck.latency.settings import BenchSettings
 from limbeck.runtimes.manifest import ExportManifest
@@ -194,18 +203,21 @@ def shrink(
             help="A run folder, or any checkpoint's folder or Hub name.",
         ),
     ],
+    sizes: Annotated[dict[str, Any], flags("Size", {name: SHAPE[name] for name in SIZES})],
     settings: Annotated[dict[str, Any], settings_flags("Options", ShrinkSettings)],
     out: Annotated[Path, typer.Option(help="The folder to write.")],
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace a shrunk model that lies there.")
     ] = False,
 ) -> None:
-    """Make a model smaller without training: a vocabulary with the tokens that a text needs."""
+    """Make a model smaller without training: fewer layers, narrower ones, the tokens that a text needs."""
     from limbeck.exporting.shrink import shrink as shrink_model
 
-    found = shrink_model(model, out, overwrite=overwrite, **settings)
+    found = shrink_model(model, out, overwrite=overwrite, **flags_given(sizes), **settings)
     console.say(f"Kept:    {found.said}", hang=9)
-    console.say(f"Length:  {found.lengths}", hang=9)
+    if found.vocabulary is not None:
+        console.say(f"Tokens:  {found.vocabulary.said}", hang=9)
+        console.say(f"Length:  {found.vocabulary.lengths}", hang=9)
     console.say(f"Files:   {out} (model and tokenizer)", hang=9)
 
 

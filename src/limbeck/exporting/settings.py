@@ -8,13 +8,16 @@ from typing import Literal, get_args
 from pydantic import Field
 
 from limbeck.runtimes.manifest import Conversion
-from limbeck.support.settings import Count, Settings, VocabularySize, Words
+from limbeck.support.settings import Count, Settings, Words
 
 StaticFormat = Literal["numpy", "numpy-int8", "model2vec", "model2vec-int8"]
 """Of static students alone; sentence-transformers reads model2vec's too."""
 STATIC_FORMATS = get_args(StaticFormat)
 QUANTISED = ("onnx-int8", "onnx-int4")
 """Of graphs, where layers can stay in float, and whose speed depends on the processor."""
+
+SIZES = ("layers", "pick", "hidden", "heads", "ffn", "vocabulary")
+"""Of a recipe's `student`, those that a finished model can be cut to."""
 
 
 class ExportSettings(Settings):
@@ -62,14 +65,10 @@ class CascadeSettings(Settings):
 
 
 class ShrinkSettings(Settings):
-    """What is left of a model, and the text that decides it."""
+    """The text that decides what is left of a model."""
 
-    vocabulary: VocabularySize = Field(
-        description="tokens to keep: at most so many (8000), megabytes of embeddings (12MB), a share of the text's "
-        "tokens (95%) or all that the text uses (corpus)",
-    )
     data: Words = Field(
-        min_length=1,
+        (),
         description="files or folders of the text that is to be read: plain text, CSV, TSV, JSON lines, Parquet",
     )
     also: Words = Field(

@@ -1,4 +1,4 @@
-"""A smaller model without training: its vocabulary loses the tokens that a text does not need.
+"""A smaller model without training: fewer layers, narrower ones, and the tokens that a text needs.
 
 Part of `limbeck.exporting`.
 """
@@ -9,31 +9,62 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import Field
+from torch import Tensor
+from transformers import PreTrainedModel
 
 from limbeck import students
 from limbeck.data import text_rows
 from limbeck.evaluation.measuring import vocabulary_facts
 from limbeck.exporting.folder import folder_in_work, refuse_occupied
-from limbeck.exporting.settings import ShrinkSettings
-from limbeck.records.facts import VocabularyFacts
+from limbeck.exporting.settings import SIZES, ShrinkSettings
+from limbeck.recipe import StudentSpec
+from limbeck.records.facts import RecordPart, VocabularyFacts
+from limbeck.students.build import default_pick, picked_layers
 from limbeck.students.vocabulary import shrink_vocabulary
 from limbeck.support import files
+from limbeck.support.errors import LimbeckError
+from limbeck.tasks import task_type_of
 
 SHRUNK_NAME = "shrunk-model.json"
 """What stayed, in the folder of a shrunk model."""
-_BATCH = 10_000
+_BATCH, _WEIGHED = 10_000, 256
+
+
+class ShrunkFacts(RecordPart):
+    """What stayed of a model."""
+
+    parameters: tuple[int, int]
+    """Before and after."""
+    layers: dict[str, list[int]] = Field(default_factory=dict)
+    """By stack the layers that stayed, counted from 1; empty if all did."""
+    units: dict[str, int] = Field(default_factory=dict)
+    """Features, heads and feed-forward units, where some of them left."""
+    vocabulary: VocabularyFacts | None = None
+
+    @property
+    def said(self) -> str:
+        """What stayed, in words."""
+        before, after = self.parameters
+        parts = [f"{after / 1e6:.1f} of {before / 1e6:.1f} million parameters"]
+        for stack, kept in self.layers.items():
+            of = "" if stack == "main" else f" of the {stack}"
+            parts.append(f"layers {', '.join(map(str, kept))}{of}")
+        parts += [f"{name} {number}" for name, number in self.units.items()]
+        return "; ".join(parts)
 
 
 def shrink(
     model: str | Path, out: str | Path, *, overwrite: bool = False, **settings: Any
-) -> VocabularyFacts:
-    """Write a model and its tokenizer with the tokens that a text needs.
+) -> ShrunkFacts:
+    """Write a model and its tokenizer with fewer layers, units or tokens, without training.
 
     Args:
         model: a run's folder, or any checkpoint's folder or Hub name.
         out: the folder to write. Weights keep their precision.
         overwrite: replace a shrunk model that lies there.
-        settings: those of `ShrinkSettings`: vocabulary, data, also, task, text_columns.
+        settings: layers, pick, hidden, heads, ffn, vocabulary, as a recipe's `student` has them; and those of
+            `ShrinkSettings`: data, also, task, text_columns.
 
     Returns:
         What stayed, and how `data` and each of `also` are read.
@@ -41,24 +72,77 @@ def shrink(
     Raises:
         LimbeckError: settings, model or text that cannot be used, or a folder that is not free.
     """
-    asked = ShrinkSettings.checked(settings)
+    sizes = {name: settings.pop(name) for name in SIZES if settings.get(name) is not None}
+    spec, asked = StudentSpec.checked(sizes), ShrinkSettings.checked(settings)
+    if not sizes.keys() - {"pick"}:
+        raise LimbeckError("nothing to shrink", f"give at least one of {', '.join(SIZES)}")
+    weighs = bool(spec.narrower) or spec.ranks_layers
+    if (weighs or spec.vocabulary is not None) and not asked.data:
+        raise LimbeckError("data is missing", "name files of the text that the model is to read")
     place = files.at_home(out)
     refuse_occupied(place, overwrite=overwrite, name=SHRUNK_NAME)
     precision = getattr(students.read_config(model), "dtype", None)
     tokenizer, loaded = students.read_tokenizer(model), students.load_model(model)
+    before = loaded.num_parameters()
+    loaded, layers = _cut(loaded, spec, [*_weighed(asked, tokenizer)] if weighs else [])
+    vocabulary = None
     if precision is not None:
         loaded.to(precision)
-    found = shrink_vocabulary(loaded, tokenizer, _texts(asked, asked.data), asked.vocabulary)
-    read = {", ".join(Path(one).name for one in asked.data): asked.data}
-    read |= {Path(one).name: (one,) for one in asked.also}
-    facts = vocabulary_facts(found, {name: _texts(asked, one) for name, one in read.items()})
+    if spec.vocabulary is not None:
+        found = shrink_vocabulary(loaded, tokenizer, _texts(asked, asked.data), spec.vocabulary)
+        read = {", ".join(Path(one).name for one in asked.data): asked.data}
+        read |= {Path(one).name: (one,) for one in asked.also}
+        texts = {name: _texts(asked, one) for name, one in read.items()}
+        loaded, tokenizer, vocabulary = found.model, found.tokenizer, vocabulary_facts(found, texts)
+    facts = ShrunkFacts(
+        parameters=(before, loaded.num_parameters()),
+        layers=layers,
+        units=spec.narrower,
+        vocabulary=vocabulary,
+    )
     with folder_in_work(place) as part:
-        found.model.save_pretrained(part)
-        found.tokenizer.save_pretrained(part)
-        said = {"model": str(model), "vocabulary": asked.vocabulary, **facts.model_dump()}
+        loaded.save_pretrained(part)
+        tokenizer.save_pretrained(part)
+        said = {"model": str(model), "asked": sizes, **facts.model_dump()}
         files.write_whole(part / SHRUNK_NAME, json.dumps(said, indent=1))
         files.put_in_place(part, place)
     return facts
+
+
+def _cut(
+    model: PreTrainedModel, spec: StudentSpec, batches: list[dict[str, Tensor]]
+) -> tuple[PreTrainedModel, dict[str, list[int]]]:
+    """The model with fewer layers and units, and the layers that it has."""
+    layers: dict[str, list[int]] = {}
+    if spec.ranks_layers:
+        layers = students.important_layers(model, spec.layers, batches)
+    elif spec.layers is not None:
+        pick = spec.pick or default_pick(task_type_of(model))
+        layers = picked_layers(model.config, spec.layers, pick)
+    if layers:
+        model = students.build_student(model, layers=layers)
+    if spec.narrower:
+        model = students.narrowed(model, **spec.narrower, batches=batches)
+    return model, layers
+
+
+def _weighed(asked: ShrinkSettings, tokenizer: Any) -> Iterator[dict[str, Tensor]]:
+    """Rows from all over the text for `important_layers` and `narrowed`, in batches."""
+    for source in asked.data:
+        rows = text_rows.read_text_rows(source, task=asked.task, text_columns=asked.text_columns)
+        places = np.unique(np.linspace(0, len(rows) - 1, _WEIGHED // len(asked.data)).astype(int))
+        columns = [*rows.take(places).values()][:2]
+        for start in range(0, len(places), 16):
+            few = (column[start : start + 16] for column in columns)
+            yield dict(
+                tokenizer(
+                    *few,
+                    padding=True,
+                    truncation=True,
+                    max_length=min(128, tokenizer.model_max_length),
+                    return_tensors="pt",
+                )
+            )
 
 
 def _texts(asked: ShrinkSettings, sources: tuple[str, ...]) -> Iterator[list[str]]:

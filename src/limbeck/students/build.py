@@ -66,7 +66,7 @@ def build_student(
     own = kind or tasks.SENTENCE
     if not named:
         own = tasks.kind_of_config(base) if source is None else tasks.task_type_of(source)
-    picked = _picked(base, layers, pick or ("skip" if own.whole_text else "first"))
+    picked = picked_layers(base, layers, pick or default_pick(own))
     kind = kind or tasks.SENTENCE
     # With a vocabulary for labels there is nothing to name.
     names = None if task is None else kind.head_labels(task)
@@ -176,7 +176,12 @@ def wanted_layers(base: PretrainedConfig, layers: Layers) -> dict[str, int | Seq
     return dict.fromkeys(stacks, layers) if layers is not None else {}
 
 
-def _picked(base: PretrainedConfig, layers: Layers, pick: str) -> dict[str, list[int]]:
+def default_pick(kind: tasks.TaskType) -> str:
+    """The rule by which layers are picked where none is named."""
+    return "skip" if kind.whole_text else "first"
+
+
+def picked_layers(base: PretrainedConfig, layers: Layers, pick: str) -> dict[str, list[int]]:
     """Picked layers per stack; {} keeps every stack whole."""
     picked = {}
     for stack, kept in wanted_layers(base, layers).items():

@@ -13,7 +13,8 @@ with features masked. With fewer units or heads alone it is.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -97,7 +98,8 @@ def narrowed(
         with_width(model.config, hidden, heads, ffn), auto=_Builder(builder_of(model))
     )
     batches = list(batches)
-    scores = importance(model, axes, batches)
+    with _refusing(model, "it does not run on the rows"):
+        scores = importance(model, axes, batches)
     kept = {
         group: scores[group].topk(count).indices.sort().values
         for group, count in _counts(model, target, axes).items()
@@ -236,13 +238,25 @@ def axes_of(model: PreTrainedModel) -> Axes:
 
 def _shapes(model: PreTrainedModel, settings: dict[str, int]) -> dict[str, torch.Size]:
     config = configuration.with_settings(model.config, settings, fresh=False)
-    with torch.device("meta"):
+    with (
+        _refusing(model, f"it cannot be built with other {', '.join(settings)}"),
+        torch.device("meta"),
+    ):
         twin = builder_of(model)(config)
     return {name: weight.shape for name, weight in twin.state_dict().items()}
 
 
 def _unknown(model: PreTrainedModel, why: str) -> LimbeckError:
     return LimbeckError(f"student: a {type(model).__name__} cannot be made narrower: {why}", _ALONE)
+
+
+@contextmanager
+def _refusing(model: PreTrainedModel, what: str) -> Iterator[None]:
+    """Say which model it is that transformers cannot build or run."""
+    try:
+        yield
+    except (RuntimeError, ValueError, ArithmeticError) as error:
+        raise _unknown(model, f"{what}: {first_line(error)}") from error
 
 
 class _ModulesAround:
@@ -386,12 +400,9 @@ def _check(
     order = {group: torch.randperm(count, generator=generator) for group, count in units.items()}
     twin = deepcopy(model)
     fill(twin, model, own, order)
-    try:
-        with torch.no_grad():
-            # Those of a model without a head are hidden features, in another order themselves.
-            first, second = (_outputs(one, batch).double().sort(-1).values for one in (model, twin))
-    except (RuntimeError, ValueError) as error:
-        raise _unknown(model, f"the narrower one does not run: {first_line(error)}") from error
+    with _refusing(model, "the narrower one does not run"), torch.no_grad():
+        # Those of a model without a head are hidden features, in another order themselves.
+        first, second = (_outputs(one, batch).double().sort(-1).values for one in (model, twin))
     if not torch.allclose(first, second, rtol=1e-3, atol=1e-4 * float(first.abs().max())):
         raise _unknown(model, "with its units in another order it gives other outputs")
 
