@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from tiny_pairs import LENGTHS, batch, bert
 
-from limbeck.activations import capture
+from limbeck.activations import Trace, capture
 from limbeck.objectives import ModelShape, Objectives, Shape
 from limbeck.recipe import Recipe
 from limbeck.support.errors import LimbeckError
 from limbeck.support.step_state import StepState
+from limbeck.tasks import EMBEDDING
 
 NOW = StepState()
 KEPT = [0, 1, 3, 4, 6, 7, 9, 11]
@@ -81,3 +84,28 @@ def test_a_map_that_the_recipe_asks_for_stays():
 def test_another_teacher_needs_a_map():
     with pytest.raises(LimbeckError, match="8 wide and the teacher's 12"):
         terms_of(own={"compare": "hidden_mse", **LAST}, kept=())
+
+
+@pytest.mark.parametrize(("compare", "own"), [("embedding_mse", None), ("embedding_cosine", [4])])
+def test_embeddings_are_compared_with_the_kept_numbers_of_the_teacher(compare, own):
+    loss = {"objectives": {"own": {"compare": compare, "dimensions": own}}}
+    recipe = Recipe.load("embedding-mse", **loss)
+    shapes = ModelShape(2, 8, 1, embedding=8), ModelShape(3, 12, 1, embedding=12)
+    terms = Objectives(recipe.loss, Shape(*shapes, kind=EMBEDDING, kept={12: KEPT}))
+    assert not list(terms.parameters())
+    torch.manual_seed(0)
+    ours, theirs = torch.randn(3, 8), torch.randn(3, 12)
+    found = terms(Trace(logits=ours), Trace(logits=theirs), {"index": torch.arange(3)}, NOW)[
+        "own"
+    ].item()
+    losses = []
+    for width in (4, 8) if own else (8,):
+        for row in range(3):
+            a = [float(ours[row, place]) for place in range(width)]
+            b = [float(theirs[row, feature]) for feature in KEPT[:width]]
+            if compare == "embedding_mse":
+                losses.append(sum((x - y) ** 2 for x, y in zip(a, b, strict=True)))
+            else:
+                product = sum(x * y for x, y in zip(a, b, strict=True))
+                losses.append(1 - product / math.hypot(*a) / math.hypot(*b))
+    assert found == pytest.approx(sum(losses) / len(losses), rel=1e-5)

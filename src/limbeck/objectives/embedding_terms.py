@@ -81,7 +81,7 @@ class EmbeddingSpec(OfEmbeddingsSpec):
             {"to": "teacher", "sides": "student", "when": "widths-differ"}
         ),
         description="learned map of the student's embeddings, left out of what is shipped; by default to the "
-        "teacher's width where the widths differ",
+        "teacher's width where the widths differ and the student was not cut out of the teacher",
     )
 
 
@@ -96,7 +96,12 @@ class EmbeddingTarget(OfEmbeddings):
         super().__init__(settings, shape, setting)
         ours, theirs = shape.student.outputs, shape.teacher.outputs
         self.projections = Projections(
-            settings.project, [ours], [theirs], student_width=ours, teacher_width=theirs
+            settings.project,
+            [ours],
+            [theirs],
+            student_width=ours,
+            teacher_width=theirs,
+            kept=shape.kept.get(theirs, ()),
         )
         ((own, other),) = self.projections.widths
         if own != other:
