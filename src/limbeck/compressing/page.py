@@ -15,7 +15,7 @@ from limbeck.support import files
 from limbeck.support.cells import CellTable, magnitude, milliseconds
 
 FRONT_NAME, DRAWING_NAME, PAGE_NAME = "front.json", "front.svg", "front.html"
-_KINDS = ("student", "static student", "cascade", "teacher")
+_KINDS = ("student", "static student", "teacher")
 
 
 def _kind(point: FrontPoint) -> str:

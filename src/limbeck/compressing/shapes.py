@@ -16,6 +16,7 @@ from transformers import PretrainedConfig, PreTrainedModel
 from limbeck.activations.compat import Conv1D, builder_of
 from limbeck.static import StaticConfig, StaticStudent
 from limbeck.students import configuration, labels_of
+from limbeck.students.static import may_be_static
 from limbeck.students.width import with_width
 from limbeck.support.errors import LimbeckError
 from limbeck.support.words import count_of
@@ -113,6 +114,7 @@ class Shapes:
     ) -> None:
         """`vocabularies`: how many tokens a student may have; None for all of the teacher's."""
         self.teacher, self.kind, self.vocabularies = teacher, kind, vocabularies
+        self.gives_embeddings = kind.embeds
         self.config: PretrainedConfig = teacher.config
         self._numbers: dict[StudentShape, Numbers] = {}
 
@@ -160,7 +162,7 @@ class Shapes:
 
     def static_settings(self, shape: StudentShape) -> dict[str, Any]:
         """What a static student of this teacher is beside its width."""
-        if self.kind.embeds:
+        if self.gives_embeddings:
             return {"embeds": True}
         return {"pairs": shape.pairs, "head_width": 64, "num_labels": len(labels_of(self.config))}
 
@@ -186,10 +188,10 @@ class Shapes:
             )
 
     def _static(self) -> Iterator[StudentShape]:
-        if not (self.kind.whole_text or self.kind.embeds):
+        if not may_be_static(self.kind):
             return
         hidden = getattr(self.config, "hidden_size", 256)
         widths = dict.fromkeys(min(hidden, width) for width in _WIDTHS)
-        pairs_of = (0,) if self.kind.embeds else _PAIRS
+        pairs_of = (0,) if self.gives_embeddings else _PAIRS
         for width, pairs, tokens in product(widths, pairs_of, self.vocabularies):
             yield StudentShape(0, width=width, pairs=pairs, vocabulary=tokens)

@@ -13,16 +13,8 @@ from rich.console import Console
 
 from limbeck.data.table import taken
 from limbeck.data.text_rows import TextRows
-from limbeck.outputs import key, scored_shard, shards, store
+from limbeck.outputs import key, manifest, scored_shard, shards, store
 from limbeck.outputs.files import StoreFiles
-from limbeck.outputs.manifest import (
-    MISSING,
-    RowsIdentity,
-    StoreManifest,
-    TeacherIdentity,
-    TokensIdentity,
-    has_one_label,
-)
 from limbeck.outputs.writer import StoreWriter, alone
 from limbeck.support import terminal, words
 from limbeck.teachers.labeller import Labeller, RowsMissingError, costs_of
@@ -71,7 +63,7 @@ class LabelWork:
     def decides(self) -> bool:
         """Whether the outputs come to a class or a number; else a store has no labels."""
         named = any(name in shards.DECIDING for name in self.content.outputs)
-        return named and has_one_label(self.labeller.kind)
+        return named and manifest.has_one_label(self.labeller.kind)
 
     def part(self, number: int, shard_rows: int) -> scored_shard.ShardRows:
         """The rows of one shard: neighbours, whatever was labelled before."""
@@ -80,21 +72,21 @@ class LabelWork:
             number, self.ids[window], self.rows.take(self.rows.first[window])
         )
 
-    def manifest(self, shard_rows: int) -> StoreManifest:
+    def manifest(self, shard_rows: int) -> manifest.StoreManifest:
         """What the store is to be."""
         labeller = self.labeller
         kept = getattr(labeller, "kept_tokens", None)
-        return StoreManifest(
+        return manifest.StoreManifest(
             complete=False,
             kind=labeller.kind,
             task=self.task,
             classes=labeller.classes,
-            teacher=TeacherIdentity(
+            teacher=manifest.TeacherIdentity(
                 name=labeller.name,
                 fingerprint=labeller.fingerprint(),
                 shape=getattr(labeller, "shape", None),
             ),
-            rows=RowsIdentity(
+            rows=manifest.RowsIdentity(
                 count=len(self),
                 fingerprint=key.digest_of_ids(self.ids),
                 source=self.rows.source,
@@ -106,12 +98,12 @@ class LabelWork:
             settings={"outputs": [*self.content.outputs], _ROWS_OF_SHARD: shard_rows},
             text=bool(self.content.text_names),
             labelled=self.decides,
-            tokens=kept and TokensIdentity(kept=kept[0], vocabulary=kept[1]),
+            tokens=kept and manifest.TokensIdentity(kept=kept[0], vocabulary=kept[1]),
             made_with={name: metadata.version(name) for name in _LIBRARIES},
         )
 
 
-def fill(work: LabelWork, shard_rows: int | None, console: Console) -> StoreManifest:
+def fill(work: LabelWork, shard_rows: int | None, console: Console) -> manifest.StoreManifest:
     """Make the shards that are not there yet, and say so in the manifest after each.
 
     Args:
@@ -176,16 +168,20 @@ def _make_shards(
     if reasons:
         raise RowsMissingError(reasons)
     if left_out := len(writer.manifest.missing_rows):
-        console.print(f"rows without outputs, left out: {left_out:,} ({MISSING} names them)")
+        console.print(
+            f"rows without outputs, left out: {left_out:,} ({manifest.MISSING} names them)"
+        )
 
 
 def _write_missing(files: StoreFiles, reasons: Mapping[int, str]) -> None:
     """Record rows without outputs beside the store, or take the record of an earlier start away."""
     if reasons:
         rows = [{"row": row, "reason": reason} for row, reason in reasons.items()]
-        files.write(MISSING, (json.dumps(rows, indent=1, ensure_ascii=False) + "\n").encode())
-    elif files.exists(MISSING):
-        files.remove(MISSING)
+        files.write(
+            manifest.MISSING, (json.dumps(rows, indent=1, ensure_ascii=False) + "\n").encode()
+        )
+    elif files.exists(manifest.MISSING):
+        files.remove(manifest.MISSING)
 
 
 # What labelling takes, told before it begins, from one measured batch.
@@ -234,7 +230,9 @@ def measure(work: LabelWork) -> LabelEstimate:
     return LabelEstimate(stored / scored_shard.rows_in(left) + _ID, seconds, costs)
 
 
-def _say(work: LabelWork, estimate: LabelEstimate, made: StoreManifest, console: Console) -> None:
+def _say(
+    work: LabelWork, estimate: LabelEstimate, made: manifest.StoreManifest, console: Console
+) -> None:
     """Print size and time before they are spent.
 
     Args:

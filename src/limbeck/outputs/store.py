@@ -7,18 +7,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from limbeck.outputs import shards
 from limbeck.outputs.columns import INDEX, MEMBER, ROW, OutputColumn
 from limbeck.outputs.files import StoreFiles
 from limbeck.outputs.manifest import MANIFEST, ShardRecord, StoreManifest
-from limbeck.outputs.shards import (
-    LABEL,
-    is_mapped,
-    map_shard,
-    read_rows,
-    read_shard,
-    shaped_values,
-    shard_content,
-)
 from limbeck.support.errors import LimbeckError, unknown
 from limbeck.support.files import at_home
 
@@ -140,8 +132,8 @@ class OutputStore:
         """The ids of its rows in their order, int64 (n,)."""
         found = [
             self._table(shard, [ROW])[ROW].to_numpy()
-            if is_mapped(shard)
-            else read_rows(self.files, shard)
+            if shards.is_mapped(shard)
+            else shards.read_rows(self.files, shard)
             for shard in self._shards
         ]
         return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
@@ -212,14 +204,14 @@ class OutputStore:
 
     def content(self, shard: ShardRecord) -> bytes:
         """A shard's bytes, held against its checksum."""
-        return shard_content(self.files, shard)
+        return shards.shard_content(self.files, shard)
 
     def _table(self, shard: ShardRecord, columns: Sequence[str] | None) -> pa.Table:
         """Some columns of a shard; all if none are named."""
-        if not is_mapped(shard):
-            return read_shard(self.files, shard, columns)
+        if not shards.is_mapped(shard):
+            return shards.read_shard(self.files, shard, columns)
         if shard.name not in self._mapped:
-            self._mapped[shard.name] = map_shard(self.files, shard)
+            self._mapped[shard.name] = shards.map_shard(self.files, shard)
         table = self._mapped[shard.name]
         return table if columns is None else table.select([*columns])
 
@@ -229,7 +221,7 @@ class OutputStore:
 
     def _wanted(self, columns: Sequence[str] | None) -> list[str]:
         own = [column.name for column in self.columns]
-        known = own + [LABEL] * self.manifest.labelled
+        known = own + [shards.LABEL] * self.manifest.labelled
         texts = [*self.manifest.rows.columns] * self.manifest.text
         unknown = [name for name in columns or () if name not in (*known, *texts, ROW)]
         if unknown:
@@ -241,7 +233,7 @@ class OutputStore:
 
     def _values(self, name: str, array: pa.ChunkedArray) -> np.ndarray:
         column = self.manifest.column(name)
-        return array.to_numpy() if column is None else shaped_values(column, array)
+        return array.to_numpy() if column is None else shards.shaped_values(column, array)
 
     @cached_property
     def _sorted(self) -> tuple[np.ndarray, np.ndarray]:

@@ -7,6 +7,7 @@ from datasets import Dataset, DatasetDict
 from torch import Tensor
 from transformers import PretrainedConfig, PreTrainedModel
 
+from limbeck import students
 from limbeck.data import encoding
 from limbeck.evaluation.measuring import vocabulary_facts
 from limbeck.recipe import Recipe, Stage
@@ -18,15 +19,6 @@ from limbeck.run.inputs import missing
 from limbeck.run.prepared import FinalRows, Prepared, StageInputs
 from limbeck.run.rows import EncodedRows, add_unlabelled, check_left, load_rows, stage_rows
 from limbeck.static import StaticStudent
-from limbeck.students import (
-    build_student,
-    important_layers,
-    load_model,
-    narrowed,
-    pretrained,
-    read_tokenizer,
-    static,
-)
 from limbeck.students.build import Layers
 from limbeck.students.vocabulary import shrink_vocabulary
 from limbeck.support.errors import LimbeckError, unknown
@@ -217,7 +209,9 @@ def teacher_of_stage(recipe: Recipe, stage: Stage, task: Task) -> models.Named:
     # Pretrained encoders teach too, as long as no term needs their logits.
     terms = stage.recipe.objectives.values()
     compared = any(term.reads_logits and term.needs_teacher for term in terms)
-    model = load_model(path, head="required" if compared else "optional", auto=task.kind.auto)
+    model = students.load_model(
+        path, head="required" if compared else "optional", auto=task.kind.auto
+    )
     teacher = Teacher(model, dropout=recipe.teacher_dropout)
     return models.Named(models.ALONE, path, teacher, models.processor_of(recipe, task, path))
 
@@ -251,9 +245,9 @@ def _student(
         if spec.ranks_layers:
             source = teacher if start.init == "teacher" else None
             if source is None:
-                source, _ = pretrained.load_checkpoint(start.init, auto=task.kind.auto)
-            layers = important_layers(source, layers, batches)
-    student = build_student(
+                source, _ = students.pretrained.load_checkpoint(start.init, auto=task.kind.auto)
+            layers = students.important_layers(source, layers, batches)
+    student = students.build_student(
         start.init,
         task=task if own == task.labels else names,
         layers=layers,
@@ -264,7 +258,7 @@ def _student(
         kind=task.kind,
     )
     if spec.narrower:
-        student = narrowed(student, **spec.narrower, batches=batches)
+        student = students.narrowed(student, **spec.narrower, batches=batches)
     if names is not task:
         student.config.id2label = dict(enumerate(names.labels))
         student.config.label2id = {name: number for number, name in enumerate(names.labels)}
@@ -330,7 +324,7 @@ def _static(
     spec, init = recipe.student, start.init
     source = None if init == "fresh" else teacher
     if not spec.from_teacher and isinstance(init, str):
-        source, _ = pretrained.load_checkpoint(init, auto=task.kind.auto)
+        source, _ = students.pretrained.load_checkpoint(init, auto=task.kind.auto)
     own = recipe.lead if spec.from_teacher else init
     if isinstance(source, StaticStudent):
         raise LimbeckError(
@@ -342,13 +336,13 @@ def _static(
     if rows is not None and source is not None:
         some = rows.select(range(0, len(rows), max(1, len(rows) // _COUNTED)))
         texts = [text for column in task.kind.texts(task, some[:]) for text in column]
-    return static.build_static(
+    return students.static.build_static(
         source,
         start.tokenizer,
         texts,
         task=names,
         kind=task.kind,
         settings=spec.static_settings,
-        source_tokenizer=read_tokenizer(str(own)) if source and spec.tokenizer else None,
+        source_tokenizer=students.read_tokenizer(str(own)) if source and spec.tokenizer else None,
         seed=recipe.seed,
     )

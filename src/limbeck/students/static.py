@@ -12,6 +12,11 @@ from limbeck.tasks import TaskType
 from limbeck.tasks.rules import Labelled
 
 
+def may_be_static(kind: TaskType) -> bool:
+    """Whether one vector a text answers this task type."""
+    return kind.whole_text or kind.embeds
+
+
 def build_static(
     source: PreTrainedModel | None,
     tokenizer: Any,
@@ -38,7 +43,7 @@ def build_static(
     Raises:
         LimbeckError: a task type that one vector a text does not answer, or as `from_teacher`.
     """
-    if not (kind.whole_text or kind.embeds):
+    if not may_be_static(kind):
         raise LimbeckError(
             f"student.static: one vector a text does not answer task type {kind.name}",
             "leave student.static out; it is for classes and numbers of whole texts and for embeddings",
