@@ -9,17 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from limbeck.cards.settings import CardSettings
-from limbeck.cli import console, finished
-from limbeck.cli.options import (
-    SHAPE,
-    Plugins,
-    ScoredRows,
-    flags,
-    flags_given,
-    settings_flags,
-    takes_groups,
-    typed,
-)
+from limbeck.cli import console, finished, options
 from limbeck.exporting.settings import SIZES, CascadeSettings, ExportSettings, ShrinkSettings
 from limbeck.labelling.language_models.endpoint_settings import EndpointSettings
 from limbeck.latency.settings import BenchSettings
@@ -30,7 +20,7 @@ from limbeck.support.cells import CellTable
 _MB = 1e6
 
 
-@takes_groups
+@options.takes_groups
 def export(
     *,
     model: Annotated[
@@ -40,12 +30,12 @@ def export(
             help="A run folder; or any checkpoint's folder or Hub name, with --task, --data.",
         ),
     ],
-    settings: Annotated[dict[str, Any], settings_flags("Options", ExportSettings)],
+    settings: Annotated[dict[str, Any], options.settings_flags("Options", ExportSettings)],
     out: Annotated[
         Path | None,
         typer.Option(help="The folder to write; default: RUN/exported/FORMAT."),
     ] = None,
-    rows: ScoredRows,
+    rows: options.ScoredRows,
     max_length: Annotated[
         int | None,
         typer.Option(help="Tokens a text is cut to; default: the run's, else the model's."),
@@ -53,7 +43,7 @@ def export(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an exported model that lies there.")
     ] = False,
-    plugin: Plugins = None,
+    plugin: options.Plugins = None,
 ) -> None:
     """Write a model for another runtime, scored there beside torch, and refused if it loses too much."""
     registry.load_plugins(plugin or ())
@@ -63,7 +53,7 @@ def export(
     result = export_model(
         model,
         out=out,
-        **typed(rows),
+        **options.typed(rows),
         max_length=max_length,
         overwrite=overwrite,
         show=True,
@@ -139,7 +129,7 @@ def _constant(manifest: ExportManifest) -> list[str]:
     ]
 
 
-@takes_groups
+@options.takes_groups
 def cascade(
     *,
     models: Annotated[
@@ -151,12 +141,14 @@ def cascade(
         ),
     ],
     out: Annotated[Path, typer.Option(help="The folder to write.")] = Path("cascade"),
-    wanted: Annotated[dict[str, Any], settings_flags("Options", CascadeSettings)],
-    endpoint: Annotated[dict[str, Any], settings_flags("Endpoint as SLOW", EndpointSettings)],
+    wanted: Annotated[dict[str, Any], options.settings_flags("Options", CascadeSettings)],
+    endpoint: Annotated[
+        dict[str, Any], options.settings_flags("Endpoint as SLOW", EndpointSettings)
+    ],
     prompt: Annotated[
         Path | None, typer.Option(help="What the endpoint is asked, a YAML file.")
     ] = None,
-    rows: ScoredRows,
+    rows: options.ScoredRows,
     unlabelled: Annotated[
         Path | None,
         typer.Option(
@@ -166,7 +158,7 @@ def cascade(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace a cascade that lies there.")
     ] = False,
-    plugin: Plugins = None,
+    plugin: options.Plugins = None,
 ) -> None:
     """Let a fast model answer and ask a slow one where it is unsure; measured, and written as a folder."""
     registry.load_plugins(plugin or ())
@@ -175,7 +167,7 @@ def cascade(
     from limbeck.exporting.cascade import cascade as make_cascade
     from limbeck.exporting.cascade import lines_of
 
-    asked = RowsAsked(**typed(rows))
+    asked = RowsAsked(**options.typed(rows))
     found = make_cascade(
         models,
         out,
@@ -193,7 +185,7 @@ def cascade(
     console.say_command("Next:    ", f"limbeck predict {out} ROWS.csv --to predictions.csv")
 
 
-@takes_groups
+@options.takes_groups
 def shrink(
     *,
     model: Annotated[
@@ -203,8 +195,10 @@ def shrink(
             help="A run folder, or any checkpoint's folder or Hub name.",
         ),
     ],
-    sizes: Annotated[dict[str, Any], flags("Size", {name: SHAPE[name] for name in SIZES})],
-    settings: Annotated[dict[str, Any], settings_flags("Options", ShrinkSettings)],
+    sizes: Annotated[
+        dict[str, Any], options.flags("Size", {name: options.SHAPE[name] for name in SIZES})
+    ],
+    settings: Annotated[dict[str, Any], options.settings_flags("Options", ShrinkSettings)],
     out: Annotated[Path, typer.Option(help="The folder to write.")],
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace a shrunk model that lies there.")
@@ -213,7 +207,7 @@ def shrink(
     """Make a model smaller without training: fewer layers, narrower ones, the tokens that a text needs."""
     from limbeck.exporting.shrink import shrink as shrink_model
 
-    found = shrink_model(model, out, overwrite=overwrite, **flags_given(sizes), **settings)
+    found = shrink_model(model, out, overwrite=overwrite, **options.flags_given(sizes), **settings)
     console.say(f"Kept:    {found.said}", hang=9)
     if found.vocabulary is not None:
         console.say(f"Tokens:  {found.vocabulary.said}", hang=9)
@@ -221,7 +215,7 @@ def shrink(
     console.say(f"Files:   {out} (model and tokenizer)", hang=9)
 
 
-@takes_groups
+@options.takes_groups
 def bench(
     *,
     models: Annotated[
@@ -231,7 +225,7 @@ def bench(
             help="Run folders (each with what was exported of it), checkpoints, exported folders.",
         ),
     ],
-    settings: Annotated[dict[str, Any], settings_flags("Options", BenchSettings)],
+    settings: Annotated[dict[str, Any], options.settings_flags("Options", BenchSettings)],
     out: Annotated[Path, typer.Option(help="A folder for bench.json and bench.md.")] = Path(
         "bench"
     ),
@@ -252,11 +246,11 @@ def bench(
     console.say(f"written to {out}")
 
 
-@takes_groups
+@options.takes_groups
 def card(
     *,
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run.")],
-    settings: Annotated[dict[str, Any], settings_flags("Options", CardSettings)],
+    settings: Annotated[dict[str, Any], options.settings_flags("Options", CardSettings)],
     out: Annotated[
         Path | None, typer.Option(help="Another file than RUN/student/README.md.")
     ] = None,

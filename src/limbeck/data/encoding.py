@@ -19,10 +19,10 @@ from datasets.fingerprint import Hasher
 from datasets.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 from torch import Tensor
 
+from limbeck import tasks
 from limbeck.data.row_facts import RowFacts, facts_of
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.machine import accelerator
-from limbeck.tasks import SENTENCE, TEXT_READING, Processor, Reading, TaskType
 from limbeck.tasks.modality import encode_cut
 from limbeck.tasks.rules import CUT, ROW, pad_column
 from limbeck.tasks.task import Task
@@ -32,7 +32,7 @@ from limbeck.teachers.teacher import SPANS, TEACHER_COLUMN, ModelInputs
 def encode(
     dataset: Dataset,
     task: Task,
-    tokenizer: Processor,
+    tokenizer: tasks.Processor,
     max_length: int,
     *,
     progress: bool = False,
@@ -80,7 +80,7 @@ def encode(
     return encoded, truncated
 
 
-def _check(dataset: Dataset, task: Task, tokenizer: Processor, max_length: int) -> None:
+def _check(dataset: Dataset, task: Task, tokenizer: tasks.Processor, max_length: int) -> None:
     problems = []
     missing = [c for c in (*task.text_columns, "index") if c not in dataset.column_names]
     if missing:
@@ -142,7 +142,7 @@ class LazyRows(torch.utils.data.Dataset[Any], RowFacts):
         self,
         raw: Dataset,
         task: Task,
-        tokenizer: Processor,
+        tokenizer: tasks.Processor,
         max_length: int,
         places: np.ndarray | None = None,
     ) -> None:
@@ -216,7 +216,7 @@ class LazyRows(torch.utils.data.Dataset[Any], RowFacts):
                 start += len(chunk)
         return total if self.places is None else total[self.places]
 
-    def lengths_of(self, reads: Reading, column: str) -> np.ndarray:
+    def lengths_of(self, reads: tasks.Reading, column: str) -> np.ndarray:
         """Bytes of text: nobody has counted the tokens."""
         return self.lengths
 
@@ -230,7 +230,11 @@ class LazyRows(torch.utils.data.Dataset[Any], RowFacts):
     def add_to(self, digest: Any) -> None:
         """Add all that the examples depend on to a digest (`hashlib`)."""
         table: pa.Table = self.raw.with_format("arrow")[:]
-        about = [str(table.schema), TEXT_READING.describe(self.tokenizer), str(self.max_length)]
+        about = [
+            str(table.schema),
+            tasks.TEXT_READING.describe(self.tokenizer),
+            str(self.max_length),
+        ]
         digest.update("\n".join(about).encode())
         for batch in table.to_batches():
             digest.update(batch.serialize())
@@ -251,8 +255,8 @@ def add_inputs(
     encoded: Dataset | LazyRows,
     rows: Dataset,
     task: Task,
-    own: Processor,
-    other: Processor,
+    own: tasks.Processor,
+    other: tasks.Processor,
     max_length: int,
     *,
     progress: bool = False,
@@ -269,8 +273,8 @@ def add_inputs(
     Raises:
         LimbeckError: as `encode`, of the other tokenizer.
     """
-    describe = TEXT_READING.describe
-    if task.kind.reads is not TEXT_READING:
+    describe = tasks.TEXT_READING.describe
+    if task.kind.reads is not tasks.TEXT_READING:
         return encoded, ModelInputs()
     if not facts_of(encoded).encoded or (
         own.is_fast and other.is_fast and describe(own) == describe(other)
@@ -296,7 +300,7 @@ def spans_of(
     encoded: Dataset | LazyRows,
     rows: Dataset,
     task: Task,
-    tokenizer: Processor,
+    tokenizer: tasks.Processor,
     max_length: int,
     *,
     progress: bool = False,
@@ -321,7 +325,7 @@ def spans_of(
             features=features,
             desc="Finding characters",
         ).with_format("numpy")
-    tokens = [3 * length for length in TEXT_READING.lengths(encoded) or ()]
+    tokens = [3 * length for length in tasks.TEXT_READING.lengths(encoded) or ()]
     if [len(spans) for spans in made[SPANS]] != tokens:
         raise LimbeckError(
             f"task type {task.kind.name}: its tokens are not those of its texts, so that tokens of two tokenizers "
@@ -331,7 +335,7 @@ def spans_of(
     return made
 
 
-def _spans(encoding: Any, tokenizer: Processor) -> list[int]:
+def _spans(encoding: Any, tokenizer: tasks.Processor) -> list[int]:
     """(segment, start, end) of each token of one example.
 
     Segments 0 and 1 are its texts; 2 is the role of the token that opens it, 3 and 4 of those that end the first and
@@ -391,11 +395,11 @@ class Collator:
 
     def __init__(
         self,
-        tokenizer: Processor,
+        tokenizer: tasks.Processor,
         pad_to_multiple_of: int | None = None,
         *,
         pad_to: int | None = None,
-        kind: TaskType = SENTENCE,
+        kind: tasks.TaskType = tasks.SENTENCE,
     ) -> None:
         self.kind = kind
         self.pad_to = pad_to

@@ -9,12 +9,7 @@ from typing import Any
 
 import numpy as np
 from scipy.spatial.distance import jensenshannon
-from sklearn.metrics import (
-    confusion_matrix,
-    f1_score,
-    multilabel_confusion_matrix,
-    precision_recall_fscore_support,
-)
+from sklearn import metrics
 
 from limbeck.evaluation.calibration import calibration_error, reliability, unbiased_error
 from limbeck.evaluation.class_predictions import (
@@ -154,7 +149,7 @@ def _model(
     scores = ModelScores(accuracy=100 * float(right.mean()), macro_f1=macro_f1)
     several = labels.ndim == 2
     if several:
-        micro = f1_score(labels, model.ids, average="micro", zero_division=0)
+        micro = metrics.f1_score(labels, model.ids, average="micro", zero_division=0)
         scores.micro_f1 = 100 * float(micro)
     else:
         scores.confusion = _confusion(labels, model.ids, classes)
@@ -179,7 +174,7 @@ def _model(
 def _confusion(labels: np.ndarray, given: np.ndarray, classes: int) -> list[list[int]] | None:
     if classes > _MOST_CLASSES:
         return None
-    wide = confusion_matrix(labels, given, labels=np.arange(classes + 1))[:classes]
+    wide = metrics.confusion_matrix(labels, given, labels=np.arange(classes + 1))[:classes]
     # The last column: predictions that name no class, which only generated text can be.
     found: list[list[int]] | None = (wide if wide[:, classes].any() else wide[:, :classes]).tolist()
     return found
@@ -242,10 +237,10 @@ COVERAGES = (0.5, 0.8)
 def by_class(labels: np.ndarray, given: np.ndarray, count: int) -> np.ndarray:
     """Precision, recall and F1 of each class (3, C), 0 to 100; precision is nan of one that is never predicted."""
     ids = np.arange(count)
-    precision, recall, _, _ = precision_recall_fscore_support(
+    precision, recall, _, _ = metrics.precision_recall_fscore_support(
         labels, given, labels=ids, zero_division=np.nan
     )
-    f1 = precision_recall_fscore_support(labels, given, labels=ids, zero_division=0)[2]
+    f1 = metrics.precision_recall_fscore_support(labels, given, labels=ids, zero_division=0)[2]
     return 100 * np.stack([precision, recall, f1]).astype(np.float64)
 
 
@@ -258,7 +253,7 @@ def answer_counts(labels: np.ndarray, given: np.ndarray) -> list[AnswerCounts]:
             false_negatives=int(fn),
             true_negatives=int(tn),
         )
-        for (tn, fp), (fn, tp) in multilabel_confusion_matrix(labels, given)
+        for (tn, fp), (fn, tp) in metrics.multilabel_confusion_matrix(labels, given)
     ]
 
 

@@ -10,15 +10,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, TypeVar
 
-from pydantic import (
-    ConfigDict,
-    Field,
-    PlainValidator,
-    PrivateAttr,
-    SerializeAsAny,
-    ValidationInfo,
-    model_validator,
-)
+import pydantic
 from pydantic_core import PydanticCustomError
 
 from limbeck.mappings.maps import Projections
@@ -36,12 +28,12 @@ from limbeck.support.given import PREFIX, held, hold, is_reference
 class GivenTerm(TermSettings):
     """A term that is an object. Every build trains a copy of it, as each teacher and stage has its own."""
 
-    values: dict[str, Any] = Field(
+    values: dict[str, Any] = pydantic.Field(
         default_factory=dict, description="its settings, or plain attributes, for the record"
     )
-    _term: Objective | None = PrivateAttr(None)
+    _term: Objective | None = pydantic.PrivateAttr(None)
 
-    @model_validator(mode="after")
+    @pydantic.model_validator(mode="after")
     def _finds_its_object(self) -> "GivenTerm":
         found = held(self.compare)
         if isinstance(found, Objective):
@@ -186,7 +178,7 @@ def objective(
 class RecordedTerm(TermSettings):
     """A term of a run's record whose name nobody here has registered: kept as it is, never built."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = pydantic.ConfigDict(extra="allow")
 
     @property
     def objective(self) -> type[Objective]:
@@ -194,7 +186,7 @@ class RecordedTerm(TermSettings):
         return Objective
 
 
-def read_term(given: Any, info: ValidationInfo) -> TermSettings:
+def read_term(given: Any, info: pydantic.ValidationInfo) -> TermSettings:
     """The settings of one term, of the class that its `compare` names."""
     if isinstance(given, TermSettings):
         return given
@@ -220,5 +212,5 @@ def class_of(compare: Any) -> type[TermSettings]:
     return OBJECTIVES.get(compare).settings_class
 
 
-TermSpec = Annotated[SerializeAsAny[TermSettings], PlainValidator(read_term)]
+TermSpec = Annotated[pydantic.SerializeAsAny[TermSettings], pydantic.PlainValidator(read_term)]
 """A term in a recipe, of whatever class."""

@@ -12,8 +12,7 @@ from functools import partial
 import numpy as np
 from datasets import Dataset
 
-from limbeck import preflight, tasks
-from limbeck.data import Collator, add_inputs, encode
+from limbeck import data, preflight, tasks
 from limbeck.data.encoding import spans_of
 from limbeck.data.row_ids import OutputKeys, ids_of, output_keys
 from limbeck.outputs.stored_teacher import UNKNOWN_ROWS_FIX, GivenOutputs
@@ -209,7 +208,7 @@ def bound(
         inputs, words = None, None
         if alike and not tokens.differ(one.tokenizer):
             # Rows that are encoded in their turn have one tokenizer on both sides.
-            encoded, inputs = add_inputs(
+            encoded, inputs = data.add_inputs(
                 rows.encoded,
                 rows.raw,
                 rows.task,
@@ -221,11 +220,11 @@ def bound(
             rows = replace(rows, encoded=encoded)
         if not alike or (inputs is None and own_tokens and kind.repeats):
             task = replace(rows.task, kind=reading)
-            theirs, _ = encode(rows.raw, task, one.tokenizer, length, progress=progress)
+            theirs, _ = data.encode(rows.raw, task, one.tokenizer, length, progress=progress)
             sides = ((rows.encoded, tokens.tokenizer), (theirs, one.tokenizer))
             known = alike and kind.reads is tasks.TEXT_READING
             spans = partial(_spans, rows, sides, progress=progress) if known else None
-            words = OwnTokens(theirs, Collator(one.tokenizer, kind=reading), spans)
+            words = OwnTokens(theirs, data.Collator(one.tokenizer, kind=reading), spans)
         found.append(replace(one, teacher=one.teacher.reading(inputs, words)))
     return rows, found
 

@@ -12,18 +12,7 @@ import numpy as np
 from datasets import Dataset, DatasetDict
 from transformers import PretrainedConfig
 
-from limbeck import tasks
-from limbeck.data import (
-    CORPUS,
-    Collator,
-    encode,
-    load_corpus,
-    load_task,
-    row_facts,
-    rows_fingerprint,
-    samplers,
-    table,
-)
+from limbeck import data, tasks
 from limbeck.data.encoding import LazyRows
 from limbeck.data.own import FirstRows
 from limbeck.data.splits import divided
@@ -70,7 +59,7 @@ class EncodedRows:
         """Encode loaded rows, with `in_turn` each batch when it is asked for. Raises LimbeckError as `encode`."""
         if in_turn:
             return cls(task, raw, LazyRows(raw, task, tokenizer, max_length), None, max_length)
-        encoded, truncated = encode(raw, task, tokenizer, max_length, progress=progress)
+        encoded, truncated = data.encode(raw, task, tokenizer, max_length, progress=progress)
         return cls(task, raw, encoded, truncated, max_length)
 
     @property
@@ -78,19 +67,19 @@ class EncodedRows:
         """What is predicted of them."""
         return self.task.kind
 
-    def collator(self, tokenizer: tasks.Processor, pad_to: int | None = None) -> Collator:
+    def collator(self, tokenizer: tasks.Processor, pad_to: int | None = None) -> data.Collator:
         """Makes batches of these rows, of a fixed width if one is given."""
-        return Collator(tokenizer, pad_to=pad_to, kind=self.kind)
+        return data.Collator(tokenizer, pad_to=pad_to, kind=self.kind)
 
     @cached_property
     def fingerprint(self) -> str:
         """Of the rows' content."""
-        return rows_fingerprint(self.task, self.raw)
+        return data.rows_fingerprint(self.task, self.raw)
 
     @property
     def mean_tokens(self) -> float | None:
         """Mean length of an example; None of images."""
-        return row_facts.facts_of(self.encoded).mean_tokens
+        return data.row_facts.facts_of(self.encoded).mean_tokens
 
 
 def load_rows(recipe: Recipe, *, labels_read: bool = True) -> tuple[tasks.Task, DatasetDict]:
@@ -102,7 +91,7 @@ def load_rows(recipe: Recipe, *, labels_read: bool = True) -> tuple[tasks.Task, 
     Raises:
         LimbeckError: data that cannot be loaded, or conditions that do not fit them.
     """
-    task, rows = load_task(
+    task, rows = data.load_task(
         recipe.task,
         recipe.data,
         text_columns=recipe.text_columns,
@@ -162,8 +151,10 @@ def stage_rows(
     """
     recipe = stage.recipe
     if stage.corpus is not None:
-        _need(CORPUS, reads)
-        return CORPUS, load_corpus(stage.corpus, tokenizer, recipe.max_length, progress=progress)
+        _need(data.CORPUS, reads)
+        return data.CORPUS, data.load_corpus(
+            stage.corpus, tokenizer, recipe.max_length, progress=progress
+        )
     task, rows = load_rows(recipe, labels_read=not stage.supplementary)
     _need(task, reads)
     train = rows["train"]
@@ -253,7 +244,7 @@ def _check_share(recipe: Recipe, labelled: np.ndarray, *, more: bool) -> None:
         return
     for stage in recipe.stages():
         if stage.same_rows:
-            samplers.labelled_in_batch(recipe.labelled_share, stage.recipe.batch_size)
+            data.samplers.labelled_in_batch(recipe.labelled_share, stage.recipe.batch_size)
     if not labelled.any() or (labelled.all() and not more):
         raise LimbeckError(
             f"labelled_share: {recipe.labelled_share:g}, and {'all' if labelled.any() else 'no'} training rows have a "
@@ -345,14 +336,14 @@ def with_columns(recipe: Recipe) -> Recipe:
     label = (
         tasks.metrics.TEACHER_LABEL
         if by_teacher
-        else table.usual_label([*first.columns], first.class_columns)
+        else data.table.usual_label([*first.columns], first.class_columns)
     )
     if label is None:
         return recipe
-    texts = table.usual_texts(first.words, label)
+    texts = data.table.usual_texts(first.words, label)
     if by_teacher:
         unread = [name for name in first.like_labels if name not in texts]
-        texts = texts or table.usual_texts(
+        texts = texts or data.table.usual_texts(
             name for name in first.words if name not in {label, *unread}
         )
         if len(texts) == 1 and unread:

@@ -7,15 +7,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from rich import progress
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 
 def messages(*, shown: bool = True) -> Console:
@@ -65,15 +58,15 @@ def _print(console: Console, lines: Sequence[str]) -> None:
 # The bar of everything that counts its steps: what it does, how far it is, and the time left.
 
 
-def step_bar(console: Console) -> Progress:
+def step_bar(console: Console) -> progress.Progress:
     """A bar that is gone when it is stopped; tasks' descriptions stand at its left."""
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
+    return progress.Progress(
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TimeElapsedColumn(),
+        progress.TextColumn("left"),
+        progress.TimeRemainingColumn(),
         console=console,
         transient=True,
         disable=not console.is_terminal,
@@ -133,10 +126,10 @@ def row_bar(
         console: where it is shown.
         share: the part of all work that is done, by the rows so far; None where nobody knows.
     """
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TimeRemainingColumn(),
+    bar = progress.Progress(
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.TimeRemainingColumn(),
         console=console,
         transient=True,
         disable=not console.is_terminal,

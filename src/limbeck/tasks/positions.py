@@ -15,16 +15,11 @@ from typing import Any
 
 import numpy as np
 import torch
+import transformers
 from datasets import ClassLabel, Dataset, List, Value
 from seqeval import metrics as entities
 from seqeval.metrics.sequence_labeling import get_entities
 from torch import Tensor, nn
-from transformers import (
-    AutoModelForMaskedLM,
-    AutoModelForTokenClassification,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
 
 from limbeck import functional as F
 from limbeck.activations.compat import MASKED_LANGUAGE_MODELS, TOKEN_CLASSIFIERS
@@ -141,7 +136,7 @@ class Tokens(LabelledPositions):
     """Token classification."""
 
     summary = "a tag for every word; scored by whole entities"
-    auto = AutoModelForTokenClassification
+    auto = transformers.AutoModelForTokenClassification
     heads = TOKEN_CLASSIFIERS
     scoring_columns = (_WORDS,)
     weighs_classes = True
@@ -177,7 +172,7 @@ class Tokens(LabelledPositions):
     def encode(
         self,
         task: rules.TaskLike,
-        tokenizer: PreTrainedTokenizerBase,
+        tokenizer: transformers.PreTrainedTokenizerBase,
         max_length: int,
         rows: rules.Rows,
     ) -> rules.Rows:
@@ -205,7 +200,10 @@ class Tokens(LabelledPositions):
         return columns
 
     def pad_labels(
-        self, rows: list[dict[str, Any]], tokenizer: PreTrainedTokenizerBase, width: int
+        self,
+        rows: list[dict[str, Any]],
+        tokenizer: transformers.PreTrainedTokenizerBase,
+        width: int,
     ) -> dict[str, Tensor]:
         """Labels (B, width), −100 where there is none."""
         return padded_labels(rows, tokenizer, width)
@@ -223,7 +221,9 @@ class Tokens(LabelledPositions):
         """By the number of words with each tag."""
         return balanced_over(np.array([tag for row in labels for tag in row], np.int64), classes)
 
-    def compact_outputs(self, model: PreTrainedModel, batch: rules.Batch, logits: Tensor) -> Tensor:
+    def compact_outputs(
+        self, model: transformers.PreTrainedModel, batch: rules.Batch, logits: Tensor
+    ) -> Tensor:
         """The likeliest tag of each labelled position in order, then −100."""
         rules.need_labels(batch, self.label_names)
         valid = batch["labels"] != NO_LABEL
@@ -286,7 +286,7 @@ class Tokens(LabelledPositions):
 
 
 def padded_labels(
-    rows: list[dict[str, Any]], tokenizer: PreTrainedTokenizerBase, width: int
+    rows: list[dict[str, Any]], tokenizer: transformers.PreTrainedTokenizerBase, width: int
 ) -> dict[str, Tensor]:
     """Take the lists "labels" out of the rows: a tensor (B, width) padded where the ids are."""
     if "labels" not in rows[0]:
@@ -331,7 +331,7 @@ class Masked(LabelledPositions):
     """Masked-language modelling."""
 
     summary = "tokens masked from a text; scored by the share found, and perplexity"
-    auto = AutoModelForMaskedLM
+    auto = transformers.AutoModelForMaskedLM
     heads = MASKED_LANGUAGE_MODELS
     over_vocabulary = True
     rows_without_labels = True
@@ -348,7 +348,7 @@ class Masked(LabelledPositions):
     def encode(
         self,
         task: rules.TaskLike,
-        tokenizer: PreTrainedTokenizerBase,
+        tokenizer: transformers.PreTrainedTokenizerBase,
         max_length: int,
         rows: rules.Rows,
     ) -> rules.Rows:
@@ -357,7 +357,11 @@ class Masked(LabelledPositions):
         return {**encoded, "index": rows["index"], rules.CUT: rules.truncated(encoded)}
 
     def draw(
-        self, batch: dict[str, Tensor], tokenizer: PreTrainedTokenizerBase, seed: int, epoch: int
+        self,
+        batch: dict[str, Tensor],
+        tokenizer: transformers.PreTrainedTokenizerBase,
+        seed: int,
+        epoch: int,
     ) -> dict[str, Tensor]:
         """Hide other words than before; at least one of each text that has any.
 
@@ -394,7 +398,9 @@ class Masked(LabelledPositions):
         masked = {"input_ids": hidden, "labels": labels}
         return batch | {name: send(torch.from_numpy(new), device) for name, new in masked.items()}
 
-    def compact_outputs(self, model: PreTrainedModel, batch: rules.Batch, logits: Tensor) -> Tensor:
+    def compact_outputs(
+        self, model: transformers.PreTrainedModel, batch: rules.Batch, logits: Tensor
+    ) -> Tensor:
         """By example: sum of negative log likelihoods, number of masked tokens, how many found."""
         rules.need_labels(batch, self.label_names)
         labels = batch["labels"]

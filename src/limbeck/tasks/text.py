@@ -13,14 +13,9 @@ from typing import Any
 
 import numpy as np
 import torch
+import transformers
 from datasets import Dataset
 from torch import Tensor
-from transformers import (
-    AutoModelForSeq2SeqLM,
-    PretrainedConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
 
 from limbeck.activations.compat import TEXT_TO_TEXT
 from limbeck.functional.labels import NO_LABEL
@@ -48,7 +43,7 @@ class Text(LabelledPositions):
     """Classification and regression by generated label words."""
 
     summary = "GLUE as text to text: generated label words (T5)"
-    auto = AutoModelForSeq2SeqLM
+    auto = transformers.AutoModelForSeq2SeqLM
     heads = TEXT_TO_TEXT
     classes_as_text = True
     row_layout = "one label"
@@ -57,7 +52,7 @@ class Text(LabelledPositions):
     prompt: str | None = None
     """What a model was trained to read, with {0}, {1}, … for a row's texts, where its configuration says so."""
 
-    def of_model(self, config: PretrainedConfig) -> "Text":
+    def of_model(self, config: transformers.PretrainedConfig) -> "Text":
         """With the prompt of its training, whatever task the rows are called by."""
         found = copy(self)
         found.prompt = getattr(config, PROMPT, None)
@@ -82,7 +77,7 @@ class Text(LabelledPositions):
                 "label them or take them out",
             )
 
-    def ship_with(self, config: PretrainedConfig, task: rules.TaskLike) -> None:
+    def ship_with(self, config: transformers.PretrainedConfig, task: rules.TaskLike) -> None:
         """The prompt of its training."""
         setattr(config, PROMPT, prompt_of(task))
 
@@ -113,7 +108,7 @@ class Text(LabelledPositions):
     def encode(
         self,
         task: rules.TaskLike,
-        tokenizer: PreTrainedTokenizerBase,
+        tokenizer: transformers.PreTrainedTokenizerBase,
         max_length: int,
         rows: rules.Rows,
     ) -> rules.Rows:
@@ -130,7 +125,10 @@ class Text(LabelledPositions):
         return columns
 
     def pad_labels(
-        self, rows: list[dict[str, Any]], tokenizer: PreTrainedTokenizerBase, width: int
+        self,
+        rows: list[dict[str, Any]],
+        tokenizer: transformers.PreTrainedTokenizerBase,
+        width: int,
     ) -> dict[str, Tensor]:
         """Target tokens (B, longest target), then −100."""
         longest = max((len(row.get("labels", ())) for row in rows), default=0)
@@ -142,7 +140,9 @@ class Text(LabelledPositions):
             padded["labels"] = padded["labels"].gather(1, order)
         return padded
 
-    def compact_outputs(self, model: PreTrainedModel, batch: rules.Batch, logits: Tensor) -> Tensor:
+    def compact_outputs(
+        self, model: transformers.PreTrainedModel, batch: rules.Batch, logits: Tensor
+    ) -> Tensor:
         """Greedily generated token ids (B, T)."""
         longest = batch["labels"].shape[1] if "labels" in batch else 0
         generator: Any = model  # every encoder-decoder with a language head generates
@@ -204,7 +204,7 @@ def label_word(task: rules.TaskLike, label: float) -> str:
     return f"{round(label * 5) / 5:.1f}" if task.regression else task.labels[int(label)]
 
 
-def answer_limit(task: rules.TaskLike, tokenizer: PreTrainedTokenizerBase) -> int:
+def answer_limit(task: rules.TaskLike, tokenizer: transformers.PreTrainedTokenizerBase) -> int:
     """New tokens that a greedy answer may have: enough for every class's name and its end."""
     names = () if task.regression else task.labels
     return max(_LONGEST, *(len(tokenizer(text_target=name)["input_ids"]) for name in names), 0)
@@ -212,7 +212,7 @@ def answer_limit(task: rules.TaskLike, tokenizer: PreTrainedTokenizerBase) -> in
 
 def read_words(
     task: rules.TaskLike,
-    tokenizer: PreTrainedTokenizerBase,
+    tokenizer: transformers.PreTrainedTokenizerBase,
     given: Sequence[str],
 ) -> np.ndarray:
     """Generated words as class ids, or as numbers [n]; −1 for what is no class's name, or no number.
@@ -252,7 +252,7 @@ def _scores(task: rules.TaskLike, given: np.ndarray, right: np.ndarray) -> dict[
     return scores
 
 
-def _decoded(tokenizer: PreTrainedTokenizerBase, tokens: list[int]) -> str:
+def _decoded(tokenizer: transformers.PreTrainedTokenizerBase, tokens: list[int]) -> str:
     return str(tokenizer.decode(tokens, skip_special_tokens=True)).strip()
 
 

@@ -15,14 +15,9 @@ from itertools import combinations, takewhile
 from typing import Any
 
 import torch
+import transformers
 from jinja2 import TemplateError
 from torch import Tensor
-from transformers import (
-    DynamicCache,
-    PreTrainedConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
 
 from limbeck.labelling.language_models.prompt import BoundPrompt, Row
 from limbeck.support.errors import LimbeckError, Problem
@@ -73,7 +68,11 @@ class PromptTokenizer:
     """
 
     def __init__(
-        self, tokenizer: PreTrainedTokenizerBase, bound: BoundPrompt, *, limit: int | None = None
+        self,
+        tokenizer: transformers.PreTrainedTokenizerBase,
+        bound: BoundPrompt,
+        *,
+        limit: int | None = None,
     ) -> None:
         self.tokenizer, self.bound, self.limit = tokenizer, bound, limit
         chat = bound.prompt.chat
@@ -159,7 +158,9 @@ class PromptTokenizer:
 
 
 def token_limit(
-    config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, given: int | None
+    config: transformers.PreTrainedConfig,
+    tokenizer: transformers.PreTrainedTokenizerBase,
+    given: int | None,
 ) -> int | None:
     """The smallest of what the model, the tokenizer and the user say; None where nobody says anything."""
     text: Any = config.get_text_config()
@@ -196,7 +197,7 @@ class CausalScorer:
             with each answer, which is checked again for longer rows than before.
     """
 
-    def __init__(self, model: PreTrainedModel, *, sequences: int = 32) -> None:
+    def __init__(self, model: transformers.PreTrainedModel, *, sequences: int = 32) -> None:
         self.model, self.sequences = model, sequences
         self.reuse, self._checked = True, 0
         self._takes = inspect.signature(model.forward).parameters
@@ -231,7 +232,9 @@ class CausalScorer:
         most = rounding * max(len(answer) for row in rows for answer in row.answers)
         return bool((reused - plain).abs().max() <= most)
 
-    def _scores(self, rows: Sequence[PromptTokens], past: DynamicCache | None) -> Tensor:
+    def _scores(
+        self, rows: Sequence[PromptTokens], past: transformers.DynamicCache | None
+    ) -> Tensor:
         """Of each row and class; answers that differ in their last token alone are one sequence.
 
         Args:
@@ -259,14 +262,16 @@ class CausalScorer:
                 scores[at, own] = logs.gather(-1, ids.T.to(logs.device)).sum(0)
         return scores
 
-    def _begun(self, ids: list[int]) -> DynamicCache:
+    def _begun(self, ids: list[int]) -> transformers.DynamicCache:
         """The keys and values of some ids, for a batch of one."""
-        past = DynamicCache(config=self.model.config)
+        past = transformers.DynamicCache(config=self.model.config)
         if ids:
             self._logits([ids], past, len(ids) - 1)
         return past
 
-    def _logits(self, sequences: list[list[int]], past: DynamicCache | None, first: int) -> Tensor:
+    def _logits(
+        self, sequences: list[list[int]], past: transformers.DynamicCache | None, first: int
+    ) -> Tensor:
         """Logits of sequences from position `first` on; they stand behind their past, which then holds them too."""
         size = max(map(len, sequences))
         # On the right, where no earlier token of a causal model sees it.
@@ -287,7 +292,7 @@ def _stems(row: PromptTokens) -> list[tuple[int, ...]]:
     return [*dict.fromkeys(answer[:-1] for answer in row.answers)]
 
 
-def _picked(past: DynamicCache, places: list[int]) -> DynamicCache:
+def _picked(past: transformers.DynamicCache, places: list[int]) -> transformers.DynamicCache:
     """A copy whose batch is the sequences at some places."""
     made = copy.deepcopy(past)
     made.batch_select_indices(torch.tensor(places))
