@@ -10,7 +10,7 @@ import torch
 from static_models import batch, student
 from torch import nn
 
-from limbeck.static import RowAdam, clip_gradients
+from limbeck.static import RowAdam, clip_gradients, set_apart
 
 sparse = functools.partial(torch.sparse_coo_tensor, check_invariants=True)
 
@@ -101,3 +101,16 @@ def test_clipping_is_torchs_of_the_same_gradients_written_out(max_norm) -> None:
     torch.testing.assert_close(norm, nn.utils.clip_grad_norm_(theirs, max_norm))
     for one, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(one.grad.to_dense(), other.grad)
+
+
+def test_a_weight_that_is_set_apart_moves_at_its_own_rate_and_all_follow_the_schedule() -> None:
+    """Adam's first step is the learning rate, whatever the gradient."""
+    slow, fast = nn.Parameter(torch.zeros(2)), nn.Parameter(torch.zeros(2))
+    optimizer = RowAdam([{"params": [slow, fast], "weight_decay": 0.0}], lr=0.1)
+    set_apart(optimizer, fast, 30.0)
+    torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.5)
+    for weight in (slow, fast):
+        weight.grad = torch.tensor([2.0, -7.0])
+    optimizer.step()
+    torch.testing.assert_close(slow.detach(), torch.tensor([-0.05, 0.05]))
+    torch.testing.assert_close(fast.detach(), torch.tensor([-1.5, 1.5]))

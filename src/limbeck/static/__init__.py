@@ -5,12 +5,13 @@
 """
 
 from limbeck.static.formats import write_model2vec, write_plain
-from limbeck.static.model import StaticConfig, StaticStudent, pair_rows
+from limbeck.static.model import PAIR_RATE, StaticConfig, StaticStudent, pair_rows
 from limbeck.static.reader import StaticReader
-from limbeck.static.row_adam import RowAdam, clip_gradients
+from limbeck.static.row_adam import RowAdam, clip_gradients, set_apart
 from limbeck.static.start import from_teacher, static_student, token_counts, train_tokenizer
 
 __all__ = [
+    "PAIR_RATE",
     "RowAdam",
     "StaticConfig",
     "StaticReader",
@@ -18,6 +19,7 @@ __all__ = [
     "clip_gradients",
     "from_teacher",
     "pair_rows",
+    "set_apart",
     "static_student",
     "token_counts",
     "train_tokenizer",

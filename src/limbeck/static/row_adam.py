@@ -69,6 +69,15 @@ class RowAdam(Optimizer):
         weight[rows] = own.addcdiv_(first, root, value=-group["lr"] / (1 - one**seen))
 
 
+def set_apart(optimizer: Optimizer, weight: Tensor, factor: float) -> None:
+    """Give a weight a group of its own, at `factor` times the learning rate of the group that it was in."""
+    for group in [*optimizer.param_groups]:
+        others = [one for one in group["params"] if one is not weight]
+        if len(others) < len(group["params"]):
+            group["params"] = others
+            optimizer.add_param_group({**group, "params": [weight], "lr": factor * group["lr"]})
+
+
 def rows_of(gradient: Tensor | None) -> tuple[Any, Tensor]:
     """Which rows a gradient holds, and their values; all of them of a dense one."""
     assert gradient is not None

@@ -1,8 +1,8 @@
 """Where a static student starts: from random numbers, or from one pass of its teacher over the vocabulary.
 
 Part of `limbeck.static`. The teacher reads each token as a text of its own. The vectors are rotated and cut to the
-student's width, and each is weighted by how rare its token is in the training texts. Without any training
-this keeps most of an embedding teacher's similarities. At the teacher's width nothing is rotated, since losses
+student's width. In students that embed, each is weighted by how rare its token is in the training texts: without any
+training this keeps most of an embedding teacher's similarities. At the teacher's width nothing is rotated, since losses
 compare such embeddings with the teacher's number by number.
 """
 
@@ -101,7 +101,8 @@ def from_teacher(
         if width < found.shape[1]:
             turned = turned @ principal_axes(fitted, width)
         student.vectors.weight.copy_(torch.from_numpy(turned))
-        student.weights.weight[:, 0] = torch.from_numpy(RARITY / (RARITY + shares))
+        if student.config.embeds:  # a class may depend on frequent words: what, who, not
+            student.weights.weight[:, 0] = torch.from_numpy(RARITY / (RARITY + shares))
     return student
 
 

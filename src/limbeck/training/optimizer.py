@@ -13,7 +13,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from torch.optim.optimizer import ParamsT
 
 from limbeck.recipe import Recipe
-from limbeck.static import RowAdam, clip_gradients
+from limbeck.static import PAIR_RATE, RowAdam, StaticStudent, clip_gradients, set_apart
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.training.feeding import FeedsExamples
 
@@ -129,7 +129,12 @@ class Optimises(FeedsExamples):
             given = self.optimizer_cls_and_kwargs = ours[0], own
         if ours is not None and given is not None and given[0] is ours[0]:
             self.optimizer_cls_and_kwargs = (ours[0], {**given[1], "lr": ours[1]["lr"]})
-        return super().create_optimizer(*args, **kwargs)
+        made = super().create_optimizer(*args, **kwargs)
+        if sparse and self.model is not None:
+            for module in self.model.modules():
+                if isinstance(module, StaticStudent) and module.pairs and not module.config.embeds:
+                    set_apart(made, module.pairs.weight, PAIR_RATE)
+        return made
 
     @property
     def _sparse(self) -> bool:
