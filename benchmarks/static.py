@@ -1,7 +1,7 @@
 """Static students beside what else answers in microseconds, on real text: their scores, speed and size.
 
 Of SST-2, 20 Newsgroups and Reuters-52 1,000 training rows keep their labels, and all others lose them. MiniLM-6 is
-fine-tuned on the labeled rows. The teacher's soft labels of all rows teach a static student. Beside it: TF-IDF and
+fine-tuned on the labeled rows. The teacher's logits of all rows teach a static student. Beside it: TF-IDF and
 logistic regression on the teacher's classes of the same rows, and on the labels alone; model2vec's own classifier and a
 3-layer student on the labels alone; a cascade of static student and teacher. Of embeddings, all-MiniLM-L6-v2's of
 20,000 sentences of GLUE teach a static student. Beside it: model2vec's own `distill` of the same teacher. Both are
@@ -9,7 +9,7 @@ scored on STS-B's dev pairs.
 
     python benchmarks/static.py run --model MINILM_DIR --data GLUE_DIR --texts TEXTS_DIR [--work DIR] [--seeds 5]
         [--tasks SST-2 STS-B "20 Newsgroups" Reuters-52 Questions]
-    python benchmarks/static.py table --markdown
+    python benchmarks/static.py table
 
 Resumable: what has a record in `benchmarks/records/static.json` is not made again. Records keep of each dev row whether
 it was right, and of a pair its cosine. model2vec's rows need `pip install --no-deps skeletoken`, which with its bounds
@@ -46,7 +46,7 @@ from limbeck.students import load_model, read_tokenizer
 from limbeck.support.files import write_whole
 
 RECORD = Path(__file__).parent / "records" / "static.json"
-STATIC_NAME, TFIDF = "static, teacher's soft labels", "TF-IDF, teacher's classes"
+STATIC_NAME, TFIDF = "static, teacher's logits", "TF-IDF, teacher's classes"
 LABELED = (
     "teacher, 6 layers",
     "3 layers, labels alone",
@@ -234,7 +234,7 @@ class Bench:
         for task in self.args.tasks:
             make = self.embedders if task == "STS-B" else self.classifiers
             for name, found in make(task, TASKS[task]):
-                with FileLock(self.work / "record.lock"):
+                with FileLock(RECORD.with_suffix(".lock")):
                     record = read()
                     record.setdefault(task, {}).setdefault(name, {})[str(self.seed)] = found
                     write_whole(RECORD, json.dumps(record) + "\n")
@@ -290,7 +290,7 @@ class Bench:
             elif name.startswith("model2vec"):
                 yield name, self._model2vec_classes()
             elif name.startswith("cascade"):
-                fast = self._distilled("kd-soft", f"{task}-static", **taught)
+                fast = self._distilled("logit-mse", f"{task}-static", **taught)
                 yield name, self._cascade([fast.parent, teacher.parent], WISHES[name])
             elif name.startswith("3 layers"):
                 three = {"lr": 1e-4, "epochs": 10, "student.layers": 3, "student.pick": "first"}
@@ -305,7 +305,7 @@ class Bench:
                 short = "without-pairs" if own else "static"
                 yield (
                     name,
-                    self._kept(self._distilled("kd-soft", f"{task}-{short}", **taught, **own)),
+                    self._kept(self._distilled("logit-mse", f"{task}-{short}", **taught, **own)),
                 )
             else:
                 yield name, self._kept(teacher)
@@ -506,8 +506,7 @@ def main() -> None:
     run.add_argument("--texts", required=True, help="folder of get-texts")
     run.add_argument("--tasks", nargs="+", choices=TASKS, default=[*TASKS])
     run.add_argument("--seeds", type=int, default=5)
-    shown = commands.add_parser("table", help="print the record's tables")
-    shown.add_argument("--markdown", action="store_true", help="as the page prints it")
+    commands.add_parser("table", help="print the record's tables")
     args = parser.parse_args()
     if args.command == "table":
         table()
