@@ -90,8 +90,8 @@ def test_one_of_several_teachers_may_be_foreign(recipe, place, foreign, tmp_path
     [
         ("internal-kd", "never"),
         ("pkd-skip", "never"),
-        ("tinybert", "always"),
-        ("minilmv2", "never"),
+        pytest.param("tinybert", "always", marks=pytest.mark.slow),
+        pytest.param("minilmv2", "never", marks=pytest.mark.slow),
         pytest.param("contextual-kd", "never", marks=pytest.mark.slow),
         pytest.param("bert-emd", "always", marks=pytest.mark.slow),
         pytest.param("rail-kd-l", "always", marks=pytest.mark.slow),
@@ -264,7 +264,11 @@ def test_states_are_those_of_the_tokens_with_the_same_characters(
 
 
 @pytest.mark.parametrize(
-    "method", ["internal-kd", "minilmv2", pytest.param("tinybert", marks=pytest.mark.slow)]
+    "method",
+    [
+        "internal-kd",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("minilmv2", "tinybert")),
+    ],
 )
 def test_a_byte_level_teacher_teaches_layers_to_a_student_of_word_pieces(
     recipe, roberta, pieces, pairs, tmp_path, monkeypatch, method

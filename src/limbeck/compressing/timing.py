@@ -4,11 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import numpy as np
-
 from limbeck.compressing.settings import CompressSettings
 from limbeck.latency.benching import Turn, time_in_turns
-from limbeck.latency.contenders import Contender, inputs_of
+from limbeck.latency.contenders import Contender
 from limbeck.latency.report import BenchCondition
 from limbeck.support.errors import LimbeckError
 
@@ -29,16 +27,14 @@ def timed(
         return []
     with TemporaryDirectory() as folder:
         turns = []
-        # Those of one length stand together, as they are timed in turns.
+        # Models with rows of one length take turns.
         order = sorted(range(len(models)), key=lambda at: models[at][1])
         for at in order:
             who, tokens = models[at]
-            path = Path(folder) / f"{at}.npz"
-            np.savez(path, **inputs_of(who, settings.batch, tokens))  # type: ignore[arg-type]
             condition = BenchCondition(
                 batch=settings.batch, length=tokens, threads=settings.threads
             )
-            turns.append(Turn(who, condition, path))
+            turns.append(Turn.made(who, condition, Path(folder) / f"{at}.npz"))
         found = time_in_turns(turns, passes=_PASSES, warm_up=_WARM_UP, step=lambda _: None)
     times: list[tuple[float, float]] = [(0.0, 0.0)] * len(models)
     for at, one in zip(order, found, strict=True):

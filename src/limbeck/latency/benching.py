@@ -100,6 +100,12 @@ class Turn:
     condition: BenchCondition
     inputs: Path
 
+    @classmethod
+    def made(cls, who: Contender, condition: BenchCondition, inputs: Path) -> "Turn":
+        """Write a model's inputs under a condition, for the process that times it."""
+        np.savez(inputs, **inputs_of(who, condition.batch, condition.length))  # type: ignore[arg-type]
+        return cls(who, condition, inputs)
+
 
 def _turns(
     who: Sequence[Contender], chosen: BenchSettings, threads: int, folder: Path
@@ -108,9 +114,8 @@ def _turns(
     turns: list[Turn] = []
     for batch, length, one in itertools.product(chosen.batch_sizes, chosen.lengths, who):
         path = folder / f"inputs-{threads}-{len(turns)}.npz"
-        np.savez(path, **inputs_of(one, batch, length))  # type: ignore[arg-type]
         condition = BenchCondition(batch=batch, length=length, threads=threads)
-        turns.append(Turn(one, condition, path))
+        turns.append(Turn.made(one, condition, path))
     return turns
 
 

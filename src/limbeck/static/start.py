@@ -101,7 +101,7 @@ def from_teacher(
         if width < found.shape[1]:
             turned = turned @ principal_axes(fitted, width)
         student.vectors.weight.copy_(torch.from_numpy(turned))
-        if student.config.embeds:  # a class may depend on frequent words: what, who, not
+        if student.embedding_width:  # a class may depend on frequent words: what, who, not
             student.weights.weight[:, 0] = torch.from_numpy(RARITY / (RARITY + shares))
     return student
 

@@ -132,7 +132,11 @@ class Optimises(FeedsExamples):
         made = super().create_optimizer(*args, **kwargs)
         if sparse and self.model is not None:
             for module in self.model.modules():
-                if isinstance(module, StaticStudent) and module.pairs and not module.config.embeds:
+                if (
+                    isinstance(module, StaticStudent)
+                    and module.pairs
+                    and not module.embedding_width
+                ):
                     set_apart(made, module.pairs.weight, PAIR_RATE)
         return made
 
