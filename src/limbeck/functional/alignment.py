@@ -25,8 +25,10 @@ def character_overlap(
     Where both sides have the same tokens the result is the identity.
 
     Args:
-        student_spans, teacher_spans: spans of the valid tokens of each example, in their order.
-        student_mask, teacher_mask: which positions of the batch are valid.
+        student_spans: spans of the student's valid tokens of each example, in their order.
+        teacher_spans: those of the teacher's.
+        student_mask: which positions of the student's batch are valid.
+        teacher_mask: which of the teacher's are.
     """
     student, teacher = _laid(student_spans, student_mask), _laid(teacher_spans, teacher_mask)
     ours, theirs = student[:, :, None], teacher[:, None]
