@@ -126,6 +126,27 @@ def test_no_circle_even_for_types() -> None:
         pytest.fail(f"imports go round in a circle: {' <- '.join(error.args[1])}")
 
 
+def test_a_module_of_a_package_is_imported_where_it_is_used() -> None:
+    """`students.static.x` works only after somebody has imported `limbeck.students.static`."""
+    folders = {name: path for name, path in MODULES.items() if path.stem == "__init__"}
+    for path in FILES:
+        packages = {
+            alias.asname or alias.name: folders[name]
+            for node in nodes_of(path)
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+            if (name := f"{node.module}.{alias.name}") in folders
+        }
+        for node in nodes_of(path):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                package = packages.get(node.value.id)
+                used = package and f"{module_of(package)}.{node.attr}"
+                if used in MODULES:
+                    assert package and used in imported(path) | imported(package), (
+                        f"{path} line {node.lineno} uses {used}, and neither it nor the package imports it"
+                    )
+
+
 def test_a_class_name_stands_for_one_class() -> None:
     found: dict[str, list[str]] = {}
     for path in FILES:

@@ -19,6 +19,7 @@ from limbeck.input_transforms import StepInputs
 from limbeck.objectives import Objective, Objectives, TeamObjectives
 from limbeck.objectives.example_weights import COUNTED, ExampleWeights
 from limbeck.outputs.stored_teacher import AbsentModel
+from limbeck.preflight import data_checks
 from limbeck.recipe import Recipe, Stage
 from limbeck.recipe.quick import USUAL, travelled
 from limbeck.run import beside_teacher, bound_rows, in_place, several_teachers
@@ -392,7 +393,7 @@ def _of_rows(prepared: Prepared) -> Iterator[Problem]:
         yield task.said
     if learns_from_its_teacher(recipe) and recipe.teacher_rows != "any":
         for one in prepared.named:
-            yield from preflight.data_checks.check_conditions(
+            yield from data_checks.check_conditions(
                 one.path, task, recipe.conditions, setting=one.setting
             )
     rows, total = prepared.unlabelled, len(prepared.train.encoded)

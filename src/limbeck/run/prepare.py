@@ -20,6 +20,7 @@ from limbeck.run.prepared import FinalRows, Prepared, StageInputs
 from limbeck.run.rows import EncodedRows, add_unlabelled, check_left, load_rows, stage_rows
 from limbeck.static import StaticStudent
 from limbeck.students.build import Layers
+from limbeck.students.static import build_static
 from limbeck.students.vocabulary import shrink_vocabulary
 from limbeck.support.errors import LimbeckError, unknown
 from limbeck.tasks import Processor, Task
@@ -336,7 +337,7 @@ def _static(
     if rows is not None and source is not None:
         some = rows.select(range(0, len(rows), max(1, len(rows) // _COUNTED)))
         texts = [text for column in task.kind.texts(task, some[:]) for text in column]
-    return students.static.build_static(
+    return build_static(
         source,
         start.tokenizer,
         texts,

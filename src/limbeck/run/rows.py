@@ -13,6 +13,7 @@ from datasets import Dataset, DatasetDict
 from transformers import PretrainedConfig
 
 from limbeck import data, tasks
+from limbeck.data import row_facts, table
 from limbeck.data.encoding import LazyRows
 from limbeck.data.own import FirstRows
 from limbeck.data.splits import divided
@@ -79,7 +80,7 @@ class EncodedRows:
     @property
     def mean_tokens(self) -> float | None:
         """Mean length of an example; None of images."""
-        return data.row_facts.facts_of(self.encoded).mean_tokens
+        return row_facts.facts_of(self.encoded).mean_tokens
 
 
 def load_rows(recipe: Recipe, *, labels_read: bool = True) -> tuple[tasks.Task, DatasetDict]:
@@ -336,14 +337,14 @@ def with_columns(recipe: Recipe) -> Recipe:
     label = (
         tasks.metrics.TEACHER_LABEL
         if by_teacher
-        else data.table.usual_label([*first.columns], first.class_columns)
+        else table.usual_label([*first.columns], first.class_columns)
     )
     if label is None:
         return recipe
-    texts = data.table.usual_texts(first.words, label)
+    texts = table.usual_texts(first.words, label)
     if by_teacher:
         unread = [name for name in first.like_labels if name not in texts]
-        texts = texts or data.table.usual_texts(
+        texts = texts or table.usual_texts(
             name for name in first.words if name not in {label, *unread}
         )
         if len(texts) == 1 and unread:
