@@ -12,6 +12,8 @@ import pytest
 import fresh_process
 import tiny_runs as tiny
 
+pytestmark = pytest.mark.slow
+
 # A process in which `limbeck.lab` is not installed.
 HIDDEN = """
 import sys

@@ -108,6 +108,7 @@ def content(folder: Path) -> dict[str, str]:
     return {path.name: path.read_text().replace(str(folder), "OUT") for path in sorted(kept)}
 
 
+@pytest.mark.slow
 def test_a_killed_search_goes_on_and_ends_the_same(made_up, tmp_path):
     made_up.run(tmp_path / "whole")
     expected, trained = content(tmp_path / "whole"), len(made_up.trainings)

@@ -58,6 +58,7 @@ def test_smaller_vocabularies_make_texts_longer_and_files_smaller(model, tmp_pat
         assert after.bytes == sum(path.stat().st_size for path in Path(tmp_path).iterdir())
 
 
+@pytest.mark.slow
 def test_sizes_are_those_of_an_exported_file(model, tmp_path):
     shape = StudentShape(2, heads=3, vocabulary=model.shapes.vocabularies[-1])
     made = costs._exported(model, shape, ["int8", "int8-embeddings4", "float"], tmp_path)

@@ -172,6 +172,7 @@ def test_a_stopped_export_leaves_nothing_and_what_was_there(
     assert [path.name for path in tmp_path.iterdir()] == ["there"]
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_taken_is_left_alone(places, exported, tmp_path):
     model = places["sentence"][0]
     with pytest.raises(LimbeckError, match="--overwrite"):

@@ -128,6 +128,7 @@ def test_the_snippet_says_what_torch_says_of_a_pair(places, exported):
     ]
 
 
+@pytest.mark.slow
 def test_the_snippet_says_what_torch_says_of_words(places, exported):
     tokenizer = AutoTokenizer.from_pretrained(places["tokens"][0])
     model, expected = torch_model(places, "tokens"), []

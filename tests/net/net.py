@@ -134,8 +134,9 @@ def written_as(value: Any, indent: str = "") -> str:
 
 
 CLOSE = 1e-3
-# Its angles between words of so small a teacher move by 2.3 % with SSE's rounding in the place of AVX-512's.
-ILL_CONDITIONED = {"recipe/contextual-kd": 0.05}
+# Its angles between words of so small a teacher move by 2.3 % with SSE's rounding in the place of AVX-512's. On one
+# processor they once moved by 6.7 %.
+ILL_CONDITIONED = {"recipe/contextual-kd": 0.1}
 
 
 def differences(one: Any, other: Any, place: str = "", close: bool = False) -> Iterator[str]:
