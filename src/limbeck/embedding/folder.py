@@ -182,6 +182,7 @@ _FLAGS = {
 _WORDS = {"mean": "mean", "cls": "cls", "lasttoken": "last", "last": "last"}
 _ACTIVATIONS = ("Identity", "Tanh", "ReLU", "GELU")
 _RERANKER = "CrossEncoder"
+_LOGIT_SCORE = ["Transformer", "LogitScore"]
 # Tokenizers without a limit name a number of this size.
 _NO_LIMIT = 10**9
 _ORDER = ("Transformer", "Pooling", "Dense", "Normalize")
@@ -190,7 +191,7 @@ _ORDER = ("Transformer", "Pooling", "Dense", "Normalize")
 def read_modules(source: str) -> EmbeddingModules | None:
     """The modules that a folder or a repository of the Hub lists; None where it lists none.
 
-    Nor has a cross-encoder any, for which release 6 lists the model alone.
+    Nor has a cross-encoder any, for which release 6 lists the model alone, or with what reads its logits.
 
     Raises:
         LimbeckError: modules other than an encoder, pooling, one linear map and normalisation, or another similarity
@@ -206,7 +207,8 @@ def read_modules(source: str) -> EmbeddingModules | None:
     ]
     names = [name for name, _ in modules]
     settings = _json(source, SETTINGS) or {}
-    if names == ["Transformer"] and settings.get("model_type") == _RERANKER:
+    alone = names == ["Transformer"] and settings.get("model_type") == _RERANKER
+    if alone or names == _LOGIT_SCORE:
         return None
     places = dict(modules)
     _check_places(source, names, places)
@@ -230,6 +232,40 @@ def read_modules(source: str) -> EmbeddingModules | None:
             "use a model whose pooling includes the prompt, as almost all do",
         )
     return found
+
+
+class LogitScore(NamedTuple):
+    """A causal model as a reranker: the log-odds of two tokens behind its chat template.
+
+    Attributes:
+        true_token: id of the answer yes; None where the file names none.
+        false_token: id of the answer no; None where the score is one token's logit.
+        instruction: the system's message that is put before each pair unasked.
+        chat_template: arguments of the chat template.
+    """
+
+    true_token: int | None
+    false_token: int | None
+    instruction: str | None
+    chat_template: dict[str, Any]
+
+
+def read_logit_score(source: str) -> LogitScore | None:
+    """The module of a folder or a repository that is a Transformer with a LogitScore; None of others."""
+    listed = _json(source, MODULES) or []
+    types = [str(one.get("type", "")).rpartition(".")[2] for one in listed]
+    if types != _LOGIT_SCORE:
+        return None
+    content = _json(source, f"{listed[1]['path']}/{_CONFIG}") or {}
+    settings = _json(source, SETTINGS) or {}
+    prompt = (settings.get("prompts") or {}).get(settings.get("default_prompt_name"))
+    processing = (_json(source, TRANSFORMER) or {}).get("processing_kwargs") or {}
+    return LogitScore(
+        content.get("true_token_id"),
+        content.get("false_token_id"),
+        prompt or None,
+        {k: v for k, v in (processing.get("chat_template") or {}).items() if k != "restore_suffix"},
+    )
 
 
 def lower_cased(source: str) -> bool:

@@ -90,7 +90,8 @@ def label(
         ):
             # A prompt calls the columns as the user does.
             rows = replace(rows, columns=dict(zip(rows.names, rows.columns.values(), strict=True)))
-            source = replace(source, prompt=prompt_for(prompt, rows, asked.task))
+            own = None if endpoint is not None else _prompt_of(source.paths)
+            source = replace(source, prompt=prompt_for(prompt or own, rows, asked.task))
             if endpoint is not None:
                 assert source.prompt is not None
                 served = stack.enter_context(endpoint_labeller(endpoint, source.prompt))
@@ -305,6 +306,11 @@ def endpoint_labeller(settings: EndpointSettings, prompt: BoundPrompt) -> Endpoi
     )
 
 
+def _prompt_of(paths: Sequence[str]) -> Prompt | None:
+    """How the folder of a reranker says that it is asked; of several teachers none is."""
+    return causal.reranker_prompt(paths[0]) if len(paths) == 1 else None
+
+
 def prompt_for(prompt: str | Path | Prompt | None, rows: TextRows, task: str | None) -> BoundPrompt:
     """The prompt for these rows.
 
@@ -319,10 +325,11 @@ def prompt_for(prompt: str | Path | Prompt | None, rows: TextRows, task: str | N
     made = read_prompt(prompt) if isinstance(prompt, str | Path) else prompt or Prompt()
     known = TASKS.get(task) if task is not None else None
     classes = tuple(made.verbalizations or ()) if known is None else known.labels
-    if not classes:
+    if not classes and made.score is None:
         raise LimbeckError(
             "the classes are not known, and a language model labels with classes",
-            "name a --task with classes, or write verbalizations into the prompt: a line CLASS: WORDS for each class",
+            "name a --task with classes, or write verbalizations into the prompt: a line CLASS: WORDS for each class; "
+            "or score: [no, yes] for a number",
         )
     return bind_prompt(made, classes, tuple(rows.columns))
 

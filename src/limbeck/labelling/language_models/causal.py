@@ -6,17 +6,18 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from scipy.special import log_softmax, logsumexp
+from scipy.special import expit, log_softmax, logsumexp, softmax
 from torch import nn
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
+from limbeck.embedding.folder import read_logit_score
 from limbeck.labelling.language_models import scoring
-from limbeck.labelling.language_models.prompt import BoundPrompt, Row, prompt_digest
+from limbeck.labelling.language_models.prompt import BoundPrompt, Prompt, Row, prompt_digest
 from limbeck.outputs.key import digest_of_model, digest_of_text, digest_of_tokenizer
 from limbeck.students import load_model, read_config, read_tokenizer
 from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import device
-from limbeck.tasks import SENTENCE
+from limbeck.tasks import MULTI_LABEL, SENTENCE
 
 # Differences of log-probabilities below it are rounding.
 _ROUNDING = 1e-6
@@ -42,9 +43,6 @@ class CausalLabeller:
         LimbeckError: the prompt does not fit the tokenizer or the model.
     """
 
-    kind = SENTENCE.name
-    outputs = ("logits", "probabilities")
-
     def __init__(
         self,
         model: PreTrainedModel,
@@ -56,7 +54,8 @@ class CausalLabeller:
         precision: Literal["fp32", "bf16"] = "fp32",
         batch_size: int = 32,
     ) -> None:
-        self.name, self.bound, self.classes = name, bound, bound.classes
+        self.name, self.bound, self.classes = name, bound, bound.labels
+        self.kind, self.outputs = kind_of(bound), outputs_of(bound)
         limit = scoring.token_limit(model.config, tokenizer, max_length)
         self.tokens = scoring.PromptTokenizer(tokenizer, bound, limit=limit)
         empty = self.tokens.empty
@@ -76,7 +75,7 @@ class CausalLabeller:
         self.batch_size = 8 * batch_size
         self.truncated: frozenset[int] = frozenset()
         self.scorer = scoring.CausalScorer(model, sequences=batch_size)
-        calibrate = bound.prompt.calibrate is not False
+        calibrate = bound.prompt.calibrate is not False and bound.prompt.score is None
         self.prior = content_free_prior(self._scores(bound.content_free())) if calibrate else None
 
     def fingerprint(self) -> dict[str, Any]:
@@ -84,12 +83,15 @@ class CausalLabeller:
         return dict(self._key)
 
     def score(self, rows: Sequence[Row]) -> dict[str, np.ndarray]:
-        """As `calibrated`.
+        """As `labels_from`.
 
         Raises:
             LimbeckError: a row lacks a column of the prompt, or no text of it fits.
         """
-        return calibrated(self._scores(rows), self.prior)
+        found = labels_from(self.bound, self._scores(self.bound.asked(rows)), self.prior)
+        questions = len(self.bound.prompt.questions) or 1
+        self.truncated = frozenset(at // questions for at in self.truncated)
+        return found
 
     def _scores(self, rows: Sequence[Row]) -> np.ndarray:
         """Log-scores by class, (B, C), before calibration."""
@@ -97,9 +99,19 @@ class CausalLabeller:
         self.truncated = frozenset(at for at, row in enumerate(tokens) if row.truncated)
         answers = [row.answers for row in tokens]
         sums = exclusive_scores(self.scorer(tokens).numpy(), answers)
-        if self.bound.prompt.normalize_length:
+        if self.bound.prompt.normalize_length and self.bound.prompt.score is None:
             sums /= np.array([[len(answer) for answer in own] for own in answers])
         return sums
+
+
+def kind_of(bound: BoundPrompt) -> str:
+    """The task type of what a prompt asks for."""
+    return MULTI_LABEL.name if bound.prompt.questions else SENTENCE.name
+
+
+def outputs_of(bound: BoundPrompt) -> tuple[str, ...]:
+    """The names of what `labels_from` gives: numbers have no probabilities."""
+    return ("logits", "probabilities") if bound.labels else ("logits",)
 
 
 def load_causal_labeller(path: str | Path, bound: BoundPrompt, **settings: Any) -> CausalLabeller:
@@ -120,6 +132,33 @@ def load_causal_labeller(path: str | Path, bound: BoundPrompt, **settings: Any) 
         )
     model = load_model(path, auto=AutoModelForCausalLM)
     return CausalLabeller(model, read_tokenizer(path), bound, name=str(path), **settings)
+
+
+def reranker_prompt(path: str | Path) -> Prompt | None:
+    """How a reranker of sentence-transformers asks (Transformer, LogitScore); None of other folders.
+
+    Raises:
+        LimbeckError: it scores something other than two tokens that are answers by themselves.
+    """
+    module = read_logit_score(str(path))
+    if module is None:
+        return None
+    tokenizer, own = read_tokenizer(path), (module.false_token, module.true_token)
+    words = ["" if one is None else str(tokenizer.decode([one])).strip() for one in own]
+    read = [tokenizer(word, add_special_tokens=False)["input_ids"] for word in words]
+    if read != [[one] for one in own]:
+        raise LimbeckError(
+            f"teacher: {path} scores the tokens {own[1]} and {own[0]} (LogitScore), which are not two words: "
+            f"{words[1]!r}, {words[0]!r}",
+            "write --prompt PROMPT.yaml with score: [NO, YES]",
+        )
+    return Prompt(
+        system=module.instruction,
+        roles=["query", "document"],
+        chat=True,
+        chat_template_kwargs={"add_generation_prompt": False, **module.chat_template},
+        score=words,
+    )
 
 
 def is_causal_model(path: str | Path) -> bool:
@@ -179,3 +218,28 @@ def calibrated(scores: np.ndarray, prior: np.ndarray | None) -> dict[str, np.nda
     """
     logs = log_softmax(scores if prior is None else scores - prior, axis=1)
     return {"logits": logs.astype(np.float32), "probabilities": np.exp(logs).astype(np.float32)}
+
+
+def labels_from(
+    bound: BoundPrompt, scores: np.ndarray, prior: np.ndarray | None
+) -> dict[str, np.ndarray]:
+    """What answers come to: classes as `calibrated`, or a score.
+
+    Args:
+        bound: the prompt.
+        scores: log-scores of the answers to what was asked, (B·Q, C).
+        prior: of the classes.
+
+    Returns:
+        of a score `logits`: log-odds or expected numbers (B, 1), of questions their log-odds (B, Q), with
+        `probabilities`; float32.
+    """
+    score = bound.prompt.score
+    if score is None:
+        return calibrated(scores, prior)
+    if isinstance(score, dict):
+        values = softmax(scores, axis=1) @ np.array([*score.values()])
+    else:
+        values = scores[:, 1] - scores[:, 0]
+    logits = values.reshape(-1, len(bound.labels) or 1).astype(np.float32)
+    return {"logits": logits} | ({"probabilities": expit(logits)} if bound.labels else {})

@@ -16,11 +16,15 @@ import numpy as np
 import openai
 
 from limbeck.labelling.language_models import answers
-from limbeck.labelling.language_models.causal import calibrated, content_free_prior
+from limbeck.labelling.language_models.causal import (
+    content_free_prior,
+    kind_of,
+    labels_from,
+    outputs_of,
+)
 from limbeck.labelling.language_models.endpoint_settings import KEY_VARIABLE, EndpointSettings
 from limbeck.labelling.language_models.prompt import BoundPrompt, Row, prompt_digest
 from limbeck.support.errors import LimbeckError
-from limbeck.tasks import SENTENCE
 from limbeck.teachers.labeller import RowsMissingError
 
 log = logging.getLogger(__name__)
@@ -61,7 +65,7 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
 
     Outputs: in mode `logprobs` the classes' `logits` and `probabilities` (B, C) and `coverage` (B,), the probability
     of the tokens that they were read from; in mode `votes` the `votes` and `probabilities` (B, C), and how many
-    answers were `unparsable` (B,).
+    answers were `unparsable` (B,). Of a score `logits` (B, 1), beside `coverage` or `unparsable`.
 
     Args:
         settings: the endpoint.
@@ -80,14 +84,13 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
         LimbeckError: the settings are wrong, or the server cannot be reached or refuses the key or the model.
     """
 
-    kind = SENTENCE.name
-
     def __init__(
         self, settings: EndpointSettings, bound: BoundPrompt, *, journals: Path | None = None
     ) -> None:
         if problems := settings.problems():
             raise LimbeckError(problems)
-        self.settings, self.bound, self.classes = settings, bound, bound.classes
+        self.settings, self.bound, self.classes = settings, bound, bound.labels
+        self.kind, self._asked_of = kind_of(bound), len(bound.prompt.questions) or 1
         self.name = f"{settings.model} at {urlsplit(settings.url).netloc}"
         self.batch_size = _DEPTH * settings.concurrency
         self.mode = "votes" if settings.mode == "votes" else "logprobs"
@@ -119,6 +122,11 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
         )
         try:
             self._begin()
+            if self.mode == "votes" and isinstance(bound.prompt.score, list):
+                raise LimbeckError(
+                    "score: log-odds are of log-probabilities, and answers would be sampled and counted (votes)",
+                    "use a server that gives log-probabilities, or write score: {no: 0, yes: 1}: the share of yes",
+                )
             self._calibrate()
         except BaseException:
             self.close()
@@ -127,9 +135,11 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
     @property
     def outputs(self) -> tuple[str, ...]:
         """What `score` returns."""
-        if self.mode == "votes":
+        if self.mode == "logprobs":
+            return (*outputs_of(self.bound), "coverage")
+        if self.bound.prompt.score is None:
             return ("votes", "probabilities", "unparsable")
-        return ("logits", "probabilities", "coverage")
+        return ("logits", "unparsable")
 
     def fingerprint(self) -> dict[str, Any]:
         """The endpoint, the model's name and all that is asked; not the model itself, which nobody tells."""
@@ -161,15 +171,21 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
                 kept.
             LimbeckError: the server refuses all requests.
         """
-        answers = self._answers(rows)
+        answers = self._answers(self.bound.asked(rows))
         if self.mode == "votes":
             votes = np.array([one["votes"] for one in answers])
             shares = votes / votes.sum(axis=1, keepdims=True)
-            failed = np.array([one["unparsable"][0] for one in answers])
-            found = {"votes": votes, "probabilities": shares, "unparsable": failed}
+            found = {"votes": votes, "probabilities": shares}
+            if self.bound.prompt.score is not None:
+                with np.errstate(divide="ignore"):
+                    found = labels_from(self.bound, np.log(shares), None)
+            found["unparsable"] = np.array([one["unparsable"][0] for one in answers])
         else:
-            found = calibrated(np.array([one["logs"] for one in answers]), self.prior)
+            logs = np.array([one["logs"] for one in answers])
+            found = labels_from(self.bound, logs, self.prior)
             coverage = np.array([one["coverage"][0] for one in answers])
+            # Of a row's questions the one that was answered worst.
+            coverage = coverage.reshape(-1, self._asked_of).min(axis=1)
             if not self._warned and np.median(coverage) < _LOW_COVERAGE:
                 self._warned = True
                 log.warning(
@@ -217,7 +233,7 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
         reasons = self._ask_all(wanted)
         found = [self._whole(requests) for requests in asked]
         missing = {
-            at: next((reasons[key] for key in requests if key in reasons), "")
+            at // self._asked_of: next((reasons[key] for key in requests if key in reasons), "")
             or f"none of {self.settings.votes} answers names a class (such as {self._unread!r:.60})"
             for at, requests in enumerate(asked)
             if found[at] is None
@@ -311,7 +327,7 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
             known = [one for one in read if one is not None]
             if not known:
                 self._unread = answers.text_of(choices[0])
-            votes = np.bincount(known, minlength=len(self.classes)).astype(float)
+            votes = np.bincount(known, minlength=len(self.bound.classes)).astype(float)
             return {"votes": votes.tolist(), "unparsable": [float(len(read) - len(known))]}
         tokens = answers.listed_tokens(choices[0])
         found = answers.listed_classes(tokens, self.bound.answers)
@@ -507,7 +523,7 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
                 "calibrate: true, but sampled votes hold no probabilities to divide",
                 "leave it out, or use a server and --mode that give log-probabilities",
             )
-        if self.mode == "votes" or wanted is False:
+        if self.mode == "votes" or wanted is False or self.bound.prompt.score is not None:
             return
         try:
             answers = self._answers(self.bound.content_free())

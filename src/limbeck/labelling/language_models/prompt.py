@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from string import Formatter, ascii_uppercase
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -19,6 +19,8 @@ CONTENT_FREE = ("", "N/A", "[MASK]")
 """The inputs without content of Zhao et al. 2021, §5."""
 CLASS = "class"
 """The key of an example's class beside its columns."""
+QUESTION = "question"
+"""What a question is called in a template."""
 
 Filled = Annotated[str, Field(min_length=1)]
 Row = Mapping[str, str]
@@ -41,7 +43,13 @@ class Prompt(Settings):
         chat: whether the prompt is put into the tokenizer's chat template; None: where it has one.
         calibrate: divide by the probabilities that the classes have for inputs without content (contextual
             calibration, Zhao et al. 2021); None: wherever there are probabilities to divide.
-        normalize_length: score a verbalization by its mean log-probability per token, not the sum.
+        normalize_length: score a verbalization by its mean log-probability per token, not the sum; of classes alone.
+        score: two answers, the worse first: the row's label is the log-odds of the second. Or answer → number: the
+            label is the expected number. None: the label is a class.
+        questions: class → a yes/no question, said in `{question}`; each is asked about each row, and its log-odds are
+            the logit of a class that may be there beside others.
+        roles: of a chat template that has roles for a row's columns, in their order, instead of `template`.
+        chat_template_kwargs: arguments of the chat template, as `enable_thinking: false`.
     """
 
     template: Filled = "{classes}\n\n{examples}{text}\nAnswer:"
@@ -55,6 +63,10 @@ class Prompt(Settings):
     chat: bool | None = None
     calibrate: bool | None = None
     normalize_length: bool = True
+    score: list[Filled] | dict[Filled, float] | None = None
+    questions: dict[Filled, Filled] = Field(default_factory=dict)
+    roles: list[Filled] = Field(default_factory=list)
+    chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
 
     def words(self, name: str) -> str:
         """A class's words. Outer space is none of them: what stands before an answer is the prompt's to say."""
@@ -77,8 +89,14 @@ def read_prompt(path: str | Path) -> Prompt:
 
 def prompt_digest(prompt: Prompt) -> str:
     """Of all its settings; labels follow from them."""
-    content = json.dumps(prompt.model_dump(mode="json"), sort_keys=True)
-    return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
+    settings = prompt.model_dump(mode="json")
+    # Prompts without them keep the digest that their stores and answers have from before there were any.
+    later = ("score", "questions", "roles", "chat_template_kwargs")
+    content = {name: value for name, value in settings.items() if value or name not in later}
+    # A scale's order is that of its answers in `{classes}`.
+    content |= {"score": [*prompt.score.items()]} if isinstance(prompt.score, dict) else {}
+    written = json.dumps(content, sort_keys=True)
+    return hashlib.blake2b(written.encode(), digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -87,8 +105,8 @@ class BoundPrompt:
 
     Attributes:
         prompt: its settings.
-        classes: names in id order.
-        columns: the text columns of a row.
+        classes: names in id order; of a score its answers.
+        columns: the text columns of a row, and the question where there are some.
         answers: what the model is to answer for each class.
         verbalizations: the words of each class.
     """
@@ -118,11 +136,23 @@ class BoundPrompt:
         return self.prompt.template.format_map({**texts, **self._fixed, **written})
 
     @property
+    def labels(self) -> tuple[str, ...]:
+        """The classes that rows are labeled with; none where the label is a number."""
+        return self.classes if self.prompt.score is None else tuple(self.prompt.questions)
+
+    def asked(self, rows: Sequence[Row]) -> list[Row]:
+        """What is asked about: each row, or each row with each question in turn."""
+        questions = self.prompt.questions.values()
+        return [{**row, QUESTION: one} for row in rows for one in questions] or [*rows]
+
+    @property
     def uses(self) -> frozenset[str]:
         """The columns whose texts stand in a prompt."""
+        if self.prompt.roles:
+            return frozenset(self.columns)
         names = _names_in(self.prompt.template)
         names = (names - {"text"}) | (_names_in(self._text) if "text" in names else set())
-        return frozenset(names - self._fixed.keys())
+        return frozenset(names - self._fixed.keys() - {QUESTION})
 
     def whole(self, row: Row) -> str:
         """The same behind the system's message, for a model without roles."""
@@ -132,6 +162,9 @@ class BoundPrompt:
     def messages(self, row: Row) -> list[dict[str, str]]:
         """The same as messages of a chat."""
         said = [{"role": "user", "content": self.text(row)}]
+        if self.prompt.roles:
+            pairs = zip(self.prompt.roles, self.columns, strict=True)
+            said = [{"role": role, "content": row[name]} for role, name in pairs]
         if self.prompt.system:
             said.insert(0, {"role": "system", "content": self.prompt.system})
         return said
@@ -145,7 +178,7 @@ def bind_prompt(prompt: Prompt, classes: Sequence[str], columns: Sequence[str]) 
     """The prompt for a task.
 
     Args:
-        classes: names in id order.
+        classes: names in id order; a score has its own.
         columns: the text columns of a row.
 
     Raises:
@@ -153,11 +186,12 @@ def bind_prompt(prompt: Prompt, classes: Sequence[str], columns: Sequence[str]) 
             classes without a verbalization or with another's, unknown classes, examples that lack a column or a
             class; all of it together.
     """
-    classes, columns = tuple(classes), tuple(columns)
+    classes, columns = tuple(prompt.score or classes), tuple(columns)
     row_text = prompt.text or "\n".join(
         f"{'Text' if len(columns) == 1 else name.capitalize()}: {{{name}}}" for name in columns
     )
-    problems = _class_problems(prompt, classes)
+    problems = _class_problems(prompt, classes) + _score_problems(prompt, columns)
+    columns += (QUESTION,) if prompt.questions else ()
     wrong = _template_problems(
         "template", prompt.template, [*columns, "text", "classes", "examples"]
     )
@@ -168,7 +202,7 @@ def bind_prompt(prompt: Prompt, classes: Sequence[str], columns: Sequence[str]) 
     problems += [
         Problem(f"column {name!r} has a name that a prompt gives itself", "give it another name")
         for name in columns
-        if name in own
+        if name in own or columns.count(name) > 1
     ]
     problems += _example_problems(prompt.examples, classes, columns)
     if problems:
@@ -247,13 +281,37 @@ def _class_problems(prompt: Prompt, classes: tuple[str, ...]) -> list[Problem]:
     return problems
 
 
+def _score_problems(prompt: Prompt, columns: tuple[str, ...]) -> list[Problem]:
+    """What does not go with a score, with questions and with roles."""
+    problems, two = [], isinstance(prompt.score, list)
+    if isinstance(prompt.score, list) and len(prompt.score) != 2:
+        problems.append(
+            Problem(
+                f"score: the log-odds are of two answers, and there are {len(prompt.score)}",
+                "write score: [no, yes], or score: {ANSWER: NUMBER, …} for the expected number",
+            )
+        )
+    if prompt.questions and not two:
+        problems.append(Problem("questions: they need two answers", "add score: [no, yes]"))
+    if prompt.score and prompt.calibrate:
+        said = "calibrate: it would add one number to all log-odds, and is for classes"
+        problems.append(Problem(said, "leave it out with score"))
+    if prompt.roles and len(prompt.roles) != len(columns):
+        said = f"roles: {len(prompt.roles)} for the columns {', '.join(columns)}"
+        problems.append(Problem(said, "name a role of the chat template for each column"))
+    return problems
+
+
 def _use_problems(prompt: Prompt, columns: Sequence[str]) -> list[Problem]:
     """What is set and would not stand in the template, and rows that would not be seen."""
     named = _names_in(prompt.template)
     needed = {"examples"} if prompt.examples else set()
     needed |= {"classes"} if prompt.descriptions or prompt.answers == "letters" else set()
-    if not named & {"text", *columns}:
+    needed |= {QUESTION} if prompt.questions else set()
+    if not named & {"text", *columns} - {QUESTION}:
         needed.add("text")
+    if prompt.roles:
+        return []
     return [
         Problem(f"template: it needs {{{name}}}, and has none", f"put {{{name}}} at its place")
         for name in sorted(needed - named)

@@ -81,6 +81,8 @@ class PromptTokenizer:
         leading = marked["input_ids"][: marked["special_tokens_mask"].index(0)]
         # A chat template writes them itself.
         self._leading = [] if self._chat else list(leading)
+        if bound.prompt.roles:
+            self._check_roles()
         self.empty = self(dict.fromkeys(bound.columns, ""))
         problems = [
             Problem(
@@ -140,17 +142,31 @@ class PromptTokenizer:
             prompt = self.bound.whole(row)
             return prompt if prompt[-1:].isspace() else prompt + " "
         # Words of a class may stand in the template too, as "end" in <|im_end|>.
-        answer = {"role": "assistant", "content": _STANDS_FOR_ANSWER}
+        messages, settings = self.bound.messages(row), self.bound.prompt.chat_template_kwargs
+        if self.bound.prompt.roles:
+            settings = {"add_generation_prompt": True, **settings}
+        else:
+            messages.append({"role": "assistant", "content": _STANDS_FOR_ANSWER})
+            settings = {**settings, "continue_final_message": True}
         try:
-            written = self.tokenizer.apply_chat_template(
-                [*self.bound.messages(row), answer], tokenize=False, continue_final_message=True
-            )
+            written = self.tokenizer.apply_chat_template(messages, tokenize=False, **settings)
         except (TemplateError, ValueError) as error:  # templates raise it, as for an unknown role
             raise LimbeckError(
                 f"the tokenizer's chat template refuses the prompt: {error}",
                 "set chat: false, or leave system out if the template has no such role",
             ) from None
         return str(written).removesuffix(_STANDS_FOR_ANSWER)
+
+    def _check_roles(self) -> None:
+        """Raise LimbeckError where a column's text would not stand in the prompt."""
+        row = {name: f"xqLimbeck{name}qx" for name in self.bound.columns}
+        written = self._written(row) if self._chat else ""
+        pairs = zip(self.bound.prompt.roles, row.values(), strict=True)
+        if lacking := [role for role, text in pairs if text not in written]:
+            raise LimbeckError(
+                f"roles: the tokenizer's chat template does not write {', '.join(lacking)}",
+                "leave roles out and write a template, or put a chat_template.jinja into the folder that has them",
+            )
 
     def _ids(self, texts: list[str]) -> list[list[int]]:
         found = self.tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
