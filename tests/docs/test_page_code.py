@@ -33,7 +33,7 @@ from tiny_language_models import byte_tokenizer, language_model
 # Pages whose blocks train and export for seconds; what they show, tests of their own try out.
 LONG = {
     *("tutorial-classifier.md", "analysis.md", "teams.md", "other-languages.md", "unlabelled.md"),
-    *("rerankers.md", "several-labels.md", "extending.md"),
+    *("rerankers.md", "several-labels.md", "extending.md", "python.md"),
 }
 WITH_CODE = [
     pytest.param(page, marks=pytest.mark.slow) if page.name in LONG else page

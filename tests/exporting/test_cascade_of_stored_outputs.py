@@ -57,6 +57,7 @@ def score_of(model, data) -> float:
     return opened.score(opened.rows(asked(data))).results.scores["primary"]
 
 
+@pytest.mark.slow
 def test_a_store_answers_as_the_model_whose_outputs_it_holds(models, tmp_path):
     fast, slow, data, store = models
     live = cascade([fast, slow], tmp_path / "live", asked(data), wanted={"agreement": 80.0})

@@ -64,6 +64,7 @@ def vit(place):
 # Named CNNs
 
 
+@pytest.mark.slow
 def test_a_net_learns_and_is_distilled_into_another(net, place, pages):
     assert net.scores["dev"]["accuracy"] > 30  # chance is 10; the last points follow rounding
     assert net.scores["dev"]["top5"] > net.scores["dev"]["accuracy"]

@@ -261,6 +261,7 @@ def test_one_pass_saves_nothing(recipe, tmp_path, monkeypatch):
     assert record.execution.teacher_outputs == {"1": "live"}
 
 
+@pytest.mark.slow
 def test_a_continued_run_reads_on_and_ends_bit_equal(recipe, tmp_path, monkeypatch, whole):
     with monkeypatch.context() as patch:
         patch.setattr(CachedTeacher, "__call__", stop_after(CachedTeacher.__call__, 9))

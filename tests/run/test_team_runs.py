@@ -225,6 +225,7 @@ def test_a_folder_of_runs_names_them_all(several, recipe, tmp_path):
         pytest.param(
             "skd-adaptive",
             {"team.holdout": 6, "team.block": 2, "checkpoint_steps": 3},
+            marks=pytest.mark.slow,
         ),
         pytest.param("mt-bert", {"checkpoint_steps": 3}, marks=pytest.mark.slow),
     ],
