@@ -9,7 +9,9 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import tiny_runs as tiny
+from limbeck.cli.finished import last_lines
 from limbeck.recipe import Recipe
+from limbeck.records import Record
 from limbeck.run import distill
 from limbeck.run.prepare import prepare
 from limbeck.run.run_folder import default_folder
@@ -73,6 +75,17 @@ def test_a_run_keeps_the_layers_that_turn_hidden_states_most(recipe, place, tmp_
         layers = (prepared.student.bert.encoder.layer[mine], teacher.bert.encoder.layer[theirs])
         own, other = (layer.attention.self.query.weight for layer in layers)
         assert torch.equal(own, other)
+    if method == "kd":
+        importance = recipe(method, **asked, **{"student.pick": "importance"}, epochs=1)
+        run = distill(importance, out=tmp_path / "run")
+        assert Record.load(run.path).picked_layers == {"main": [2, 4]}
+        assert ("Layers", "2, 4, picked by importance") in last_lines(run.record, run.path)
+        # Its student as a teacher has a configuration that names them; the next student's are others.
+        again = asked | {"teacher": str(run.path), "student.layers": 1, "student.pick": "first"}
+        assert (
+            distill(recipe(method, **again, epochs=1), out=tmp_path / "next").record.picked_layers
+            is None
+        )
 
 
 @pytest.mark.parametrize(

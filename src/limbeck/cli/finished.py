@@ -48,6 +48,9 @@ def last_lines(record: Record, path: Path) -> Iterator[tuple[str, str]]:
         yield "Size", _size(record, sum(file.stat().st_size for file in files))
     if record.vocabulary is not None:
         yield "Kept", record.vocabulary.said
+    for stack, layers in (record.picked_layers or {}).items():
+        of = "" if stack == "main" else f" of the {stack}"
+        yield "Layers", f"{', '.join(map(str, layers))}{of}, picked by importance"
     if (ratio := speedup(record)) is not None:
         yield "Speed", f"{ratio:.1f} × the teacher's ({_how_timed(record)})"
     if (rows := rows_said(record.examples)) is not None:

@@ -68,6 +68,8 @@ class Record(facts.RecordPart):
     teacher: facts.TeacherFacts | None = None
     vocabulary: facts.VocabularyFacts | None = None
     """Of a student with `student.vocabulary`."""
+    picked_layers: dict[str, list[int]] | None = None
+    """Of a student with `student.pick: importance`: by stack the layers that it kept, counted from 1."""
     layer_similarity: list[list[float | None]] | None = None
     """Student layers by teacher layers, as the report draws them."""
     bench: facts.BenchFacts | None = None

@@ -14,7 +14,7 @@ from limbeck.records.facts import Examples, Execution
 from limbeck.run import beside_teacher, earlier_run
 from limbeck.run.prepared import TEST, Prepared
 from limbeck.run.run_folder import RunFolder
-from limbeck.students import read_config
+from limbeck.students import depth, read_config
 from limbeck.students.execution import resolve_attention, resolve_precision
 from limbeck.support import machine, terminal, words
 from limbeck.support.errors import LimbeckError
@@ -44,6 +44,9 @@ def new_record(recipe: Recipe, prepared: Prepared) -> Record:
         execution=prepared.execution,
         outputs=beside_teacher.outputs_facts(prepared),
         vocabulary=prepared.vocabulary,
+        picked_layers=getattr(prepared.student.config, depth.PICKED)
+        if recipe.student.ranks_layers
+        else None,
         examples=Examples(
             train=rows,
             dev=len(prepared.selecting) if labels is None else len(prepared.splits["dev"]),

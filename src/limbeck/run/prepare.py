@@ -19,6 +19,7 @@ from limbeck.run.inputs import missing
 from limbeck.run.prepared import FinalRows, Prepared, StageInputs
 from limbeck.run.rows import EncodedRows, add_unlabelled, check_left, load_rows, stage_rows
 from limbeck.static import StaticStudent
+from limbeck.students import depth
 from limbeck.students.build import Layers
 from limbeck.students.static import build_static
 from limbeck.students.vocabulary import shrink_vocabulary
@@ -258,6 +259,8 @@ def _student(
         seed=recipe.seed,
         kind=task.kind,
     )
+    if spec.ranks_layers:
+        setattr(student.config, depth.PICKED, layers)
     if spec.narrower:
         student = students.narrowed(student, **spec.narrower, batches=batches)
     if names is not task:

@@ -20,6 +20,9 @@ from limbeck.students.build import Layers, pick_layers, wanted_layers
 
 log = logging.getLogger(__name__)
 
+PICKED = "picked_layers"
+"""Entry of a student's configuration: by stack the layers that its rows picked."""
+
 
 def important_layers(
     model: PreTrainedModel, layers: Layers, batches: Iterable[Mapping[str, Tensor]]
