@@ -7,7 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -151,10 +151,9 @@ def _made(
         seconds += [_seconds_stored(one.place) or _UNTIMED for one in stored]
         reads += [replace(reads[0], task=task) for _ in stored]
         begin("thresholds", None)
-        rows, split = _rows(loaded, reads[-1], logits, seconds)
-        everyone: list[ScoredModel | StoredMember] = [*members, *stored]
-        measured = _measured(everyone, reads, rows, split, *wished)
-        return _written(measured.model_copy(update={"asks": asks}), everyone, part)
+        answers = MembersAnswers([*members, *stored], reads, logits, seconds)
+        manifest = answers.measured(*wished).model_copy(update={"asks": asks})
+        return write_members(manifest, answers.members, part)
 
 
 def _folder_of(number: int, name: str) -> str:
@@ -298,42 +297,134 @@ def text_split(model: ScoredModel, source: str, asked: RowsAsked) -> LoadedSplit
     )
 
 
-def _rows(
-    loaded: LoadedSplit,
-    last: EncodedSplit,
-    logits: Sequence[np.ndarray],
-    seconds: Sequence[float],
-) -> tuple[CascadeRows, EncodedSplit]:
-    """What the members say, and the split that scores them: of rows without labels against the last member."""
-    task = replace(last.task, thresholds=rules.USUAL)
-    kind = task.kind
-    several = answers_several(kind, logits[-1].shape[1])
-    decided = [_decided(one, several=several) for one in logits]
-    encoded, rows = last.encoded, last.loaded.rows
-    if not loaded.labeled:
-        task = judged_by_teacher(task)
-        column = decided[-1].astype(np.float32 if several else np.int64).tolist()
-        encoded = encoded.add_column("labels", column)
-        rows = rows.add_column(task.label_column, column)
-    split = replace(last, loaded=replace(last.loaded, rows=rows), task=task, encoded=encoded)
-    labels = np.asarray(split.encoded.with_format("numpy")["labels"][:]).astype(np.int64)
-    outputs = np.concatenate(logits)
-    every: dict[str, Any] = {
-        "prediction": np.concatenate(decided),
-        "label": np.concatenate([labels] * len(logits)),
-        "probabilities": kind.probabilities(outputs),
-    }
-    counted = primary_of_samples(task, every)
+@dataclass(frozen=True)
+class MembersAnswers:
+    """What a cascade's members, the fastest first, say of the same rows.
 
-    def one_by_one(answers: np.ndarray) -> np.ndarray:
-        found = [
-            kind.results_of_rows(task, outputs[one], rows.select(one % len(labels)))
-            for one in answers
-        ]
-        return np.array([one.scores["primary"] for one in found])
+    Attributes:
+        members: the models, and stored outputs in the last one's place.
+        reads: the rows as each of them reads them.
+        logits: of each (n, C), `centred` by its thresholds.
+        seconds: that a row costs each.
+    """
 
-    score = one_by_one if counted is None else counted.score
-    return CascadeRows(logits, decided, seconds, labels, several, score), split
+    members: Sequence[ScoredModel | StoredMember]
+    reads: Sequence[EncodedSplit]
+    logits: Sequence[np.ndarray]
+    seconds: Sequence[float]
+
+    def rows(self) -> tuple[CascadeRows, EncodedSplit]:
+        """What the members say, and the split that scores them: of rows without labels against the last member."""
+        last, logits = self.reads[-1], self.logits
+        loaded = last.loaded
+        task = replace(last.task, thresholds=rules.USUAL)
+        kind = task.kind
+        several = answers_several(kind, logits[-1].shape[1])
+        decided = [_decided(one, several=several) for one in logits]
+        encoded, rows = last.encoded, loaded.rows
+        if not loaded.labeled:
+            task = judged_by_teacher(task)
+            column = decided[-1].astype(np.float32 if several else np.int64).tolist()
+            encoded = encoded.add_column("labels", column)
+            rows = rows.add_column(task.label_column, column)
+        split = replace(last, loaded=replace(loaded, rows=rows), task=task, encoded=encoded)
+        labels = np.asarray(split.encoded.with_format("numpy")["labels"][:]).astype(np.int64)
+        outputs = np.concatenate(logits)
+        every: dict[str, Any] = {
+            "prediction": np.concatenate(decided),
+            "label": np.concatenate([labels] * len(logits)),
+            "probabilities": kind.probabilities(outputs),
+        }
+        counted = primary_of_samples(task, every)
+
+        def one_by_one(answers: np.ndarray) -> np.ndarray:
+            found = [
+                kind.results_of_rows(task, outputs[one], rows.select(one % len(labels)))
+                for one in answers
+            ]
+            return np.array([one.scores["primary"] for one in found])
+
+        score = one_by_one if counted is None else counted.score
+        return CascadeRows(logits, decided, self.seconds, labels, several, score), split
+
+    def measured(self, wish: str, value: float) -> CascadeManifest:
+        """The curve, the thresholds that all rows choose, and what rows that chose nothing come to.
+
+        Raises:
+            LimbeckError: no threshold does what is wanted.
+        """
+        (rows, split), members = self.rows(), self.members
+        everything, loaded = np.arange(len(rows.labels)), split.loaded
+        curve = rows.curve(everything)
+        point = rows.chosen(curve, wish, value)
+        if point is None:
+            best = max(
+                curve, key=lambda one: getattr(one, "score" if wish == "score" else "agreement")
+            )
+            cheapest = 100 * rows.seconds[0] / rows.seconds[-1]
+            reach = (
+                f"{members[0].name} alone costs {cheapest:.0f} % of {members[-1].name}"
+                if wish == "cost"
+                else f"the best that these models reach on these rows is {getattr(best, wish):.1f}"
+            )
+            raise LimbeckError(f"{wish} {value:g}: {reach}", "ask for less, or name another model")
+        halves = split.halves()
+        answering = None if halves is None else rows.cross_fitted(halves, wish, value)
+        alone = rows.score(
+            np.arange(len(rows.logits) * len(everything)).reshape(-1, len(everything))
+        ).tolist()
+        held_out, difference = None, None
+        if answering is not None:
+            (held_out,) = rows.points_of(everything, answering[None])
+            joined = np.stack(rows.logits)[answering, everything]
+            given = split.results(joined).predictions
+            tests = row_tests(split.task, given, split.results(rows.logits[-1]).predictions)
+            difference = None if tests.difference is None else tests.difference.model_dump()
+        temperatures, thresholds = (*point.temperatures, 1.0), (*point.thresholds, 0.0)
+        return CascadeManifest(
+            kind=split.task.kind.name,
+            members=[
+                CascadeMember(
+                    name=member.name,
+                    place=member.place,
+                    max_length=read.max_length,
+                    seconds=seconds,
+                    score=score,
+                    temperature=temperature,
+                    threshold=threshold,
+                    backend=member.backend
+                    if isinstance(member, ScoredModel) and member.manifest is not None
+                    else None,
+                    decides=np.atleast_1d(read.task.thresholds).tolist(),
+                    classes=[*member.outputs.classes] if isinstance(member, StoredMember) else [],
+                    teacher=member.outputs.about["teacher"]
+                    if isinstance(member, StoredMember)
+                    else "",
+                    timed=seconds != _UNTIMED,
+                )
+                for member, read, seconds, score, temperature, threshold in zip(
+                    members, self.reads, rows.seconds, alone, temperatures, thresholds, strict=True
+                )
+            ],
+            wanted={wish: value},
+            gate=GateRowsFacts(
+                task=loaded.task.name,
+                data=loaded.data,
+                split=loaded.name,
+                rows=len(loaded.rows),
+                fingerprint=loaded.fingerprint,
+                text_columns=list(loaded.text_columns),
+                label_column=loaded.label_column,
+                recipe=dict(loaded.recipe),
+            ),
+            judged_by="agreement" if metrics.is_agreement(split.task.primary) else "labels",
+            metric=split.task.primary,
+            chosen=_plain(point),
+            cross_fitted=None if held_out is None else _plain(held_out),
+            difference=difference,
+            curve=[_plain(one) for one in curve],
+            machine=processor_name(),
+        )
 
 
 def _decided(logits: np.ndarray, *, several: bool) -> np.ndarray:
@@ -341,93 +432,11 @@ def _decided(logits: np.ndarray, *, several: bool) -> np.ndarray:
     return found
 
 
-def _measured(
-    members: Sequence[ScoredModel | StoredMember],
-    reads: Sequence[EncodedSplit],
-    rows: CascadeRows,
-    split: EncodedSplit,
-    wish: str,
-    value: float,
-) -> CascadeManifest:
-    """The curve, the thresholds that all rows choose, and what rows that chose nothing come to.
-
-    Raises:
-        LimbeckError: no threshold does what is wanted.
-    """
-    everything, loaded = np.arange(len(rows.labels)), split.loaded
-    curve = rows.curve(everything)
-    point = rows.chosen(curve, wish, value)
-    if point is None:
-        best = max(curve, key=lambda one: getattr(one, "score" if wish == "score" else "agreement"))
-        cheapest = 100 * rows.seconds[0] / rows.seconds[-1]
-        reach = (
-            f"{members[0].name} alone costs {cheapest:.0f} % of {members[-1].name}"
-            if wish == "cost"
-            else f"the best that these models reach on these rows is {getattr(best, wish):.1f}"
-        )
-        raise LimbeckError(f"{wish} {value:g}: {reach}", "ask for less, or name another model")
-    halves = split.halves()
-    answering = None if halves is None else rows.cross_fitted(halves, wish, value)
-    alone = rows.score(
-        np.arange(len(rows.logits) * len(everything)).reshape(-1, len(everything))
-    ).tolist()
-    held_out, difference = None, None
-    if answering is not None:
-        (held_out,) = rows.points_of(everything, answering[None])
-        joined = np.stack(rows.logits)[answering, everything]
-        given = split.results(joined).predictions
-        tests = row_tests(split.task, given, split.results(rows.logits[-1]).predictions)
-        difference = None if tests.difference is None else tests.difference.model_dump()
-    temperatures, thresholds = (*point.temperatures, 1.0), (*point.thresholds, 0.0)
-    return CascadeManifest(
-        kind=split.task.kind.name,
-        members=[
-            CascadeMember(
-                name=member.name,
-                place=member.place,
-                max_length=read.max_length,
-                seconds=seconds,
-                score=score,
-                temperature=temperature,
-                threshold=threshold,
-                backend=member.backend
-                if isinstance(member, ScoredModel) and member.manifest is not None
-                else None,
-                decides=np.atleast_1d(read.task.thresholds).tolist(),
-                classes=[*member.outputs.classes] if isinstance(member, StoredMember) else [],
-                teacher=member.outputs.about["teacher"] if isinstance(member, StoredMember) else "",
-                timed=seconds != _UNTIMED,
-            )
-            for member, read, seconds, score, temperature, threshold in zip(
-                members, reads, rows.seconds, alone, temperatures, thresholds, strict=True
-            )
-        ],
-        wanted={wish: value},
-        gate=GateRowsFacts(
-            task=loaded.task.name,
-            data=loaded.data,
-            split=loaded.name,
-            rows=len(loaded.rows),
-            fingerprint=loaded.fingerprint,
-            text_columns=list(loaded.text_columns),
-            label_column=loaded.label_column,
-            recipe=dict(loaded.recipe),
-        ),
-        judged_by="agreement" if metrics.is_agreement(split.task.primary) else "labels",
-        metric=split.task.primary,
-        chosen=_plain(point),
-        cross_fitted=None if held_out is None else _plain(held_out),
-        difference=difference,
-        curve=[_plain(one) for one in curve],
-        machine=processor_name(),
-    )
-
-
 def _plain(point: Point) -> CascadePoint:
     return CascadePoint.model_validate(asdict(point))
 
 
-def _written(
+def write_members(
     manifest: CascadeManifest, members: Sequence[ScoredModel | StoredMember], part: Path
 ) -> CascadeManifest:
     """Put members' files and what was measured into a folder; of a Hub name the name alone."""
