@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,10 +16,9 @@ import tiny_compression as tiny
 
 import limbeck
 from limbeck.compressing import compress, finals, trials
-from limbeck.compressing.budget import Costs
 from limbeck.compressing.costs import Probe
-from limbeck.compressing.front import FrontPoint
 from limbeck.data.text_rows import read_text_rows
+from limbeck.runtimes.manifest import EXPORT_NAME
 from limbeck.support.errors import LimbeckError
 
 
@@ -28,10 +28,22 @@ class Stopped(BaseException):
 
 @pytest.fixture
 def made_up(tmp_path, monkeypatch):
-    """Rows and a teacher, and in place of trainings and exports rules; `stop_at` a training, `test_seed` of scores."""
-    rules = SimpleNamespace(stop_at=None, test_seed=0, trainings=[])
+    """Rows and a teacher, and in place of trainings and exports rules.
+
+    Attributes:
+        stop_at: the training at which the process ends.
+        test_seed: of the scores on rows that choose nothing.
+        now: the clock; a training adds `cost(recipe)` seconds to it, an export and each half's scores `exporting`.
+        larger: how many bytes larger than predicted a student's exported file is.
+    """
+    rules = SimpleNamespace(
+        stop_at=None, test_seed=0, trainings=[], exports=[], now=0.0, exporting=0.0,
+        cost=lambda recipe: 0.0, larger=lambda name: 0,
+    )  # fmt: skip
+    known: dict[str, dict] = {}
 
     def probed(model, wanted, folder):
+        rules.now += rules.exporting
         return [
             Probe(
                 shape=shape,
@@ -54,40 +66,51 @@ def made_up(tmp_path, monkeypatch):
             60 + 8 * (spec.layers or 0) + (spec.ffn or 64) / 64 + random.Random(recipe.lr).random()
         )
         test = random.Random(f"{rules.test_seed} {out}").uniform(0, 100)
-        return SimpleNamespace(
-            path=Path(out), scores={"dev": {"primary": quality}, "test": {"primary": test}}
+        seconds = rules.cost(recipe)
+        rules.now += seconds + 2 * rules.exporting  # a run scores its rows
+        cost = SimpleNamespace(
+            preparation_seconds=0.0, student_seconds=seconds, teacher_seconds=None
+        )
+        record = SimpleNamespace(epochs=[None] * 30, cost=cost)
+        scores = {"dev": {"primary": quality}, "test": {"primary": test}}
+        known[str(out)] = scores
+        return SimpleNamespace(path=Path(out), scores=scores, record=record)
+
+    def export(model, out, **_):
+        rules.now += rules.exporting
+        rules.exports.append(str(out))
+        out.mkdir(parents=True)
+        (out / EXPORT_NAME).write_text("{}")
+        size = 10_000 + (rules.larger(str(model)) if str(model) in known else 10**6)
+        (out / "model.onnx").write_bytes(b"0" * size)
+        known[str(out)] = known.get(
+            str(model), {"dev": {"primary": 50.0}, "test": {"primary": 50.0}}
         )
 
-    def measured(found, trainings, budget, place, say):
-        points = []
-        for one, rows in found:
-            runs = finals.trained(one, rows, trainings, place / "students" / one.words)
-            score = runs[0].scores
-            points.append(
-                FrontPoint(
-                    name=one.words,
-                    kind="student",
-                    precision=one.precision,
-                    costs=Costs(1e4 * one.shape.layers + 1e4, 1.0 + one.shape.layers, 1e4, 1e6),
-                    chosen_on=score["dev"]["primary"],
-                    score=score["test"]["primary"],
-                    path=str(runs[0].path),
-                )
-            )
-        whole = Costs(10**6, 9.0, 10**6, 10**6)
-        teacher = FrontPoint(
-            name="teacher", kind="teacher", precision="float", costs=whole, chosen_on=95, score=94
-        )
-        return [*points, teacher], []
+    def scored(self, model, loaded):
+        rules.now += rules.exporting
+        found = known.get(str(model), {"dev": {"primary": 95.0}, "test": {"primary": 94.0}})
+        return SimpleNamespace(results=SimpleNamespace(scores=found[loaded]))
 
+    def timed(self):
+        return [
+            one.model_copy(update={"costs": replace(one.costs, latency=1.0, memory=1e6)})
+            for one in self.points
+        ]
+
+    for module in (trials, finals):
+        monkeypatch.setattr(module, "distill", distill)
     monkeypatch.setattr(trials, "probed", probed)
-    monkeypatch.setattr(trials, "distill", distill)
-    monkeypatch.setattr(finals, "distill", distill)
-    monkeypatch.setattr(finals, "measured", measured)
+    monkeypatch.setattr(finals, "export", export)
+    monkeypatch.setattr(finals.Measuring, "_scored", scored)
+    monkeypatch.setattr(finals.Measuring, "timed", timed)
+    monkeypatch.setattr(finals, "have_confidence", lambda _: False)
+    opened = SimpleNamespace(rows=lambda asked: asked.split)
+    monkeypatch.setattr(finals.ScoredModel, "open", lambda _: opened)
+    monkeypatch.setattr(finals, "shipped", lambda point: point.path)
     monkeypatch.setattr(compress, "first_probes", lambda model, folder: [])
     monkeypatch.setattr(compress, "with_outputs", lambda rows, *_, **__: rows)
-    # Time stands still, so that it decides nothing.
-    monkeypatch.setattr(trials.time, "monotonic", lambda: 0.0)
+    monkeypatch.setattr(trials.time, "monotonic", lambda: rules.now)
     teacher = tiny.write_teacher(tmp_path / "teacher")
     rows = {
         "data": str(tiny.write_rows(tmp_path / "train.csv", 60)),
@@ -134,7 +157,7 @@ def test_a_killed_search_goes_on_and_ends_the_same(made_up, tmp_path):
         fronts = [json.loads(one["front.json"]) for one in (found, expected)]
         for front in fronts:
             for point in front["points"]:
-                point.pop("score")
+                point.pop("score"), point.pop("seeds")
         assert fronts[0] == fronts[1]
 
 
@@ -190,17 +213,73 @@ def test_a_shape_that_is_too_slow_when_it_is_timed_is_not_trained(made_up, tmp_p
     assert all((recipe.student.layers or 0) <= 1 for recipe in made_up.trainings)
 
 
-def test_time_ends_the_trials(made_up, tmp_path, monkeypatch):
-    """The setup and each trial take 600 s here, of 4,680 s: 4,080 s are left."""
-    clock = iter(range(0, 10**9, 600))
-    monkeypatch.setattr(trials.time, "monotonic", lambda: next(clock))
+def test_time_ends_the_trials(made_up, tmp_path):
+    """A training takes 10 s a row here, of 4,680 s."""
+    made_up.cost = lambda recipe: 10.0 * rows_of_recipe(recipe)
     asked = {"hours": 1.3, "finalists": 1, "seeds": 1}
-    # The finalist on the same 60 rows takes 600 s, and two exports 60 s: trials have to end by 3,420 s.
+    # With the margin of a fifth, a trial takes 720 s and the finalist on the same rows as many. The sixth trial may
+    # begin after 3,000 s, a seventh not after 3,600 s.
     made_up.run(tmp_path / "all", **asked)
-    assert len(trials.finished_trials(tmp_path / "all")) == 5
-    # On six times the rows of a trial it takes 3,600 s: it gets half of the time, and trials end by 2,040 s.
-    made_up.run(tmp_path / "some", trial_rows=10, **asked)
-    assert len(trials.finished_trials(tmp_path / "some")) == 3
+    assert len(trials.finished_trials(tmp_path / "all")) == 6
+    # A trial on a sixth of the rows takes 100 s.
+    made_up.run(tmp_path / "some", trial_rows=10, trials=50, **asked)
+    assert 30 < len(trials.finished_trials(tmp_path / "some")) <= 39
+    assert made_up.now <= 2 * 4_680
+
+
+def rows_of_recipe(recipe) -> int:
+    return 60 if recipe.train_rows is None else recipe.train_rows
+
+
+@pytest.mark.parametrize("slower", [1, 2, 4])
+def test_the_hours_hold_on_a_machine_that_gets_busy(made_up, tmp_path, slower):
+    """After the trials everything takes so many times as long. What would not end is not begun, and is named."""
+    made_up.exporting = 20.0
+
+    def cost(recipe):
+        busy = slower if len(made_up.trainings) > 6 else 1
+        made_up.exporting = 20.0 * busy
+        return 5.0 * busy * rows_of_recipe(recipe)
+
+    made_up.cost = cost
+    found = made_up.run(
+        tmp_path / "out", hours=1.5, trials=6, seeds=2, finalists=3, precisions=("int8", "int4")
+    )
+    # Trials 6 × 300 s of 5,400: six trainings of 300 s are too many when they take four times as long.
+    assert made_up.now <= 5_400
+    trained = len(made_up.trainings) - 6
+    assert 1 <= trained <= 6
+    skipped = [one for one in found.about["notes"] if one.startswith("not trained, for the time")]
+    assert len(skipped) == 6 - trained
+    assert found.recommended is not None
+    # The same again reads what was made.
+    again = made_up.run(
+        tmp_path / "out", hours=1.5, trials=6, seeds=2, finalists=3, precisions=("int8", "int4")
+    )
+    assert len(made_up.trainings) == 6 + trained and again.points == found.points
+
+
+def test_files_above_the_budget_are_not_recommended_and_smaller_ones_are_tried(made_up, tmp_path):
+    larger = []
+
+    def oversized(name):
+        larger.append(name)
+        return 10**5 if len(larger) <= 2 else 0
+
+    made_up.larger = oversized
+    found = made_up.run(tmp_path / "out", seeds=1)
+    students = [one for one in found.points if one.kind == "student"]
+    assert [one.fits for one in students] == [False, False, True]
+    assert found.recommended == students[2]
+    done = trials.finished_trials(tmp_path / "out")
+    sizes = {f"{one.candidate.shape.words}, {one.candidate.method}": one.costs.size for one in done}
+    first, second, third = (sizes[one.name] for one in students)
+    assert third < min(first, second)
+    # Where all are too large none is.
+    made_up.larger = lambda name: 10**5
+    none = made_up.run(tmp_path / "none", seeds=1)
+    assert none.recommended is None and not any(one.fits for one in none.points)
+    assert "No model fits" in none.about["reason"]
 
 
 def test_what_is_wrong_is_said_together_before_any_work(tmp_path):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
+from pathlib import Path
 
 import pytest
 import tiny_compression as tiny
 from datasets import Dataset
+from transformers import BertForTokenClassification
 
+from limbeck.compressing import compress
 from limbeck.compressing.rows import rows_of
 from limbeck.data import load_task
 from limbeck.data.text_rows import read_text_rows
@@ -83,6 +86,50 @@ def test_samples_take_labelled_rows_first(teacher, tmp_path):
     few = found.sampled(50)
     assert few["train_rows"] == 50 and few["unlabelled"] == []
     assert found.sampled(260) == dict(found.settings)
+
+
+def test_fewer_rows_keep_all_labels_and_their_samples_are_among_them(teacher, tmp_path):
+    train = tiny.write_rows(tmp_path / "train.csv", 60)
+    dev = tiny.write_rows(tmp_path / "dev.csv", 40, seed=9)
+    more = tmp_path / "more.txt"
+    more.write_text("\n".join(f"more {at} {text}" for at, (text, _) in enumerate(tiny.texts(200))))
+    given = {"data": str(train), "dev": str(dev), "unlabelled": [str(more)]}
+    whole = rows_of(teacher, given, tmp_path / "out")
+    assert whole.limited(260) is whole
+    some = whole.limited(150)
+    assert (some.labelled, some.unlabelled, some.count) == (60, 90, 150)
+
+    def texts(settings) -> set[str]:
+        return {*read_text_rows(settings["unlabelled"][0]).columns["sentence"].to_pylist()}
+
+    assert len(texts(some.settings)) == 90
+    # Trials then read what the teacher was asked about.
+    assert len(texts(some.sampled(100))) == 40 and texts(some.sampled(100)) <= texts(some.settings)
+    assert whole.limited(10).count == 60
+
+
+def test_rows_of_tags_are_read(tmp_path):
+    tagger = tiny.write_teacher(tmp_path / "tagger", head=BertForTokenClassification)
+    for name, count in (("train", 30), ("dev", 20)):
+        rows = [
+            {"words": text.split(), "tags": ["O"] * len(text.split())}
+            for text, _ in tiny.texts(count, seed=count)
+        ]
+        rows[0]["tags"][0] = "B-A"
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    given = {
+        "data": str(tmp_path / "train.jsonl"),
+        "dev": str(tmp_path / "dev.jsonl"),
+        "kind": "tokens",
+    }
+    columns = {"text_columns": ["words"], "label_column": "tags"}
+    found = rows_of(str(tagger), given | columns, tmp_path / "out")
+    assert (found.labelled, found.unlabelled) == (30, 0)
+    assert compress._usual_methods(found) == ("kd",)
+    halves = [Path(found.settings[name]).read_text().splitlines() for name in ("dev", "test")]
+    assert sorted(halves[0] + halves[1]) == sorted(
+        (tmp_path / "dev.jsonl").read_text().splitlines()
+    )
 
 
 def test_settings_that_a_compression_makes_are_refused_together(teacher, tmp_path):

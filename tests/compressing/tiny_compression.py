@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import random
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import BertConfig, BertForSequenceClassification
@@ -36,7 +37,9 @@ def write_rows(path: Path, count: int, seed: int = 0) -> Path:
     return path
 
 
-def write_teacher(folder: Path, hidden: int = 32) -> Path:
+def write_teacher(
+    folder: Path, hidden: int = 32, head: Any = BertForSequenceClassification
+) -> Path:
     """Random weights: what is measured of it does not depend on them."""
     tokenizer = train_tokenizer([text for text, _ in texts(300)], 400)
     config = BertConfig(
@@ -46,6 +49,6 @@ def write_teacher(folder: Path, hidden: int = 32) -> Path:
     )  # fmt: skip
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        BertForSequenceClassification(config).save_pretrained(folder)
+        head(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

@@ -7,7 +7,6 @@ goes on after a kill.
 
 import json
 import shutil
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +16,12 @@ from limbeck.compressing import finals, front, page
 from limbeck.compressing.budget import Budget, amount
 from limbeck.compressing.costs import CostModel, first_probes
 from limbeck.compressing.front import FrontPoint
+from limbeck.compressing.pace import Hours, Pace
 from limbeck.compressing.rows import CompressRows, rows_of, with_outputs
 from limbeck.compressing.settings import CompressSettings
 from limbeck.compressing.shapes import Shapes
 from limbeck.compressing.trials import (
     SEED,
-    Candidate,
     Proposals,
     Trainings,
     Trial,
@@ -36,14 +35,15 @@ from limbeck.recipe.teacher_text import usual_method
 from limbeck.records.machine import processor_name
 from limbeck.runtimes.sessions import need_extra
 from limbeck.students import load_model, read_config, read_processor
-from limbeck.support import files, lock, terminal
+from limbeck.support import files, lock, machine, terminal
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.words import count_of
+from limbeck.tasks import kind_of_config
 
 ASKED_NAME = "compress.json"
 """What was asked for, in the folder."""
-_EXPORT_SECONDS = 30.0
-"""About those of an export and of its scores."""
+# Parts of the time that a short training may take, and the teacher's outputs, by the time of a pass.
+_FIRST, _ASKED = 8.0, 4.0
 
 
 @dataclass(frozen=True)
@@ -162,23 +162,38 @@ class _Compression:
 
     def carry_out(self, given: dict[str, Any]) -> CompressResult:
         """All steps; those that are done are read from the folder."""
-        began = time.monotonic()
+        hours = Hours(self.place / "spent.json", self.asked.hours)
+        with hours.step("rows, costs and outputs of the teacher"):
+            trainings, proposals, said = self._begun(given)
+        trials = self._tried(trainings, proposals, hours)
+        pace = Pace(trainings, trials)
+        points, notes = finals.measured(trials, pace, hours, self.budget, self.place, self.say)
+        return self._told(trainings.rows, trials, points, [*said, *notes])
+
+    def _begun(self, given: dict[str, Any]) -> tuple[Trainings, Proposals, list[str]]:
+        """What precedes the first trial, and what to say of it."""
         rows = rows_of(self.teacher, given, self.place / "rows")
-        model, reached = self._costed(rows)
+        teacher, model, reached = self._costed(rows)
         proposals = Proposals(model, self.budget, self.asked.methods or _usual_methods(rows))
         for method in proposals.methods:  # what a recipe refuses is said before any work
             start = proposals.starts[0].model_copy(update={"method": method})
-            Trainings(self.teacher, rows, model).recipe(start, rows.count, SEED)
-        rows = with_outputs(rows, self.teacher, self.place / "outputs", show=self.show)
-        trainings = Trainings(self.teacher, rows, model)
-        left = self._time_left(time.monotonic() - began)
-        trials = self._tried(trainings, proposals, left)
-        found = self._finalists(trials, rows.count, left)
-        points, notes = finals.measured(found, trainings, self.budget, self.place, self.say)
-        return self._told(rows, trials, points, [reached, *notes])
+            Trainings(teacher, rows, model).recipe(start, rows.count, SEED)
+        some, said = self._answered_in_time(rows, model), [reached]
+        name = "outputs" if some is rows else f"outputs-{some.count}"
+        if some is not rows:
+            said.append(f"{some.count:,} of {rows.count:,} training rows are read, for the time")
+        some = with_outputs(some, teacher, self.place / name, show=self.show)
+        return Trainings(teacher, some, model), proposals, said
 
-    def _costed(self, rows: CompressRows) -> tuple[CostModel, str]:
-        """Costs of all shapes, and what is reachable: first by arithmetic alone, then as measured."""
+    def _answered_in_time(self, rows: CompressRows, model: CostModel) -> CompressRows:
+        """As many rows as the teacher answers in a part of the time, by the time of a pass on the CPU."""
+        each = model.predicted(model.shapes.all[0], "float").latency / 1e3
+        if rows.settings.get("outputs") or not each or machine.device().type != "cpu":
+            return rows
+        return rows.limited(int(3600 * self.asked.hours / _ASKED / each))
+
+    def _costed(self, rows: CompressRows) -> tuple[str, CostModel, str]:
+        """The teacher's place, costs of all shapes, and what is reachable: by arithmetic alone, then as measured."""
         kind = rows.task.kind
         if not kind.reads.in_columns:
             raise LimbeckError(f"compress: {rows.task.name} is of kind {kind.name}", "give text")
@@ -193,54 +208,53 @@ class _Compression:
         model = CostModel(shapes, known, self.asked, first_probes(model, self.place / "costs"))
         said = reachable(model, self.budget)
         self.say(said)
-        return model, said
+        if not kind.embeds or kind_of_config(read_config(self.teacher)).embeds:
+            return self.teacher, model, said
+        # Stores and exports take an encoder alone for a model without its head.
+        place = str(self.place / "teacher")
+        teacher.save_pretrained(place)
+        tokenizer.save_pretrained(place)
+        return place, model, said
 
-    def _time_left(self, setup: float) -> float:
-        """Seconds after what precedes the first trial, which took so many at the first start."""
-        path = self.place / "setup.json"
-        if not path.is_file():
-            files.write_whole(path, json.dumps({"seconds": setup}))
-        before = json.loads(path.read_text(encoding="utf-8"))["seconds"]
-        return max(0.0, 3600 * self.asked.hours - float(before))
-
-    def _tried(self, trainings: Trainings, proposals: Proposals, left: float) -> list[Trial]:
-        """The trials, made until they are enough, or the time that is left is that of the finalists."""
-        trials = finished_trials(self.place)
-        while len(trials) < self.asked.trials and (one := proposals.next(trials)) is not None:
-            slowest = max((trial.seconds for trial in trials), default=0.0)
-            spent = sum(trial.seconds for trial in trials)
-            if trials and spent + slowest > left - self._need(trials, trainings.rows.count, left):
-                break
-            made = trainings.trial(len(trials), one, self.budget, self.place)
-            self.say(f"trial {len(trials)}: {one.words}, {one.precision}: {made.said}")
-            trials.append(made)
-        return trials
-
-    def _need(self, trials: Sequence[Trial], rows: int, left: float) -> float:
-        """Seconds that finalists need to the end, at most half of the time, and their exports."""
-        exports = _EXPORT_SECONDS * (1 + self.asked.finalists * len(self.asked.precisions))
-        best = finals.chosen(trials, self.asked.finalists)
-        whole = sum(self.asked.seeds * one.seconds * rows / one.rows for one in best)
-        return min(whole + exports, left / 2)
-
-    def _finalists(
-        self, trials: Sequence[Trial], rows: int, left: float
-    ) -> list[tuple[Candidate, int]]:
-        """The candidates to train to the end, and on how many rows the time allows.
+    def _tried(self, trainings: Trainings, proposals: Proposals, hours: Hours) -> list[Trial]:
+        """The trials, made until they are enough, or the time that is left is that of the finalists.
 
         Raises:
             LimbeckError: no trial has ended with a score.
         """
-        best = finals.chosen(trials, self.asked.finalists)
-        if not best:
+        trials = finished_trials(self.place)
+        for number, trial in enumerate(trials):
+            hours.add(f"trial {number}", trial.seconds)
+        whole = hours.left + sum(trial.seconds for trial in trials)
+        rows = min(self.asked.trial_rows, trainings.rows.count)
+        if trials:
+            rows = trials[0].rows
+        elif proposals.starts:
+            pace = Pace(trainings, trials)
+            rows = min(pace.rows_for(one, whole / _FIRST, rows) for one in proposals.starts)
+        while len(trials) < self.asked.trials and (one := proposals.next(trials)) is not None:
+            pace = Pace(trainings, trials)
+            need = self._need(pace, whole)
+            if trials and pace.training(one, rows) > hours.left - need:
+                break
+            made = trainings.trial(len(trials), one, rows, self.budget, self.place)
+            hours.add(f"trial {len(trials)}", made.seconds)
+            self.say(f"trial {len(trials)}: {one.words}, {one.precision}: {made.said}")
+            trials.append(made)
+        if all(one.score is None for one in trials):
             errors = "; ".join(dict.fromkeys(one.error for one in trials))
             raise LimbeckError(
                 f"compress: no trial has ended with a score: {errors}",
                 "raise the budget a little, or --trials, and choose another --out",
             )
-        exports = _EXPORT_SECONDS * (1 + len(best) * len(self.asked.precisions))
-        each = (left - sum(one.seconds for one in trials) - exports) / len(best) / self.asked.seeds
-        return [(one.candidate, finals.rows_for(one, each, rows)) for one in best]
+        return trials
+
+    def _need(self, pace: Pace, whole: float) -> float:
+        """Seconds that finalists need to the end, at most half of the time, and their exports in any case."""
+        best = finals.chosen(pace.trials, self.asked.finalists)
+        count, ends = pace.trainings.rows.count, pace.ends(best)
+        trained = sum(self.asked.seeds * pace.training(one.candidate, count) for one in best)
+        return max(ends, min(trained + ends, whole / 2))
 
     def _told(
         self,
@@ -280,11 +294,12 @@ class _Compression:
 
 
 def _usual_methods(rows: CompressRows) -> tuple[str, ...]:
-    """Of classes those that compare outputs, and labels where there are some; else the usual one."""
+    """Of texts with classes those that compare outputs, and labels where there are some; else the usual one."""
     labelled = bool(rows.labelled)
     usual = usual_method(rows.task.kind, labelled=labelled)
     several = ("kd-soft", "logit-mse", *("kd",) * labelled)
-    return several if usual in several and not rows.task.regression else (usual,)
+    of_classes = rows.task.kind.labels_texts and not rows.task.regression
+    return several if usual in several and of_classes else (usual,)
 
 
 def reachable(model: CostModel, budget: Budget) -> str:

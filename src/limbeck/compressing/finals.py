@@ -6,17 +6,19 @@ Part of `limbeck.compressing`.
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from limbeck.compressing.budget import Budget, Costs
+from limbeck.compressing.cascades import Halves, cascades, have_confidence
 from limbeck.compressing.costs import FORMATS
 from limbeck.compressing.front import FrontPoint
+from limbeck.compressing.pace import Hours, Pace
 from limbeck.compressing.rows import CHOOSING, SCORING
 from limbeck.compressing.shapes import StudentShape
 from limbeck.compressing.timing import timed
-from limbeck.compressing.trials import SEED, Candidate, Trainings, Trial
+from limbeck.compressing.trials import SEED, Candidate, Trial
 from limbeck.data import RowsAsked
 from limbeck.exporting.export_model import export
 from limbeck.exporting.folder import default_place
@@ -24,16 +26,14 @@ from limbeck.latency.contenders import contenders
 from limbeck.run.distill import Result, distill
 from limbeck.run.finish import refresh
 from limbeck.runtimes.manifest import EXPORT_NAME, read_export
-from limbeck.scoring.scored_model import LoadedSplit, ScoredModel
+from limbeck.scoring.scored_model import LoadedSplit, Scored, ScoredModel
 from limbeck.support import files
 from limbeck.support.errors import LimbeckError, first_line
-from limbeck.support.words import count_of
 
 _SMALLER = 0.7
 """Size or latency of a further finalist, as a share of that of the others, at most."""
 _MOST_DROP = 2.0
 """Points of the primary score that an export may lose; one that loses more is left out of the front."""
-_LEAST_ROWS = 200
 _ABOUT = {"README.md", EXPORT_NAME, "predict.py"}
 """Files beside a model that nobody needs to run it."""
 
@@ -68,56 +68,131 @@ def _static(one: Trial) -> bool:
     return one.candidate.shape.is_static
 
 
-def rows_for(one: Trial, seconds: float, count: int) -> int:
-    """How many of `count` rows a training may read in so many seconds, by the time of its trial."""
-    return max(
-        min(count, int(one.rows * seconds / max(one.seconds, 1e-3))), min(count, _LEAST_ROWS)
-    )
+def smaller(
+    trials: Sequence[Trial], tried: Sequence[Trial], points: Sequence[FrontPoint], budget: Budget
+) -> Trial | None:
+    """The best trial that is smaller than all that were tried, where their exported files exceed the budget."""
+    students = [one for one in points if one.kind == "student"]
+    if not students or not all(budget.exceeded(one.costs) for one in students):
+        return None
+    least = min(one.costs.size for one in tried)
+    left = [one for one in trials if one.score is not None and one.costs.size < least]
+    return max(left, key=lambda one: one.score or 0.0, default=None)
 
 
-def trained(one: Candidate, rows: int, trainings: Trainings, folder: Path) -> list[Result]:
-    """The finished runs of a finalist, one a seed, the best on the rows that choose first."""
-    seeds = range(SEED, SEED + trainings.model.settings.seeds)
-    runs = [
-        distill(trainings.recipe(one, rows, seed), folder.with_name(f"{folder.name}-s{seed}"))
-        for seed in seeds
-    ]
+@dataclass
+class FinalTrainings:
+    """Trains finalists as long as there is time.
+
+    Attributes:
+        pace: what they will take.
+        hours: what is left.
+        place: folder of the compression.
+        plan: file of the decisions, rows by training, 0 for one that was left out; a start after a kill keeps them.
+        say: prints progress.
+        notes: what was left out.
+    """
+
+    pace: Pace
+    hours: Hours
+    place: Path
+    plan: Path
+    say: Callable[[str], None]
+    notes: list[str] = field(default_factory=list)
+
+    def train(self, best: Sequence[Trial]) -> list[list[Result]]:
+        """The runs of each finalist, one a seed, the best on the rows that choose first.
+
+        All are trained with the first seed before any is with the next one.
+        """
+        seeds = self.pace.trainings.model.settings.seeds
+        jobs = [(seed, at) for seed in range(seeds) for at in range(len(best))]
+        runs: list[list[Result]] = [[] for _ in best]
+        rows: dict[int, int] = {}
+        for number, (seed, at) in enumerate(jobs):
+            one, share = best[at].candidate, 1 / (len(jobs) - number)
+            asked = rows.get(at) or self.rows(one, best, share)
+            made, rows[at] = self.one(one, SEED + seed, asked, best, must=number == 0)
+            runs[at] += [made] if made else []
+        return [_best_first(found) for found in runs]
+
+    def rows(self, one: Candidate, best: Sequence[Trial], share: float = 1.0) -> int:
+        """How many rows fit in a share of the time that the last steps of finalists leave."""
+        left = self.hours.left - self.pace.ends(best)
+        return self.pace.rows_for(one, share * left, self.pace.trainings.rows.count)
+
+    def one(
+        self, one: Candidate, seed: int, rows: int, best: Sequence[Trial], *, must: bool = False
+    ) -> tuple[Result | None, int]:
+        """Make a training, and on how many rows; None where the last steps of `best` would not end in time."""
+        plan = json.loads(self.plan.read_text(encoding="utf-8")) if self.plan.is_file() else {}
+        key, expected = f"{one.words}, seed {seed}", self.pace.training(one, rows)
+        if key not in plan:
+            late = expected > self.hours.left - self.pace.ends(best)
+            plan[key] = 0 if late and not must else rows
+            files.write_whole(self.plan, json.dumps(plan, indent=1))
+        if not (rows := plan[key]):
+            self.notes.append(f"not trained, for the time: {key}")
+            return None, 0
+        name = f"{one.words}, {rows:,} rows, seed {seed}"
+        self.say(f"training {name}")
+        expected = self.pace.training(one, rows)
+        with self.hours.step(f"training {name}"):
+            own = files.checksum_of_text(f"{one.words}, {rows:,} rows")[:8]
+            folder = self.place / "students" / f"{own}-s{seed}"
+            run = distill(self.pace.trainings.recipe(one, rows, seed), folder)
+        self.pace.took(expected, self.hours.spent[f"training {name}"])
+        return run, rows
+
+
+def _best_first(runs: Sequence[Result]) -> list[Result]:
     return sorted(runs, key=lambda run: -(run.scores[CHOOSING]["primary"] or 0))
 
 
 class Measuring:
-    """Exports models in precisions, scores them on both halves, and times all of them at the end.
+    """Exports models in precisions as long as there is time, scores them on both halves, and times all at the end.
 
     Attributes:
         points: one for each export, with predicted latency and memory until `timed` is called.
+        outputs: of each exported folder what it puts out about both halves.
         notes: what was left out, and why.
     """
 
-    def __init__(self, trainings: Trainings, budget: Budget, loaded: Sequence[LoadedSplit]) -> None:
+    def __init__(
+        self, pace: Pace, hours: Hours, budget: Budget, loaded: Sequence[LoadedSplit]
+    ) -> None:
         """`loaded`: the rows that choose, and those that score."""
-        self.trainings, self.budget, self.loaded = trainings, budget, loaded
+        self.pace, self.hours, self.budget, self.loaded = pace, hours, budget, loaded
+        self.trainings = pace.trainings
         self.points: list[FrontPoint] = []
+        self.outputs: dict[str, Halves] = {}
         self.notes: list[str] = []
         self._lengths: list[int] = []
 
-    def student(self, one: Candidate, runs: Sequence[Result], folder: Path) -> None:
-        """Add a finalist's best student in every precision that is within the budget."""
+    def student(self, one: Candidate, runs: Sequence[Result], folder: Path, *, own: bool) -> None:
+        """Add a finalist's best student in its own precision, or in the others that are within the budget."""
         seeds = [run.scores[SCORING]["primary"] or 0.0 for run in runs]
-        run = str(runs[0].path)
-        named = {"name": f"{one.shape.words}, {one.method}", "kind": "student", "run": run}
-        for precision in self.trainings.model.precisions(one.shape):
-            if not self.budget.exceeded(self.trainings.model.predicted(one.shape, precision)):
-                asked = {"model": run, "max_drop": _MOST_DROP}
-                self._add(one.shape, precision, folder, asked, {**named, "seeds": seeds})
+        run, model = str(runs[0].path), self.trainings.model
+        known = {"name": f"{one.shape.words}, {one.method}", "kind": "student", "run": run}
+        asked = {"model": run, "max_drop": _MOST_DROP}
+        every = [one.precision] if own else model.precisions(one.shape)
+        for precision in every:
+            over = self.budget.exceeded(model.predicted(one.shape, precision))
+            if own or not (over or precision == one.precision):
+                self._add(one.shape, precision, folder, asked, {**known, "seeds": seeds})
 
-    def teacher(self, folder: Path) -> None:
-        """Add the teacher as it is, and without training in the first precision that is asked for."""
+    def teacher(self) -> None:
+        """Add the teacher as it is."""
+        whole = self.trainings.model.shapes.all[0]
+        with self.hours.step("teacher"):
+            scored = [self._scored(self.trainings.teacher, one) for one in self.loaded]
+        costs = self.trainings.model.predicted(whole, "float")
+        self._point("float", costs, whole, scored, {"name": "teacher", "kind": "teacher"})
+
+    def untrained(self, folder: Path) -> None:
+        """Add the teacher without training in the first precision, and in float where a cascade may hold it."""
         rows, model = self.trainings.rows, self.trainings.model
         whole = model.shapes.all[0]
-        scores = [self._score(self.trainings.teacher, one) for one in self.loaded]
-        known = {"name": "teacher", "kind": "teacher"}
-        costs = model.predicted(whole, "float")
-        self._point("float", costs, whole, scores, known)
         asked = {
             "model": self.trainings.teacher,
             "task": rows.recipe.task,
@@ -128,7 +203,10 @@ class Measuring:
             "max_drop": 100.0,
         }
         known = {"name": "teacher, untrained", "kind": "teacher"}
-        self._add(whole, model.settings.precisions[0], folder, asked, known)
+        seldom = replace(model.predicted(whole, "float"), latency=0.0)
+        as_it_is = "float" in model.settings.precisions and not self.budget.exceeded(seldom)
+        for precision in dict.fromkeys([model.settings.precisions[0], *["float"] * as_it_is]):
+            self._add(whole, precision, folder, asked, known)
 
     def _add(
         self,
@@ -138,34 +216,50 @@ class Measuring:
         asked: Mapping[str, Any],
         known: Mapping[str, Any],
     ) -> None:
-        place, graph = folder / precision, folder / "graph.onnx"
-        try:
-            if not (place / EXPORT_NAME).is_file():
-                how = {"out": place, "overwrite": True, "graph": graph, "keep_sensitive": False}
-                export(**{**asked, **how, **FORMATS[precision]})
-        except LimbeckError as error:
-            self.notes.append(f"left out: {known['name']}, {precision}: {first_line(error)}")
+        """Add an export, if it and the teacher's scores end in time; the first one in any case."""
+        place, graph, name = (
+            folder / precision,
+            folder / "graph.onnx",
+            f"{known['name']}, {precision}",
+        )
+        expected, there = self.pace.export(shape), (place / EXPORT_NAME).is_file()
+        scored = any(one.kind == "teacher" for one in self.points)
+        owed = 0.0 if scored else self.pace.export(self.trainings.model.shapes.all[0])
+        if self.outputs and not there and expected > self.hours.left - owed:
+            self.notes.append(f"not exported, for the time: {name}")
             return
+        step = f"export {place.relative_to(folder.parent)}"
+        try:
+            with self.hours.step(step):
+                if not there:
+                    how = {"out": place, "overwrite": True, "graph": graph, "keep_sensitive": False}
+                    export(**{**asked, **how, **FORMATS[precision]})
+                halves = [self._scored(place, one) for one in self.loaded]
+        except LimbeckError as error:
+            self.notes.append(f"left out: {name}: {first_line(error)}")
+            return
+        self.pace.took(expected, self.hours.spent[step])
         read = [one for one in place.rglob("*") if one.is_file() and one.name not in _ABOUT]
         size = float(sum(one.stat().st_size for one in read))
         costs = replace(self.trainings.model.predicted(shape, precision), size=size)
-        scores = [self._score(place, one) for one in self.loaded]
-        self._point(precision, costs, shape, scores, {**known, "path": str(place)})
+        self._point(precision, costs, shape, halves, {**known, "path": str(place)})
+        self.outputs[str(place)] = halves
 
     def _point(
         self,
         precision: str,
         costs: Costs,
         shape: StudentShape,
-        scores: Sequence[float],
+        scored: Halves,
         known: Mapping[str, Any],
     ) -> None:
-        measured = {"precision": precision, "costs": costs, "chosen_on": scores[0]}
-        self.points.append(FrontPoint.model_validate({**known, **measured, "score": scores[1]}))
+        chosen, score = (float(one.results.scores["primary"] or 0.0) for one in scored)
+        found = {"precision": precision, "costs": costs, "chosen_on": chosen, "score": score}
+        self.points.append(FrontPoint.model_validate({**known, **found}))
         self._lengths.append(self.trainings.model.tokens(shape))
 
-    def _score(self, model: str | Path, loaded: LoadedSplit) -> float:
-        return float(ScoredModel.open(model).score(loaded).results.scores["primary"] or 0.0)
+    def _scored(self, model: str | Path, loaded: LoadedSplit) -> Scored:
+        return ScoredModel.open(model).score(loaded)
 
     def timed(self) -> list[FrontPoint]:
         """The points with latency and memory as measured in turns; the teacher in float keeps those of its shape."""
@@ -182,40 +276,55 @@ class Measuring:
 
 
 def measured(
-    finalists: Sequence[tuple[Candidate, int]],
-    trainings: Trainings,
+    trials: Sequence[Trial],
+    pace: Pace,
+    hours: Hours,
     budget: Budget,
     place: Path,
     say: Callable[[str], None],
 ) -> tuple[list[FrontPoint], list[str]]:
-    """Train, export and measure finalists (with their rows), and the teacher; what is measured already is read."""
-    named = [f"{one.words}, {rows:,} rows" for one, rows in finalists]
-    folders = [files.checksum_of_text(name)[:8] for name in named]
-    path = place / f"points-{files.checksum_of_text(str(named))[:8]}.json"
+    """Train, export and measure finalists, and the teacher, in the time that is left; what is measured is read."""
+    trainings = pace.trainings
+    best = chosen(trials, trainings.model.settings.finalists)
+    asked = [hours.seconds, *(one.candidate.words for one in best)]
+    key = files.checksum_of_text(str(asked))[:8]
+    path = place / f"points-{key}.json"
     if path.is_file():
-        kept = json.loads(path.read_text(encoding="utf-8"))
-        return [FrontPoint.model_validate(one) for one in kept["points"]], kept["notes"]
-    done = []
-    for (one, rows), name, folder in zip(finalists, named, folders, strict=True):
-        say(f"training {name}, {count_of(trainings.model.settings.seeds, 'seed')}")
-        done.append(trained(one, rows, trainings, place / "students" / folder))
-    own = ScoredModel.open(done[0][0].path)
+        known = json.loads(path.read_text(encoding="utf-8"))
+        return [FrontPoint.model_validate(one) for one in known["points"]], known["notes"]
+    course = FinalTrainings(pace, hours, place, place / f"plan-{key}.json", say)
+    done = [(one, runs) for one, runs in zip(best, course.train(best), strict=True) if runs]
+    own = ScoredModel.open(done[0][1][0].path)
     loaded = [own.rows(RowsAsked(split=split)) for split in (CHOOSING, SCORING)]
-    measuring = Measuring(trainings, budget, loaded)
+    measuring = Measuring(pace, hours, budget, loaded)
     say("exporting and measuring the finalists and the teacher")
     exports = place / "exports"
     # A killed process may have written half of a graph.
     for graph in exports.glob("*/graph.onnx"):
         graph.unlink()
-    for (one, _), runs, folder in zip(finalists, done, folders, strict=True):
-        measuring.student(one, runs, exports / folder)
-    measuring.teacher(exports / "teacher")
+
+    for one, runs in done:
+        measuring.student(one.candidate, runs, exports / runs[0].path.name, own=True)
+    while (more := smaller(trials, best, measuring.points, budget)) is not None:
+        best = [*best, more]
+        rows = course.rows(more.candidate, [more])
+        run, _ = course.one(more.candidate, SEED, rows, [more])
+        if run is not None:
+            done.append((more, [run]))
+            measuring.student(more.candidate, [run], exports / run.path.name, own=True)
+    measuring.teacher()
+    measuring.untrained(exports / "teacher")
+    for one, runs in done:
+        measuring.student(one.candidate, runs, exports / runs[0].path.name, own=False)
     points = measuring.timed()
     for graph in exports.glob("*/graph.onnx"):
         graph.unlink()
-    kept = {"points": [one.model_dump() for one in points], "notes": measuring.notes}
+    if any(have_confidence(one) for one, _ in measuring.outputs.values()):
+        points += cascades(points, measuring.outputs, budget, place / "cascades")
+    notes = [*course.notes, *measuring.notes]
+    kept = {"points": [one.model_dump() for one in points], "notes": notes}
     files.write_whole(path, json.dumps(kept, indent=1))
-    return points, measuring.notes
+    return points, notes
 
 
 def shipped(point: FrontPoint) -> str:

@@ -12,7 +12,7 @@ class FrontPoint(BaseModel):
 
     Attributes:
         name: what it is, in one line.
-        kind: student or teacher.
+        kind: student, teacher or cascade.
         precision: of its weights.
         costs: measured.
         chosen_on: its primary score, 0 to 100, on the half of the dev rows that chose.

@@ -15,11 +15,12 @@ from limbeck.support import files
 from limbeck.support.cells import CellTable, magnitude, milliseconds
 
 FRONT_NAME, DRAWING_NAME, PAGE_NAME = "front.json", "front.svg", "front.html"
-_KINDS = ("student", "static student", "teacher")
+_KINDS = ("student", "static student", "teacher", "cascade")
 
 
 def _kind(point: FrontPoint) -> str:
-    return "static student" if point.name.startswith("static") else point.kind
+    static = point.kind == "student" and point.name.startswith("static")
+    return "static student" if static else point.kind
 
 
 def front_table(points: Sequence[FrontPoint], metric: str) -> CellTable:

@@ -79,6 +79,13 @@ class CompressRows:
             found["unlabelled"] = sample
         return found
 
+    def limited(self, count: int) -> "CompressRows":
+        """The same with so many training rows, but all that have a label."""
+        count = max(count, self.labelled)
+        if count >= self.count:
+            return self
+        return replace(self, settings=self.sampled(count), unlabelled=count - self.labelled)
+
     def _sample(self, name: str, sources: Sequence[str], count: int) -> str:
         """A file of so many texts; it is written once."""
         path = self.folder / f"{name}-{count}.parquet"
@@ -121,7 +128,9 @@ def rows_of(teacher: str, given: Mapping[str, Any], folder: Path) -> CompressRow
     else:
         settings |= _files_of(task, splits, folder)
     settings["unlabelled_duplicates"] = recipe.unlabelled_duplicates
-    known_rows = labelled_rows(splits["train"].with_format("numpy")[task.label_column][:])
+    known_rows = np.ones(len(splits["train"]), dtype=bool)
+    if task.kind.stored_as.labels_texts:  # others take no rows without labels
+        known_rows = labelled_rows(splits["train"].with_format("numpy")[task.label_column][:])
     texts: list[str] = []
     unlabelled = int((~known_rows).sum())
     if recipe.unlabelled:
@@ -224,8 +233,8 @@ def with_outputs(rows: CompressRows, teacher: str, folder: Path, *, show: bool) 
 
     Of task types whose outputs no store holds, every run asks the teacher, and keeps what it says in the cache.
     """
-    stored, settings = rows.task.kind.stored_as, rows.settings
-    if settings.get("outputs") or not (stored.labels_texts and rows.task.kind.reads.in_columns):
+    kind, settings = rows.task.kind, rows.settings
+    if settings.get("outputs") or not (kind.labels_texts and kind.reads.in_columns):
         return rows
     label(
         teacher,

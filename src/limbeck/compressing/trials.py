@@ -22,7 +22,7 @@ from limbeck.compressing.costs import CostModel, probed
 from limbeck.compressing.rows import CHOOSING, CompressRows
 from limbeck.compressing.shapes import StudentShape
 from limbeck.recipe import Recipe
-from limbeck.recipe.quick import training_for
+from limbeck.recipe.quick import Training, training_for
 from limbeck.run.distill import distill
 from limbeck.support import files
 from limbeck.support.errors import LimbeckError, first_line
@@ -63,6 +63,15 @@ class Trial(BaseModel):
     score: float | None = None
     error: str = ""
     seconds: float = 0.0
+    fixed: float = 0.0
+    """Of `seconds` those that more rows would not change: exporting, timing, scoring, saving."""
+    epochs: float = 1.0
+    """That were trained."""
+
+    def expected(self, rows: int, epochs: float) -> float:
+        """Seconds of such a training on other rows, by the measured ones."""
+        of_rows = (self.seconds - self.fixed) * rows / self.rows
+        return (self.fixed + of_rows) * max(1.0, epochs / self.epochs)
 
     @property
     def said(self) -> str:
@@ -86,8 +95,7 @@ class Trainings:
 
     def recipe(self, one: Candidate, count: int, seed: int, **more: Any) -> Recipe:
         """The recipe of a training on so many rows."""
-        depth = one.shape.layers / self.model.shapes.depth
-        usual = training_for(count, self.rows.recipe.batch_size, depth)
+        usual = self._usual(one.shape, count)
         return Recipe.load(
             one.method,
             teacher=self.teacher,
@@ -99,14 +107,21 @@ class Trainings:
             **more,
         )
 
-    def trial(self, number: int, one: Candidate, budget: Budget, place: Path) -> Trial:
-        """Export and time a candidate's shape and, if it meets the budget, train it for a short time.
+    def epochs(self, shape: StudentShape, count: int) -> float:
+        """Those of a training on so many rows."""
+        return float(self.rows.settings.get("epochs") or self._usual(shape, count).epochs)
+
+    def _usual(self, shape: StudentShape, count: int) -> Training:
+        depth = shape.layers / self.model.shapes.depth
+        return training_for(count, self.rows.recipe.batch_size, depth)
+
+    def trial(self, number: int, one: Candidate, count: int, budget: Budget, place: Path) -> Trial:
+        """Export and time a candidate's shape and, if it meets the budget, train it on a few rows.
 
         The run is gone afterwards; its score is kept.
         """
-        began = time.monotonic()
+        began, growing = time.monotonic(), 0.0
         (probe,) = probed(self.model, [(one.shape, one.precision)], place / "costs")
-        count = min(self.model.settings.trial_rows, self.rows.count)
         made = Trial(candidate=one, costs=self.model.costs(probe), rows=count)
         if over := budget.exceeded(made.costs):
             said = (f"{name} {amount(name, getattr(made.costs, name))}" for name in over)
@@ -116,11 +131,15 @@ class Trainings:
             try:
                 recipe = self.recipe(one, count, SEED, patience=_PATIENCE)
                 done = distill(recipe, run, overwrite=True, report=False)
-                made.score = done.scores[CHOOSING]["primary"]
+                made.score, made.epochs = done.scores[CHOOSING]["primary"], len(done.record.epochs)
+                cost = done.record.cost
+                of_rows = (cost.preparation_seconds, cost.student_seconds, cost.teacher_seconds)
+                growing = sum(filter(None, of_rows))
             except LimbeckError as error:  # another candidate may do
                 made.error = first_line(error)
             shutil.rmtree(run, ignore_errors=True)
         made.seconds = time.monotonic() - began
+        made.fixed = max(0.0, made.seconds - growing)
         files.write_whole(place / "trials" / f"{number:03}.json", made.model_dump_json(indent=1))
         return made
 
