@@ -9,11 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from limbeck.data.text_rows import TextRows, joined, read_target_rows, read_text_rows
-from limbeck.labelling import plain_table
+from limbeck.labelling import logged, plain_table
 from limbeck.labelling.fill import LabelWork, fill
 from limbeck.labelling.language_models import answers, causal
 from limbeck.labelling.language_models.endpoint_settings import EndpointSettings
-from limbeck.labelling.language_models.prompt import BoundPrompt, Prompt, bind_prompt, read_prompt
+from limbeck.labelling.language_models.prompt import (
+    BoundPrompt,
+    Prompt,
+    bind_prompt,
+    columns_of,
+    read_prompt,
+)
 from limbeck.labelling.model_labeller import ModelLabeller, TargetLabeller
 from limbeck.labelling.settings import LabelSettings
 from limbeck.outputs import cache, columns, shards
@@ -76,14 +82,20 @@ def label(
         source = LabellerSource(named(teacher), asked)
         sources = [*([] if data is None else [data]), *more]
         _check(asked, source, sources, prompt, endpoint)
-        if prompt is None and endpoint is None and writes_targets(source):
+        if asked.answers:
+            source = logged_source(asked, prompt)
+            (found,) = source.teachers
+            assert isinstance(found, logged.LoggedAnswers)
+            rows = found.rows()
+            console.print(found.report())
+        elif prompt is None and endpoint is None and writes_targets(source):
             written_task, rows = target_rows(source, data, others=bool(more or asked.to))
             source = replace(source, written_task=written_task)
         else:
             named_rows: dict[str, Any] = {"task": asked.task, "text_columns": asked.text_columns}
             rows = joined([read_text_rows(one, **named_rows) for one in sources])
         warn_of_emulated_bf16(asked.precision)
-        if (
+        if not asked.answers and (
             prompt is not None
             or endpoint is not None
             or any(map(causal.is_causal_model, source.paths))
@@ -91,12 +103,12 @@ def label(
             # A prompt calls the columns as the user does.
             rows = replace(rows, columns=dict(zip(rows.names, rows.columns.values(), strict=True)))
             own = None if endpoint is not None else _prompt_of(source.paths)
-            source = replace(source, prompt=prompt_for(prompt or own, rows, asked.task))
+            source = replace(source, prompt=prompt_for(prompt or own, rows.names, asked.task))
             if endpoint is not None:
                 assert source.prompt is not None
                 served = stack.enter_context(endpoint_labeller(endpoint, source.prompt))
                 source = replace(source, teachers=(served,))
-        elif asked.label_column is not None and source.written_task is None:
+        elif asked.label_column is not None and not (asked.answers or source.written_task):
             raise LimbeckError(
                 "label_column: only a text-to-text teacher reads labels", "leave it out"
             )
@@ -131,12 +143,24 @@ def _check(
     problems = []
     if asked.out is None and asked.to is None:
         problems.append(Problem("no store is named", "--out FOLDER_OR_URL"))
-    if not rows:
+    if asked.answers:
+        others = {"teacher": source.teachers, "data, unlabelled": rows, "endpoint": endpoint}
+        problems += [
+            Problem(f"answers: {name} is not read with them", "leave it out")
+            for name, given in others.items()
+            if given
+        ]
+        if len(asked.text_columns) != (asked.label_column is not None):
+            said = "answers: a table's columns are one of requests and one of answers"
+            problems.append(
+                Problem(said, "--text-columns REQUEST --label-column ANSWER, or neither")
+            )
+    elif not rows:
         problems.append(Problem("no rows are named", "--data, or --unlabelled FILE"))
     if asked.to is not None:
         problems += plain_table.check_place(asked.to, plain_table.FORMATS)
     models = any(isinstance(one, str) for one in source.teachers)
-    if endpoint is None and prompt is not None and not models:
+    if endpoint is None and prompt is not None and not models and not asked.answers:
         problems.append(
             Problem(
                 "prompt: the teacher is no language model that is read from a folder",
@@ -150,7 +174,7 @@ def _check(
         problems += [
             Problem(f"{name}: an endpoint does not read it", "leave it out") for name in unread
         ]
-    elif not source.teachers:
+    elif not source.teachers and not asked.answers:
         problems.append(Problem("no teacher is named", "--teacher MODEL, or --endpoint URL"))
     if problems:
         raise LimbeckError(problems)
@@ -311,12 +335,28 @@ def _prompt_of(paths: Sequence[str]) -> Prompt | None:
     return causal.reranker_prompt(paths[0]) if len(paths) == 1 else None
 
 
-def prompt_for(prompt: str | Path | Prompt | None, rows: TextRows, task: str | None) -> BoundPrompt:
-    """The prompt for these rows.
+def logged_source(asked: LabelSettings, prompt: str | Path | Prompt | None) -> LabellerSource:
+    """The answers of a log as a labeller of its rows.
+
+    Raises:
+        LimbeckError: as `prompt_for` and `read_logged`.
+    """
+    made = read_prompt(prompt) if isinstance(prompt, str | Path) else prompt or Prompt()
+    if made.text is None and columns_of(made) == ("text",):
+        made = made.model_copy(update={"text": "{text}"})  # a log has no column to write before it
+    bound = prompt_for(made, columns_of(made), asked.task)
+    columns = [*asked.text_columns, *([asked.label_column] if asked.label_column else [])]
+    return LabellerSource((logged.read_logged(asked.answers, bound, columns),), asked, bound)
+
+
+def prompt_for(
+    prompt: str | Path | Prompt | None, columns: Sequence[str], task: str | None
+) -> BoundPrompt:
+    """The prompt for some rows.
 
     Args:
         prompt: its file, or itself; None for the default one.
-        rows: with the user's names of their columns.
+        columns: the user's names of their columns.
         task: a known task, whose classes they are; else the classes are those with a verbalization, in their order.
 
     Raises:
@@ -331,7 +371,7 @@ def prompt_for(prompt: str | Path | Prompt | None, rows: TextRows, task: str | N
             "name a --task with classes, or write verbalizations into the prompt: a line CLASS: WORDS for each class; "
             "or score: [no, yes] for a number",
         )
-    return bind_prompt(made, classes, tuple(rows.columns))
+    return bind_prompt(made, classes, columns)
 
 
 # Whether a text-to-text teacher labels, so that rows need the text that its decoder writes.

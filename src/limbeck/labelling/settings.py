@@ -15,6 +15,11 @@ class LabelSettings(Settings):
     label_column: str | None = Field(
         None, description="labels of a file of your own, which a text-to-text teacher reads"
     )
+    answers: Words = Field(
+        (),
+        description="logs or batch files of a language model's answers, which --prompt says how to read, instead of a "
+        "teacher and rows",
+    )
     out: Place | None = Field(
         None,
         description="the store: a folder, or a URL such as s3://bucket/store; the same command again continues it",

@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokeni
 
 from limbeck.embedding.folder import read_logit_score
 from limbeck.labelling.language_models import scoring
+from limbeck.labelling.language_models.answers import Answer
 from limbeck.labelling.language_models.prompt import BoundPrompt, Prompt, Row, prompt_digest
 from limbeck.outputs.key import digest_of_model, digest_of_text, digest_of_tokenizer
 from limbeck.students import load_model, read_config, read_tokenizer
@@ -109,8 +110,12 @@ def kind_of(bound: BoundPrompt) -> str:
     return MULTI_LABEL.name if bound.prompt.questions else SENTENCE.name
 
 
-def outputs_of(bound: BoundPrompt) -> tuple[str, ...]:
-    """The names of what `labels_from` gives: numbers have no probabilities."""
+def outputs_of(bound: BoundPrompt, *, votes: bool = False) -> tuple[str, ...]:
+    """The names of what `labels_from` gives, of votes `labels_of_answers`: numbers have no probabilities."""
+    if votes:
+        return (
+            ("votes", "probabilities", "unparsable") if bound.labels else ("logits", "unparsable")
+        )
     return ("logits", "probabilities") if bound.labels else ("logits",)
 
 
@@ -243,3 +248,29 @@ def labels_from(
         values = scores[:, 1] - scores[:, 0]
     logits = values.reshape(-1, len(bound.labels) or 1).astype(np.float32)
     return {"logits": logits} | ({"probabilities": expit(logits)} if bound.labels else {})
+
+
+def labels_of_answers(
+    bound: BoundPrompt, answers: Sequence[Answer], prior: np.ndarray | None
+) -> dict[str, np.ndarray]:
+    """What answers of an endpoint come to, float32: as `labels_from` with `coverage` (B,), or of votes.
+
+    Args:
+        bound: the prompt.
+        answers: to what was asked, (B·Q), all of them log-probabilities or all votes.
+        prior: of the classes.
+    """
+    if "logs" in answers[0]:
+        found = labels_from(bound, np.array([one["logs"] for one in answers]), prior)
+        # Of a row's questions the one that was answered worst.
+        coverage = np.array([one["coverage"][0] for one in answers])
+        found["coverage"] = coverage.reshape(-1, len(bound.prompt.questions) or 1).min(axis=1)
+    else:
+        votes = np.array([one["votes"] for one in answers])
+        shares = votes / votes.sum(axis=1, keepdims=True)
+        found = {"votes": votes, "probabilities": shares}
+        if bound.prompt.score is not None:
+            with np.errstate(divide="ignore"):
+                found = labels_from(bound, np.log(shares), None)
+        found["unparsable"] = np.array([one["unparsable"][0] for one in answers])
+    return {name: values.astype(np.float32) for name, values in found.items()}

@@ -19,7 +19,7 @@ from limbeck.labelling.language_models import answers
 from limbeck.labelling.language_models.causal import (
     content_free_prior,
     kind_of,
-    labels_from,
+    labels_of_answers,
     outputs_of,
 )
 from limbeck.labelling.language_models.endpoint_settings import KEY_VARIABLE, EndpointSettings
@@ -135,11 +135,8 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
     @property
     def outputs(self) -> tuple[str, ...]:
         """What `score` returns."""
-        if self.mode == "logprobs":
-            return (*outputs_of(self.bound), "coverage")
-        if self.bound.prompt.score is None:
-            return ("votes", "probabilities", "unparsable")
-        return ("logits", "unparsable")
+        votes = self.mode == "votes"
+        return (*outputs_of(self.bound, votes=votes), *([] if votes else ["coverage"]))
 
     def fingerprint(self) -> dict[str, Any]:
         """The endpoint, the model's name and all that is asked; not the model itself, which nobody tells."""
@@ -171,30 +168,15 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
                 kept.
             LimbeckError: the server refuses all requests.
         """
-        answers = self._answers(self.bound.asked(rows))
-        if self.mode == "votes":
-            votes = np.array([one["votes"] for one in answers])
-            shares = votes / votes.sum(axis=1, keepdims=True)
-            found = {"votes": votes, "probabilities": shares}
-            if self.bound.prompt.score is not None:
-                with np.errstate(divide="ignore"):
-                    found = labels_from(self.bound, np.log(shares), None)
-            found["unparsable"] = np.array([one["unparsable"][0] for one in answers])
-        else:
-            logs = np.array([one["logs"] for one in answers])
-            found = labels_from(self.bound, logs, self.prior)
-            coverage = np.array([one["coverage"][0] for one in answers])
-            # Of a row's questions the one that was answered worst.
-            coverage = coverage.reshape(-1, self._asked_of).min(axis=1)
-            if not self._warned and np.median(coverage) < _LOW_COVERAGE:
-                self._warned = True
-                log.warning(
-                    "%s: answers that name no class have more than half of the probability: say in the prompt how to "
-                    "answer, or set answers: letters",
-                    self.name,
-                )
-            found["coverage"] = coverage
-        return {name: values.astype(np.float32) for name, values in found.items()}
+        found = labels_of_answers(self.bound, self._answers(self.bound.asked(rows)), self.prior)
+        if not self._warned and np.median(found.get("coverage", 1.0)) < _LOW_COVERAGE:
+            self._warned = True
+            log.warning(
+                "%s: answers that name no class have more than half of the probability: say in the prompt how to "
+                "answer, or set answers: letters",
+                self.name,
+            )
+        return found
 
     def costs(self) -> dict[str, float]:
         """Requests and tokens of this object so far, and their cost where prices are known."""

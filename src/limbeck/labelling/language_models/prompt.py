@@ -2,8 +2,10 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from pathlib import Path
 from string import Formatter, ascii_uppercase
@@ -72,6 +74,16 @@ class Prompt(Settings):
         """A class's words. Outer space is none of them: what stands before an answer is the prompt's to say."""
         own = name.replace("_", " ")
         return (own if self.verbalizations is None else self.verbalizations.get(name, "")).strip()
+
+
+def columns_of(prompt: Prompt) -> tuple[str, ...]:
+    """The columns that its templates name, in their order; `text` where they name none."""
+    own = {"text", "classes", "examples", QUESTION}
+    templates = (prompt.template, prompt.text or "")
+    named = [
+        name for template in templates for _, name, _, _ in Formatter().parse(template) if name
+    ]
+    return tuple(dict.fromkeys(name for name in named if name not in own)) or ("text",)
 
 
 def read_prompt(path: str | Path) -> Prompt:
@@ -158,6 +170,32 @@ class BoundPrompt:
         """The same behind the system's message, for a model without roles."""
         system = self.prompt.system
         return f"{system}\n\n{self.text(row)}" if system else self.text(row)
+
+    def texts_in(self, asked: str) -> dict[str, str] | None:
+        """The texts of the row that was asked about so; None of another prompt.
+
+        Where a text could end at several places the first one is taken.
+        """
+        system = f"{self.prompt.system}\n\n" if self.prompt.system else ""
+        found = self._slots.fullmatch(asked.removeprefix(system).strip())
+        if found is None:
+            return None
+        texts = found.groupdict()
+        return {name: texts.get(f"c{at}", "") for at, name in enumerate(self.columns)}
+
+    @cached_property
+    def _slots(self) -> re.Pattern[str]:
+        """What `text` writes, with a group for each column that stands in it."""
+        marks = {name: f"\0{number}\0" for number, name in enumerate(self.columns)}
+        pattern, seen = "", set()
+        for place, piece in enumerate(self.text(marks).strip().split("\0")):
+            if place % 2 == 0:
+                pattern += re.escape(piece)
+            else:
+                name = f"c{piece}"
+                pattern += f"(?P={name})" if name in seen else f"(?P<{name}>.*?)"
+                seen.add(name)
+        return re.compile(pattern, re.DOTALL)
 
     def messages(self, row: Row) -> list[dict[str, str]]:
         """The same as messages of a chat."""
