@@ -1,0 +1,202 @@
+"""Students cut in depth, width and vocabulary as int8 files: score, megabytes and milliseconds beside the teacher's.
+
+MiniLM-6 is fine-tuned on each task and teaches every student by `logit-mse` or `kd` on the same rows. What ships is
+scored: int8 (with 4-bit word embeddings where the row says so), timed at batch 1 and one thread. Students of SST-2 are
+also scored on tweets, text of another domain.
+
+    python benchmarks/sizes.py run --model MINILM_DIR --data GLUE_DIR --texts TEXTS_DIR [--work DIR]
+        [--tasks sst2 mrpc stsb] [--seeds 5] [--rows 20000] [--only "3 layers" …]
+    python benchmarks/sizes.py table
+
+Resumable: what has a record in `benchmarks/records/sizes.json` is not made again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from scipy.stats import ttest_rel
+
+import limbeck
+from limbeck.latency.settings import BenchSettings
+from limbeck.runtimes.manifest import is_export
+from limbeck.support.files import write_whole
+
+RECORD = Path(__file__).parent / "records" / "sizes.json"
+TEACHER, PLAIN = "teacher, 6 layers", "3 layers"
+NARROW = {"student.hidden": 256, "student.heads": 8, "student.ffn": 768}
+NARROWER = {"student.hidden": 192, "student.heads": 6, "student.ffn": 576}
+STUDENTS: dict[str, dict[str, Any]] = {
+    PLAIN: {"student.layers": 3},
+    "3 layers, 8,000 tokens": {"student.layers": 3, "student.vocabulary": 8000},
+    "2 layers, 8,000 tokens": {"student.layers": 2, "student.vocabulary": 8000},
+    "3 layers of 256, 8,000 tokens": {
+        "student.layers": 3,
+        "student.vocabulary": 8000,
+        **NARROW,
+    },
+    "2 layers of 192, 5,000 tokens, 4 bits": {
+        "student.layers": 2,
+        "student.vocabulary": 5000,
+        **NARROWER,
+    },
+    "static, 8,000 tokens": {"student.static": True, "student.vocabulary": 8000},
+}
+# Passes over the rows: the teacher's, and a student's.
+TASKS = {"sst2": (2, 3), "mrpc": (4, 8), "stsb": (4, 8)}
+COMMON = {"batch_size": 32, "precision": "auto", "attention": "eager", "floor": False}
+
+
+def of_students(name: str, passes: int) -> tuple[str, dict[str, Any]]:
+    """Method and settings of a student."""
+    if "student.static" in STUDENTS[name]:
+        return "logit-mse", {**COMMON, **STUDENTS[name], "batch_size": 128, "epochs": 2 * passes}
+    start = {"student.init": "teacher", "lr": 2e-4 if " of " in name else 1e-4}
+    return "kd", {**COMMON, **start, **STUDENTS[name], "epochs": passes}
+
+
+def made(task: str, name: str, seed: int, args: argparse.Namespace) -> Path:
+    """A finished run; one that is there stays."""
+    settings: dict[str, Any] = {"task": task, "data": args.data, "seed": seed}
+    if args.rows and task == "sst2":
+        settings["train_rows"] = args.rows
+    first, passes = TASKS[task]
+    place = Path(args.work) / f"{task}-{name.replace(' ', '-').replace(',', '')}-s{seed}"
+    if name == TEACHER:
+        own = {**COMMON, "student.init": args.model, "lr": 5e-5, "epochs": first}
+        recipe = limbeck.Recipe.load("finetune", **settings, **own)
+    else:
+        method, own = of_students(name, passes)
+        teacher = str(made(task, TEACHER, seed, args))
+        recipe = limbeck.Recipe.load(method, **settings, **own, teacher=teacher)
+    return limbeck.distill(recipe, out=place, report=False).path
+
+
+def measured(task: str, name: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
+    """Score, size and time of what ships."""
+    run = made(task, name, seed, args)
+    form: dict[str, Any] = {"format": "onnx-int8", "max_drop": 100.0}
+    if "4 bits" in name:
+        form["embedding_bits"] = 4
+    place = Path(args.work) / f"{run.name}-int8"
+    if not is_export(place):
+        limbeck.export(run, out=place, overwrite=True, batch_size=32, threads=1, **form)
+    known = limbeck.evaluate(place)
+    report = limbeck.bench(
+        [run, place], BenchSettings.checked({"lengths": (26,), "passes": 100, "threads": (1,)})
+    )
+    by_backend = {one.backend: one for one in report.measurements}
+    torch, shipped = by_backend["torch"], by_backend["onnxruntime"]
+    found = {
+        "torch_score": torch.score,
+        "score": known["primary"],
+        "mb": round(sum(file.stat().st_size for file in place.iterdir()) / 1e6, 2),
+        "ms": round(shipped.cpu_p50 or 0, 3),
+        "torch_ms": round(torch.cpu_p50 or 0, 3),
+    }
+    if task == "sst2":
+        tweets = Path(args.work) / "tweets.csv"
+        rows = pd.read_csv(Path(args.texts) / "sentiment" / "tweets.csv")
+        rows[["text", "label"]].to_csv(tweets, index=False)
+        own = limbeck.evaluate(place, data=str(tweets), text_columns=["text"], label_column="label")
+        found["tweets"] = own["primary"]
+    return found
+
+
+def run(args: argparse.Namespace) -> None:
+    """What has no record, seed by seed."""
+    args.work.mkdir(parents=True, exist_ok=True)
+    for seed in range(1, args.seeds + 1):
+        for task in args.tasks:
+            for name in (TEACHER, *(args.only or STUDENTS)):
+                record = read()
+                if str(seed) in record.get(task, {}).get(name, {}):
+                    continue
+                found = measured(task, name, seed, args)
+                record = read()
+                record.setdefault(task, {}).setdefault(name, {})[str(seed)] = found
+                write_whole(RECORD, json.dumps(record, indent=1) + "\n")
+                print(task, seed, name, found, flush=True)
+
+
+def read() -> dict[str, Any]:
+    """By task and student what each seed came to."""
+    found: dict[str, Any] = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    return found
+
+
+def table() -> None:
+    """A row a student: means over its seeds, and how it stands to the teacher and to plain 3 layers."""
+    for task, students in read().items():
+        tweets = task == "sst2"
+        heads = [task, "seeds", "score", "of the teacher's", "less 3 layers'", *["tweets"] * tweets]
+        print(f"| {' | '.join(heads)} | MB | ms | faster than the teacher in torch |")
+        print("|:---|---:|---:|---:|---:|" + "---:|" * tweets + "---:|---:|---:|")
+        for name, seeds in students.items():
+            both = sorted(seeds.keys() & students[TEACHER].keys())
+            ours, teachers = (
+                [seeds[seed] for seed in both],
+                [students[TEACHER][seed] for seed in both],
+            )
+            score, mb, ms = (
+                statistics.mean(one[key] for one in ours) for key in ("score", "mb", "ms")
+            )
+            share = 100 * statistics.mean(
+                one["score"] / other["torch_score"]
+                for one, other in zip(ours, teachers, strict=True)
+            )
+            faster = statistics.mean(other["torch_ms"] for other in teachers) / ms
+            cells = [
+                name,
+                len(both),
+                f"{score:.1f}",
+                f"{share:.1f} %",
+                _less(seeds, students.get(PLAIN, {})),
+            ]
+            if tweets:
+                cells.append(f"{statistics.mean(one['tweets'] for one in ours):.1f}")
+            cells += [f"{mb:.1f}", f"{ms:.2f}", f"{faster:.1f} ×"]
+            print(f"| {' | '.join(map(str, cells))} |")
+        print()
+
+
+def _less(ours: dict[str, Any], plain: dict[str, Any]) -> str:
+    both = sorted(ours.keys() & plain.keys())
+    pairs = [[runs[seed]["score"] for seed in both] for runs in (ours, plain)]
+    if not both or pairs[0] == pairs[1]:
+        return ""
+    gap = statistics.mean(one - other for one, other in zip(*pairs, strict=True))
+    if len(both) < 3:
+        return f"{gap:+.1f}"
+    low, high = ttest_rel(*pairs).confidence_interval()
+    return f"{gap:+.1f} ({low:+.1f} to {high:+.1f})"
+
+
+def main() -> None:
+    """Run what has no record yet, or print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    runs = commands.add_parser("run", help="measure what has no record yet")
+    runs.add_argument("--model", required=True, help="folder of the pretrained 6-layer encoder")
+    runs.add_argument("--data", required=True, help="GLUE folder")
+    runs.add_argument("--texts", required=True, help="folder of get-texts")
+    runs.add_argument("--work", type=Path, default=Path("runs/sizes"))
+    runs.add_argument("--tasks", nargs="+", choices=TASKS, default=[*TASKS])
+    runs.add_argument("--seeds", type=int, default=5)
+    runs.add_argument("--rows", type=int, help="training rows of SST-2; all by default")
+    runs.add_argument("--only", nargs="+", choices=STUDENTS)
+    commands.add_parser("table", help="print the record's tables")
+    args = parser.parse_args()
+    if args.command == "table":
+        table()
+    else:
+        run(args)
+
+
+if __name__ == "__main__":
+    main()
