@@ -148,7 +148,15 @@ def check_vocabulary(
             "use batch_size 1 where each text's own answer counts, or a model with an attention mask",
             "warning",
         )
-    own = model.config.pad_token_id
+    table, own = _position_table(model), model.config.pad_token_id
+    # RoBERTa's positions begin behind the padding, OPT's at the first token that is not masked.
+    counts_padding = table is not None and table.padding_idx is None and type(table) is nn.Embedding
+    if counts_padding and tokenizer.padding_side == "left":
+        yield Problem(
+            f"{side}: the tokenizer pads on the left, and the model counts positions from there, so what it says of "
+            "a text depends on the texts that are in a batch with it",
+            'write "padding_side": "right" into its tokenizer_config.json',
+        )
     if tokenizer.pad_token_id is None:
         yield Problem(f"{side}: the tokenizer has no padding token", "set tokenizer.pad_token")
     elif own is not None and own != tokenizer.pad_token_id:
