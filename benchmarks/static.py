@@ -4,16 +4,16 @@ Of SST-2, 20 Newsgroups and Reuters-52 1,000 training rows keep their labels, an
 fine-tuned on the labeled rows. The teacher's logits of all rows teach a static student. Beside it: TF-IDF and
 logistic regression on the teacher's classes of the same rows, and on the labels alone; model2vec's own classifier and a
 3-layer student on the labels alone; a cascade of static student and teacher. Of embeddings, all-MiniLM-L6-v2's of
-20,000 sentences of GLUE teach a static student. Beside it: model2vec's own `distill` of the same teacher. Both are
-scored on STS-B's dev pairs.
+20,000 sentences of GLUE teach a static student, and 80,000 another. Beside them: model2vec's own `distill` of the same
+teacher, and that one trained by Tokenlearn on the same 20,000. All are scored on STS-B's dev pairs.
 
     python benchmarks/static.py run --model MINILM_DIR --data GLUE_DIR --texts TEXTS_DIR [--work DIR] [--seeds 5]
         [--tasks SST-2 STS-B "20 Newsgroups" Reuters-52 Questions]
     python benchmarks/static.py table
 
 Resumable: what has a record in `benchmarks/records/static.json` is not made again. Records keep of each dev row whether
-it was right, and of a pair its cosine. model2vec's rows need `pip install --no-deps skeletoken`, which with its bounds
-would lower transformers; without it they are left out.
+it was right, and of a pair its cosine. model2vec's rows need `pip install --no-deps skeletoken tokenlearn`, which with
+their bounds would lower transformers; without them they are left out.
 """
 
 import argparse
@@ -22,7 +22,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,14 @@ TASKS = {
     "20 Newsgroups": LABELED,
     "Reuters-52": LABELED,
     "Questions": LABELED,
-    "STS-B": ("teacher, 6 layers", "static", "static of the teacher's width", "model2vec distill"),
+    "STS-B": (
+        "teacher, 6 layers",
+        "static",
+        "static of the teacher's width",
+        "static, 80,000 sentences",
+        "model2vec distill",
+        "model2vec distill, then Tokenlearn",
+    ),
 }
 FILES = {"20 Newsgroups": "newsgroups", "Reuters-52": "reuters52", "Questions": "questions.csv"}
 LABELS = 1000
@@ -243,8 +250,11 @@ class Bench:
     def _missing(self, task: str, names: tuple[str, ...]) -> list[str]:
         known = read().get(task, {})
         found = [name for name in names if str(self.seed) not in known.get(name, {})]
-        if find_spec("skeletoken") is None:
-            print(f"{task}: model2vec is left out: pip install --no-deps skeletoken", flush=True)
+        if find_spec("skeletoken") is None or find_spec("tokenlearn") is None:
+            print(
+                f"{task}: model2vec is left out: pip install --no-deps skeletoken tokenlearn",
+                flush=True,
+            )
             found = [name for name in found if not name.startswith("model2vec")]
         return found
 
@@ -379,13 +389,17 @@ class Bench:
             folder = self.inputs.teacher
             if name.startswith("static"):
                 own = {"student.width": 384} if "width" in name else {}
+                inputs, epochs, short = self.inputs, 20, "wide-embedder" if own else "embedder"
+                if "80,000" in name:
+                    inputs = replace(inputs, sentences=80_000)
+                    inputs.make()
+                    epochs, short = 10, "embedder-of-more"
                 folder = self._distilled(
-                    "embedding-cosine", "wide-embedder" if own else "embedder", **ROWS, **STATIC, **own,
-                    kind="embedding", teacher=str(folder), data=str(self.inputs.train), dev=str(self.inputs.dev),
-                    epochs=20, max_length=64,
+                    "embedding-cosine", short, **ROWS, **STATIC, **own, kind="embedding", teacher=str(folder),
+                    data=str(inputs.train), dev=str(self.inputs.dev), epochs=epochs, max_length=64,
                 )  # fmt: skip
             if name.startswith("model2vec"):
-                read, size = self._model2vec()
+                read, size = self._model2vec(tokenlearn="Tokenlearn" in name)
             else:
                 read, size = torch_reader(folder), megabytes(folder)
             one, other = (
@@ -400,14 +414,21 @@ class Bench:
                 measured(score, cosines.tolist(), read, [*map(str, dev["sentence1"])], size),
             )
 
-    def _model2vec(self) -> tuple[Reader, float]:
+    def _model2vec(self, *, tokenlearn: bool = False) -> tuple[Reader, float]:
         from model2vec.distill import distill_from_model
         from transformers import AutoModel, AutoTokenizer
 
         place = str(self.inputs.teacher)
         tokenizer: Any = AutoTokenizer.from_pretrained(place)
         made: Any = distill_from_model(AutoModel.from_pretrained(place), tokenizer, pca_dims=256)
-        folder = self.work / "model2vec"
+        folder = self.work / ("tokenlearn" if tokenlearn else "model2vec")
+        if tokenlearn:
+            from tokenlearn.train import train_model
+
+            torch.manual_seed(self.seed)
+            texts = self.inputs.train.read_text(encoding="utf-8").splitlines()
+            # The teacher's own vectors are means over tokens, what Tokenlearn learns.
+            made = train_model(made, texts, torch_reader(self.inputs.teacher)(texts))
         made.save_pretrained(folder)
         return made.encode, megabytes(folder)
 
