@@ -208,7 +208,8 @@ class _Compression:
         model = CostModel(shapes, known, self.asked, first_probes(model, self.place / "costs"))
         said = reachable(model, self.budget)
         self.say(said)
-        if not kind.embeds or kind_of_config(read_config(self.teacher)).embeds:
+        own = kind_of_config(read_config(self.teacher))
+        if not shapes.gives_embeddings or own.name == kind.name:
             return self.teacher, model, said
         # Stores and exports take an encoder alone for a model without its head.
         place = str(self.place / "teacher")
