@@ -84,11 +84,13 @@ class Pace:
         )
 
     def rows_for(self, one: Candidate, seconds: float, count: int) -> int:
-        """How many of `count` rows a training may read in so many seconds, some hundred at least."""
+        """How many of `count` rows a training may read in so many seconds: as many as a trial did at least."""
+        near, _ = self._nearest(one.shape)
+        least = min(count, near.rows if near else _LEAST_ROWS)
         rows = float(count)
-        while rows > _LEAST_ROWS and self.training(one, int(rows)) > seconds:
+        while rows > least and self.training(one, int(rows)) > seconds:
             rows *= _FEWER
-        return int(max(rows, min(count, _LEAST_ROWS)))
+        return int(max(rows, least))
 
     def took(self, expected: float, seconds: float) -> None:
         """Learn from a finished step how much slower than the trials the machine is by now."""

@@ -35,6 +35,8 @@ _RATES = (0.4, 2.5)
 """Times the usual learning rate of a shape."""
 _PROPOSALS = 300
 """How often Optuna is asked for a candidate that meets the budget and is new."""
+_READING = 1e-3
+"""Seconds that a further row takes to be read and tokenized."""
 _PATIENCE = 2
 """Epochs without a better score that end a short training."""
 
@@ -64,14 +66,16 @@ class Trial(BaseModel):
     error: str = ""
     seconds: float = 0.0
     fixed: float = 0.0
-    """Of `seconds` those that more rows would not change: exporting, timing, scoring, saving."""
+    """Of `seconds` those of exporting, timing, scoring and saving, which more rows would not change."""
+    learning: float = 0.0
+    """Of `seconds` those of steps and of the teacher in them."""
     epochs: float = 1.0
     """That were trained."""
 
     def expected(self, rows: int, epochs: float) -> float:
         """Seconds of such a training on other rows, by the measured ones."""
-        of_rows = (self.seconds - self.fixed) * rows / self.rows
-        return (self.fixed + of_rows) * max(1.0, epochs / self.epochs)
+        of_rows = self.learning * rows / self.rows * max(1.0, epochs / self.epochs)
+        return self.seconds - self.learning + of_rows + _READING * max(0, rows - self.rows)
 
     @property
     def said(self) -> str:
@@ -120,7 +124,7 @@ class Trainings:
 
         The run is gone afterwards; its score is kept.
         """
-        began, growing = time.monotonic(), 0.0
+        began, of_run = time.monotonic(), 0.0
         (probe,) = probed(self.model, [(one.shape, one.precision)], place / "costs")
         made = Trial(candidate=one, costs=self.model.costs(probe), rows=count)
         if over := budget.exceeded(made.costs):
@@ -133,13 +137,13 @@ class Trainings:
                 done = distill(recipe, run, overwrite=True, report=False)
                 made.score, made.epochs = done.scores[CHOOSING]["primary"], len(done.record.epochs)
                 cost = done.record.cost
-                of_rows = (cost.preparation_seconds, cost.student_seconds, cost.teacher_seconds)
-                growing = sum(filter(None, of_rows))
+                made.learning = sum(filter(None, (cost.student_seconds, cost.teacher_seconds)))
+                of_run = made.learning + (cost.preparation_seconds or 0.0)
             except LimbeckError as error:  # another candidate may do
                 made.error = first_line(error)
             shutil.rmtree(run, ignore_errors=True)
         made.seconds = time.monotonic() - began
-        made.fixed = max(0.0, made.seconds - growing)
+        made.fixed = max(0.0, made.seconds - of_run)
         files.write_whole(place / "trials" / f"{number:03}.json", made.model_dump_json(indent=1))
         return made
 
