@@ -420,7 +420,10 @@ class Bench:
 
         place = str(self.inputs.teacher)
         tokenizer: Any = AutoTokenizer.from_pretrained(place)
-        made: Any = distill_from_model(AutoModel.from_pretrained(place), tokenizer, pca_dims=256)
+        precision = "float32" if tokenlearn else "float16"
+        made: Any = distill_from_model(
+            AutoModel.from_pretrained(place), tokenizer, pca_dims=256, quantize_to=precision
+        )
         folder = self.work / ("tokenlearn" if tokenlearn else "model2vec")
         if tokenlearn:
             from tokenlearn.train import train_model
