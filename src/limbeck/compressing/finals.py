@@ -103,14 +103,15 @@ class FinalTrainings:
     def train(self, best: Sequence[Trial]) -> list[list[Result]]:
         """The runs of each finalist, one a seed, the best on the rows that choose first.
 
-        All are trained with the first seed before any is with the next one.
+        All are trained with the first seed before any is with the next one, for which nothing may be left.
         """
         seeds = self.pace.trainings.model.settings.seeds
         jobs = [(seed, at) for seed in range(seeds) for at in range(len(best))]
         runs: list[list[Result]] = [[] for _ in best]
         rows: dict[int, int] = {}
         for number, (seed, at) in enumerate(jobs):
-            one, share = best[at].candidate, 1 / (len(jobs) - number)
+            # More rows before more seeds.
+            one, share = best[at].candidate, 1 / (len(best) - at)
             asked = rows.get(at) or self.rows(one, best, share)
             made, rows[at] = self.one(one, SEED + seed, asked, best, must=number == 0)
             runs[at] += [made] if made else []
