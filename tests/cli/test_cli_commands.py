@@ -60,6 +60,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list:
         floor=None,
         execution=SimpleNamespace(processes_said=""),
         vocabulary=None,
+        picked_layers=None,
     )
     result = SimpleNamespace(path=Path("runs/it"), record=record)
     recipe.Recipe = SimpleNamespace(load=noting("load", "the recipe"))
