@@ -19,6 +19,7 @@ from limbeck.data.text_rows import read_text_rows
 from limbeck.evaluation.cascade import CascadeRows, Point
 from limbeck.evaluation.row_tests import primary_of_samples, row_tests
 from limbeck.exporting.folder import folder_in_work, refuse_occupied
+from limbeck.exporting.gate import rows_facts
 from limbeck.exporting.settings import CascadeSettings
 from limbeck.labelling.label_rows import label
 from limbeck.labelling.language_models.endpoint_settings import EndpointAccess, EndpointSettings
@@ -36,7 +37,6 @@ from limbeck.runtimes.cascade import (
     centred,
     confidence_problems,
 )
-from limbeck.runtimes.manifest import GateRowsFacts
 from limbeck.scoring.scored_model import EncodedSplit, LoadedSplit, ScoredModel
 from limbeck.scoring.stored_member import SENT_ON, StoredMember, is_store
 from limbeck.students import labels_of
@@ -407,16 +407,7 @@ class MembersAnswers:
                 )
             ],
             wanted={wish: value},
-            gate=GateRowsFacts(
-                task=loaded.task.name,
-                data=loaded.data,
-                split=loaded.name,
-                rows=len(loaded.rows),
-                fingerprint=loaded.fingerprint,
-                text_columns=list(loaded.text_columns),
-                label_column=loaded.label_column,
-                recipe=dict(loaded.recipe),
-            ),
+            gate=rows_facts(loaded),
             judged_by="agreement" if metrics.is_agreement(split.task.primary) else "labels",
             metric=split.task.primary,
             chosen=_plain(point),

@@ -14,7 +14,13 @@ from limbeck.data import RowsAsked
 from limbeck.embedding import modules_of
 from limbeck.embedding.folder import BARE
 from limbeck.exporting import folder, onnx_graph
-from limbeck.exporting.gate import TorchReference, cross_fitted, measure, torch_reference
+from limbeck.exporting.gate import (
+    TorchReference,
+    cross_fitted,
+    measure,
+    rows_facts,
+    torch_reference,
+)
 from limbeck.exporting.settings import QUANTISED, STATIC_FORMATS, ExportSettings, conversions
 from limbeck.exporting.workshop import Phase, StaticWorkshop, Workshop
 from limbeck.preflight import refuse_beyond
@@ -25,7 +31,6 @@ from limbeck.runtimes.manifest import (
     Attempt,
     Conversion,
     ExportManifest,
-    GateRowsFacts,
     weight_bytes,
     weights_of,
 )
@@ -200,17 +205,7 @@ def _manifest_of(
         max_length=rows.max_length,
         inputs=list(workshop.inputs),
         conversion=shipped.conversion,
-        gate=GateRowsFacts(
-            task=str(rows.task.name),
-            data=split.data,
-            split=split.name,
-            rows=len(split.rows),
-            fingerprint=split.fingerprint,
-            text_columns=list(split.text_columns),
-            label_column=split.label_column,
-            recipe=dict(split.recipe),
-            batch_size=settings.batch_size,
-        ),
+        gate=rows_facts(split, batch_size=settings.batch_size),
         measured=shipped.measured,
         cross_fitted=cross_fitted(rows, workshop.reference, workshop.measured, settings.max_drop),
         max_drop=settings.max_drop,

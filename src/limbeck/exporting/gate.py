@@ -10,9 +10,9 @@ import numpy as np
 from transformers import PreTrainedModel
 
 from limbeck.evaluation import class_predictions, classification, model_outputs
-from limbeck.runtimes.manifest import GateMeasure, LogitParity
+from limbeck.runtimes.manifest import GateMeasure, GateRowsFacts, LogitParity
 from limbeck.runtimes.sessions import GraphSession
-from limbeck.scoring.scored_model import EncodedSplit
+from limbeck.scoring.scored_model import EncodedSplit, LoadedSplit
 from limbeck.tasks import Results, Task, as_array, join
 
 # Logits of more numbers than this are compared on the first rows only (a vocabulary's are large).
@@ -56,6 +56,21 @@ def torch_reference(
         step(len(logits))
     joined = join(outputs)
     return TorchReference(rows.results(joined), joined, kept, batch_size)
+
+
+def rows_facts(loaded: LoadedSplit, **own: int) -> GateRowsFacts:
+    """Which rows a model was measured on, for the file beside it."""
+    return GateRowsFacts(
+        task=loaded.task.name,
+        data=loaded.data,
+        split=loaded.name,
+        rows=len(loaded.rows),
+        fingerprint=loaded.fingerprint,
+        text_columns=list(loaded.text_columns),
+        label_column=loaded.label_column,
+        recipe=dict(loaded.recipe),
+        **own,
+    )
 
 
 def measure(
