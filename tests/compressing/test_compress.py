@@ -227,6 +227,17 @@ def test_time_ends_the_trials(made_up, tmp_path):
     assert made_up.now <= 2 * 4_680
 
 
+def test_slow_finalists_get_the_time_that_fast_ones_leave(made_up, tmp_path):
+    """A row takes 60 s of a student with layers, and 1 s of a static one."""
+    made_up.cost = lambda recipe: rows_of_recipe(recipe) * (60.0 if recipe.student.layers else 1.0)
+    asked = {"trials": 4, "finalists": 2, "seeds": 1, "trial_rows": 10, "hours": 1.2}
+    made_up.run(tmp_path / "out", **asked)
+    fast, slow = made_up.trainings[-2:]
+    assert fast.student.static and rows_of_recipe(fast) == 60
+    # Of 4,320 s trials leave about 2,500; half of it would be 17 rows, with the margin of a fifth.
+    assert not slow.student.static and rows_of_recipe(slow) > 25
+
+
 def rows_of_recipe(recipe) -> int:
     return 60 if recipe.train_rows is None else recipe.train_rows
 

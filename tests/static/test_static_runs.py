@@ -22,8 +22,9 @@ from limbeck.data import RowsAsked
 from limbeck.exporting.export_model import export
 from limbeck.recipe import Recipe
 from limbeck.recipe.quick import training_for
+from limbeck.run import prepare
 from limbeck.scoring.evaluation import evaluation_of
-from limbeck.static import RowAdam, StaticReader, StaticStudent
+from limbeck.static import RowAdam, StaticReader, StaticStudent, token_vectors
 from limbeck.support.errors import LimbeckError
 from quick_cases import quick
 
@@ -149,6 +150,30 @@ def test_a_number_a_text(place, settings) -> None:
     found = limbeck.distill(Recipe.load("kd", **(settings | given)), out=place / "number")
     assert found.student.config.problem_type == "regression"
     assert found.student.config.num_labels == 1
+
+
+def test_seeds_share_one_pass_of_the_teacher_over_the_vocabulary(
+    place, settings, tmp_path, monkeypatch
+) -> None:
+    passes = []
+
+    def counted(*given):
+        passes.append(given)
+        return token_vectors(*given)
+
+    monkeypatch.setattr(prepare, "token_vectors", counted)
+    monkeypatch.setattr(prepare, "_READ", {})
+
+    def made(seed: int, **more):
+        asked = {**settings, "epochs": 1, "seed": seed, **more}
+        return limbeck.distill(Recipe.load("kd", **asked), out=tmp_path / f"{seed}{len(passes)}")
+
+    first, second = made(1).student, made(2).student
+    assert len(passes) == 1
+    assert not torch.equal(first.head[0].weight, second.head[0].weight)
+    other = tiny.save(tiny.knowing_teacher(layers=3), tmp_path / "other")
+    made(1, teacher=str(other))
+    assert len(passes) == 2
 
 
 @pytest.mark.slow

@@ -103,18 +103,22 @@ class FinalTrainings:
     def train(self, best: Sequence[Trial]) -> list[list[Result]]:
         """The runs of each finalist, one a seed, the best on the rows that choose first.
 
-        All are trained with the first seed before any is with the next one, for which nothing may be left.
+        All are trained with the first seed before any is with the next one, for which nothing may be left. Those that
+        need least time come first, and what they leave of their share goes to those that need more.
         """
-        seeds = self.pace.trainings.model.settings.seeds
-        jobs = [(seed, at) for seed in range(seeds) for at in range(len(best))]
+        pace = self.pace
+        seeds, count = pace.trainings.model.settings.seeds, pace.trainings.rows.count
+        order = sorted(range(len(best)), key=lambda at: pace.training(best[at].candidate, count))
         runs: list[list[Result]] = [[] for _ in best]
         rows: dict[int, int] = {}
-        for number, (seed, at) in enumerate(jobs):
-            # More rows before more seeds.
-            one, share = best[at].candidate, 1 / (len(best) - at)
-            asked = rows.get(at) or self.rows(one, best, share)
-            made, rows[at] = self.one(one, SEED + seed, asked, best, must=number == 0)
-            runs[at] += [made] if made else []
+        for seed in range(seeds):
+            for number, at in enumerate(order):
+                # More rows before more seeds.
+                one, share = best[at].candidate, 1 / (len(best) - number)
+                asked = rows.get(at) or self.rows(one, best, share)
+                first = seed == number == 0
+                made, rows[at] = self.one(one, SEED + seed, asked, best, must=first)
+                runs[at] += [made] if made else []
         return [_best_first(found) for found in runs]
 
     def rows(self, one: Candidate, best: Sequence[Trial], share: float = 1.0) -> int:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
 from datasets import Dataset, DatasetDict
 from torch import Tensor
 from transformers import PretrainedConfig, PreTrainedModel
@@ -10,6 +11,7 @@ from transformers import PretrainedConfig, PreTrainedModel
 from limbeck import students
 from limbeck.data import encoding
 from limbeck.evaluation.measuring import vocabulary_facts
+from limbeck.outputs.key import digest_of_model, digest_of_tokenizer
 from limbeck.recipe import Recipe, Stage
 from limbeck.recipe.augment_spec import augmentation
 from limbeck.records.facts import VocabularyFacts
@@ -18,7 +20,7 @@ from limbeck.run.bound_rows import StudentTokens, bound, with_outputs
 from limbeck.run.inputs import missing
 from limbeck.run.prepared import FinalRows, Prepared, StageInputs
 from limbeck.run.rows import EncodedRows, add_unlabelled, check_left, load_rows, stage_rows
-from limbeck.static import StaticStudent
+from limbeck.static import StaticStudent, token_vectors
 from limbeck.students import depth
 from limbeck.students.build import Layers
 from limbeck.students.static import build_static
@@ -340,6 +342,7 @@ def _static(
     if rows is not None and source is not None:
         some = rows.select(range(0, len(rows), max(1, len(rows) // _COUNTED)))
         texts = [text for column in task.kind.texts(task, some[:]) for text in column]
+    other = students.read_tokenizer(str(own)) if source and spec.tokenizer else None
     return build_static(
         source,
         start.tokenizer,
@@ -347,6 +350,23 @@ def _static(
         task=names,
         kind=task.kind,
         settings=spec.static_settings,
-        source_tokenizer=students.read_tokenizer(str(own)) if source and spec.tokenizer else None,
+        source_tokenizer=other,
+        vectors=None if source is None else _token_vectors(source, start.tokenizer, other),
         seed=recipe.seed,
     )
+
+
+_READ: dict[str, np.ndarray] = {}
+"""The vectors of the last vocabulary that was read, by who read it: seeds and trials of a process share them."""
+
+
+def _token_vectors(
+    source: PreTrainedModel, tokenizer: Processor, other: Processor | None
+) -> np.ndarray:
+    """`token_vectors`; the same model reads the same vocabulary once."""
+    known = [digest_of_tokenizer(one) for one in (tokenizer, other) if one is not None]
+    key = " ".join([digest_of_model(source), *known])
+    if key not in _READ:
+        _READ.clear()
+        _READ[key] = token_vectors(source, tokenizer, other)
+    return _READ[key]

@@ -8,7 +8,13 @@ from limbeck.static.formats import write_model2vec, write_plain
 from limbeck.static.model import PAIR_RATE, StaticConfig, StaticStudent, pair_rows
 from limbeck.static.reader import StaticReader
 from limbeck.static.row_adam import RowAdam, clip_gradients, set_apart
-from limbeck.static.start import from_teacher, static_student, token_counts, train_tokenizer
+from limbeck.static.start import (
+    from_teacher,
+    static_student,
+    token_counts,
+    token_vectors,
+    train_tokenizer,
+)
 
 __all__ = [
     "PAIR_RATE",
@@ -22,6 +28,7 @@ __all__ = [
     "set_apart",
     "static_student",
     "token_counts",
+    "token_vectors",
     "train_tokenizer",
     "write_model2vec",
     "write_plain",

@@ -67,6 +67,7 @@ def from_teacher(
     *,
     teacher_tokenizer: Any = None,
     pooling: str | None = None,
+    vectors: np.ndarray | None = None,
     **settings: Any,
 ) -> StaticStudent:
     """Make a student whose token vectors and weights are the teacher's (see the module).
@@ -79,13 +80,16 @@ def from_teacher(
         teacher_tokenizer: the teacher's, where the student has another one.
         pooling: `mean`, `cls` or `last`: how the teacher's token states become one vector. If left out, `cls` where
             the tokenizer begins texts with such a token; else an embedding model's own, and `mean` of others.
+        vectors: what `token_vectors` has found, where that is known.
         settings: as in `static_student`; labels and normalization are the teacher's unless given.
 
     Raises:
         LimbeckError: the student is wider than the teacher.
     """
     student = static_student(tokenizer, width, **_as_taught(teacher, settings))
-    found = token_vectors(teacher, tokenizer, teacher_tokenizer, pooling)
+    found = vectors
+    if found is None:
+        found = token_vectors(teacher, tokenizer, teacher_tokenizer, pooling)
     if width > found.shape[1]:
         raise LimbeckError(
             f"student.width {width}: the teacher's vectors have {found.shape[1]} numbers",

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from transformers import PreTrainedModel
 
 from limbeck.static import StaticStudent, from_teacher, static_student
@@ -26,6 +27,7 @@ def build_static(
     kind: TaskType,
     settings: Mapping[str, Any],
     source_tokenizer: Any = None,
+    vectors: np.ndarray | None = None,
     seed: int = 0,
 ) -> StaticStudent:
     """Build a static student with a task's head, in eval mode, on the CPU.
@@ -38,6 +40,7 @@ def build_static(
         kind: what it answers.
         settings: of its `StaticConfig`, and `width`.
         source_tokenizer: the source's, where the student has another one.
+        vectors: the source's of the tokens, where they are known.
         seed: of its random numbers.
 
     Raises:
@@ -66,6 +69,7 @@ def build_static(
                 tokenizer,
                 texts,
                 teacher_tokenizer=source_tokenizer,
+                vectors=vectors,
                 **{**usual, **own, **settings},
             )
     kind.student_config(student.config)
