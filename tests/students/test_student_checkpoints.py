@@ -132,7 +132,7 @@ def broken_shape(folder: Path) -> Path:
     [
         (broken_missing_folder, "no such folder"),
         (broken_no_config, "no config.json"),
-        (broken_adapter, "is a PEFT adapter, not a whole model\n    fix: merge it"),
+        (broken_adapter, "names no base_model_name_or_path\n    fix: write the folder"),
         (broken_pickle, "no .safetensors file"),
         (broken_json, "cannot be read"),
         (broken_weights, "damaged weights file"),

@@ -185,7 +185,7 @@ class SentenceEmbedders:
         Raises:
             LimbeckError: no encoder, or modules that are not supported.
         """
-        config = embedding_config(source)
+        config = kwargs.pop("config", None) or embedding_config(source)
         found = _class_for(config)
         config = self._ready(config, f"model {source!r}")
         told = kwargs.pop("output_loading_info", False)
@@ -208,7 +208,15 @@ def embedding_config(source: str) -> PretrainedConfig:
     Raises:
         LimbeckError: modules that are not supported.
     """
-    config: PretrainedConfig = AutoConfig.from_pretrained(source, trust_remote_code=False)
+    return with_modules(AutoConfig.from_pretrained(source, trust_remote_code=False), source)
+
+
+def with_modules(config: PretrainedConfig, source: str) -> PretrainedConfig:
+    """The same configuration, in which the modules now stand that a folder lists, if it lists any.
+
+    Raises:
+        LimbeckError: modules that are not supported.
+    """
     modules = folder.read_modules(source)
     if modules is not None:
         folder.set_modules(config, within_positions(modules, config))

@@ -197,7 +197,7 @@ def read_modules(source: str) -> EmbeddingModules | None:
         LimbeckError: modules other than an encoder, pooling, one linear map and normalisation, or another similarity
             than the cosine and the inner product.
     """
-    listed = _json(source, MODULES)
+    listed = read_json(source, MODULES)
     if listed is None:
         return None
     if not isinstance(listed, list):
@@ -206,7 +206,7 @@ def read_modules(source: str) -> EmbeddingModules | None:
         (str(one.get("type", "")).rpartition(".")[2], str(one.get("path", ""))) for one in listed
     ]
     names = [name for name, _ in modules]
-    settings = _json(source, SETTINGS) or {}
+    settings = read_json(source, SETTINGS) or {}
     alone = names == ["Transformer"] and settings.get("model_type") == _RERANKER
     if alone or names == _LOGIT_SCORE:
         return None
@@ -214,7 +214,7 @@ def read_modules(source: str) -> EmbeddingModules | None:
     _check_places(source, names, places)
     named = settings.get("prompts") or {}
     default = settings.get("default_prompt_name")
-    pooling = _json(source, f"{places['Pooling']}/{_CONFIG}") or {}
+    pooling = read_json(source, f"{places['Pooling']}/{_CONFIG}") or {}
     found = EmbeddingModules(
         pooling=_pooling(source, pooling),
         normalize="Normalize" in places,
@@ -252,14 +252,14 @@ class LogitScore(NamedTuple):
 
 def read_logit_score(source: str) -> LogitScore | None:
     """The module of a folder or a repository that is a Transformer with a LogitScore; None of others."""
-    listed = _json(source, MODULES) or []
+    listed = read_json(source, MODULES) or []
     types = [str(one.get("type", "")).rpartition(".")[2] for one in listed]
     if types != _LOGIT_SCORE:
         return None
-    content = _json(source, f"{listed[1]['path']}/{_CONFIG}") or {}
-    settings = _json(source, SETTINGS) or {}
+    content = read_json(source, f"{listed[1]['path']}/{_CONFIG}") or {}
+    settings = read_json(source, SETTINGS) or {}
     prompt = (settings.get("prompts") or {}).get(settings.get("default_prompt_name"))
-    processing = (_json(source, TRANSFORMER) or {}).get("processing_kwargs") or {}
+    processing = (read_json(source, TRANSFORMER) or {}).get("processing_kwargs") or {}
     return LogitScore(
         content.get("true_token_id"),
         content.get("false_token_id"),
@@ -270,13 +270,13 @@ def read_logit_score(source: str) -> LogitScore | None:
 
 def lower_cased(source: str) -> bool:
     """Whether a folder says that its texts are read in lower case, whatever its tokenizer does."""
-    return (_json(source, TRANSFORMER) or {}).get("do_lower_case") is True
+    return (read_json(source, TRANSFORMER) or {}).get("do_lower_case") is True
 
 
 def _max_tokens(source: str) -> int | None:
     """Tokens of a text by the module's own file, else by the tokenizer's, where release 6 keeps them."""
-    own = (_json(source, TRANSFORMER) or {}).get("max_seq_length")
-    known = own or (_json(source, TOKENIZER) or {}).get("model_max_length")
+    own = (read_json(source, TRANSFORMER) or {}).get("max_seq_length")
+    known = own or (read_json(source, TOKENIZER) or {}).get("model_max_length")
     return int(known) if isinstance(known, int | float) and 0 < known < _NO_LIMIT else None
 
 
@@ -315,7 +315,7 @@ def _pooling(source: str, content: Mapping[str, Any]) -> str:
 def _dense(source: str, places: Mapping[str, str]) -> DenseModule | None:
     if "Dense" not in places:
         return None
-    content = _json(source, f"{places['Dense']}/{_CONFIG}") or {}
+    content = read_json(source, f"{places['Dense']}/{_CONFIG}") or {}
     activation = str(content.get("activation_function", "torch.nn.modules.activation.Tanh"))
     name = activation.rpartition(".")[2]
     width = content.get("out_features")
@@ -333,11 +333,11 @@ def dense_file(source: str) -> Path | None:
     Raises:
         LimbeckError: they would have to be unpickled.
     """
-    listed = _json(source, MODULES) or []
+    listed = read_json(source, MODULES) or []
     places = [one["path"] for one in listed if str(one.get("type", "")).endswith(".Dense")]
     if not places:
         return None
-    file = _file(source, f"{places[0]}/{_WEIGHTS}")
+    file = find_file(source, f"{places[0]}/{_WEIGHTS}")
     if file is None:
         raise LimbeckError(
             f"model {source!r}: no {_WEIGHTS} in {places[0]} (pickled weights are never loaded: they can run code)",
@@ -403,7 +403,7 @@ def _write(path: Path, content: Any) -> None:
     files.write_whole(path, json.dumps(content, indent=2) + "\n")
 
 
-def _file(source: str, name: str) -> Path | None:
+def find_file(source: str, name: str) -> Path | None:
     """A file of a folder, or of a repository of the Hub or its copy in the cache."""
     folder = Path(source)
     if folder.is_dir():
@@ -419,8 +419,13 @@ def _file(source: str, name: str) -> Path | None:
     return None if cached is None else Path(cached)
 
 
-def _json(source: str, name: str) -> Any:
-    file = _file(source, name)
+def read_json(source: str, name: str) -> Any:
+    """The content of such a file; None where there is none.
+
+    Raises:
+        LimbeckError: it is no JSON.
+    """
+    file = find_file(source, name)
     if file is None:
         return None
     try:

@@ -24,14 +24,11 @@ from safetensors import SafetensorError
 from torch import Tensor
 from transformers import (
     AutoModelForSequenceClassification,
-    AutoTokenizer,
     PretrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
 from transformers.utils import (
-    ADAPTER_CONFIG_NAME,
-    ADAPTER_SAFE_WEIGHTS_NAME,
     SAFE_WEIGHTS_INDEX_NAME,
     cached_file,
 )
@@ -40,7 +37,9 @@ from transformers.utils import logging as hub_logging
 from limbeck.activations import number_of_layers, stack_layers, stack_layers_name
 from limbeck.embedding import embedding_width
 from limbeck.embedding.embedder import embedding_config
+from limbeck.embedding.folder import find_file
 from limbeck.static import StaticStudent
+from limbeck.students.adapters import Adapter, find_adapter
 from limbeck.students.configuration import labels_agree, labels_of, with_labels
 from limbeck.support import files, given
 from limbeck.support.errors import LimbeckError, Problem, first_line
@@ -66,14 +65,9 @@ def resolve_checkpoint(path_or_name: str | Path) -> str:
         student = folder / "student"
         if (student / "config.json").exists():
             folder = student
+    if find_adapter(str(folder)) is not None:
+        return str(folder)
     if not (folder / "config.json").exists():
-        if (folder / ADAPTER_CONFIG_NAME).exists():
-            raise LimbeckError(
-                f"model {str(path_or_name)!r} is a PEFT adapter, not a whole model",
-                "merge it into its base model and save that: "
-                "AutoPeftModelForSequenceClassification.from_pretrained(FOLDER).merge_and_unload()"
-                ".save_pretrained(OUT), and its tokenizer beside it",
-            )
         raise LimbeckError(
             f"model {str(path_or_name)!r}: no config.json in it",
             "give the folder that save_pretrained wrote; a limbeck run has it once it has finished",
@@ -92,7 +86,25 @@ def read_config(path_or_name: str | Path) -> PretrainedConfig:
     """The configuration alone. Raises LimbeckError as `load_model` does."""
     name = resolve_checkpoint(path_or_name)
     with _readable_errors(path_or_name):
+        adapter = find_adapter(name)
+        if adapter is not None:
+            return adapter.config(read_config(_base_of(adapter)))
         return embedding_config(name)
+
+
+def _base_of(adapter: Adapter) -> str:
+    """Where an adapter's base model is, checked.
+
+    Raises:
+        LimbeckError: it is not there, with the adapter's name.
+    """
+    try:
+        return resolve_checkpoint(adapter.base)
+    except LimbeckError as error:
+        raise LimbeckError(
+            f"adapter {adapter.source!r}: its base {error.problems[0].message}",
+            "correct base_model_name_or_path in its adapter_config.json",
+        ) from error
 
 
 def load_model(
@@ -157,6 +169,10 @@ def load_checkpoint(
     Raises LimbeckError as `load_model` does.
     """
     name = resolve_checkpoint(path_or_name)
+    adapter, settings = find_adapter(name), {}
+    if adapter is not None:
+        settings["config"] = read_config(name)
+        name = _base_of(adapter)
     if Path(name).is_dir():
         refuse_damaged_student(path_or_name, Path(name))
     else:
@@ -172,8 +188,15 @@ def load_checkpoint(
             # Reported below with names and shapes, instead of raised without them.
             ignore_mismatched_sizes=True,
             attn_implementation=attn_implementation,
+            **settings,
         )
-    _pad_as_its_tokenizer(model, name)
+        if adapter is not None:
+            replaced = adapter.merge(model)
+            info["missing_keys"] = {*info["missing_keys"]} - replaced
+            info["mismatched_keys"] = [
+                one for one in info["mismatched_keys"] if one[0] not in replaced
+            ]
+    _pad_as_its_tokenizer(model, path_or_name)
     expected_head = head_keys(model)
     missing = set(info["missing_keys"])
     _check_loaded(model, path_or_name, missing - expected_head, info)
@@ -190,16 +213,14 @@ def load_checkpoint(
     return model.eval(), has_head
 
 
-def _pad_as_its_tokenizer(model: PreTrainedModel, name: str) -> None:
+def _pad_as_its_tokenizer(model: PreTrainedModel, source: str | Path) -> None:
     """Fill in the padding id by which decoders find a text's last token, and which many configurations leave out."""
     config: Any = model.config.get_text_config()
     if model.main_input_name != "input_ids" or getattr(config, "pad_token_id", 0) is not None:
         return
     # What is wrong with a tokenizer is said where it is read.
     with suppress(Exception):
-        config.pad_token_id = AutoTokenizer.from_pretrained(
-            name, trust_remote_code=False
-        ).pad_token_id
+        config.pad_token_id = read_tokenizer(source).pad_token_id
 
 
 def _check_loaded(
@@ -496,13 +517,6 @@ def refuse_unsafe_weights(source: str | Path, folder: Path) -> None:
     for index in {SAFE_WEIGHTS_INDEX_NAME, *([named] if named else [])}:
         if index.endswith(_INDEX) and (folder / index).exists():
             _refuse_index(source, folder / index)
-    if (folder / ADAPTER_CONFIG_NAME).exists() and not (
-        folder / ADAPTER_SAFE_WEIGHTS_NAME
-    ).exists():
-        raise LimbeckError(
-            f"model {str(source)!r}: {ADAPTER_CONFIG_NAME} belongs to an adapter without safetensors",
-            "merge the adapter into its model and write it with model.save_pretrained(FOLDER)",
-        )
 
 
 def refuse_unsafe_index_on_hub(name: str) -> None:
@@ -656,6 +670,9 @@ def read_processor(path_or_name: str | Path, reads: Reading) -> Processor:
     source = student if not own and student.is_dir() else folder if here else path_or_name
     if not here:
         refuse_absent(path_or_name, reads.processor)
+    adapter = find_adapter(str(source))
+    if adapter is not None and not any(find_file(str(source), name) for name in _PROCESSORS):
+        return read_processor(_base_of(adapter), reads)
     try:
         return reads.load(str(source))
     # tokenizers raises a bare Exception for a file that is cut, so nothing narrower catches it.
@@ -666,4 +683,5 @@ def read_processor(path_or_name: str | Path, reads: Reading) -> Processor:
         ) from error
 
 
-_OWN_FILES = ("config.json", "tokenizer_config.json", "preprocessor_config.json")
+_PROCESSORS = ("tokenizer_config.json", "preprocessor_config.json")
+_OWN_FILES = ("config.json", *_PROCESSORS)
