@@ -139,14 +139,80 @@ def test_a_reranker_of_sentence_transformers_scores_as_it_does_there(
     assert_close(np.float32([one["score"] for one in table]), wanted, rtol=1e-4, atol=1e-3)
 
 
-def test_a_reranker_that_scores_one_token_is_refused(cross_encoder, tmp_path) -> None:
-    shutil.copytree(cross_encoder[0], tmp_path / "copy")
-    (place,) = (tmp_path / "copy").glob("1_*/config.json")
-    content = json.loads(place.read_text()) | {"false_token_id": None}
-    place.write_text(json.dumps(content))
-    with pytest.raises(LimbeckError, match="not two words: 'good', ''"):
-        reranker_prompt(tmp_path / "copy")
-    assert reranker_prompt(save_language_model(tmp_path / "plain")) is None
+def of_tokens(folder, place, **tokens):
+    """A copy whose LogitScore has other tokens."""
+    shutil.copytree(folder, place)
+    (config,) = place.glob("1_*/config.json")
+    config.write_text(json.dumps(json.loads(config.read_text()) | tokens))
+    return place
+
+
+def test_a_reranker_that_scores_one_token_gives_its_logit(cross_encoder, tmp_path) -> None:
+    from sentence_transformers import CrossEncoder
+
+    folder = of_tokens(cross_encoder[0], tmp_path / "copy", false_token_id=None)
+    data = tmp_path / "candidates.jsonl"
+    data.write_text(
+        json.dumps({"query": "a film", "passages": ["It was good.", "bad " * 9]}) + "\n"
+    )
+    label(folder, data, out=tmp_path / "store", to=tmp_path / "scores.jsonl", with_text=True)
+    table = [json.loads(line) for line in (tmp_path / "scores.jsonl").read_text().splitlines()]
+    model = CrossEncoder(str(folder), device="cpu")
+    wanted = model.predict([(one["query"], one["passage"]) for one in table], show_progress_bar=False,
+                           activation_fn=torch.nn.Identity())  # fmt: skip
+    assert_close(np.float32([one["score"] for one in table]), wanted, rtol=1e-4, atol=1e-3)
+
+
+def test_tokens_that_are_no_words_and_answers_of_several_are_refused(
+    cross_encoder, tmp_path
+) -> None:
+    space = byte_tokenizer().convert_tokens_to_ids("Ġ")
+    tokens = {"false_token_id": None, "true_token_id": space}
+    folder = of_tokens(cross_encoder[0], tmp_path / "copy", **tokens)
+    with pytest.raises(LimbeckError, match=rf"are no words \(LogitScore\): {space} ''"):
+        reranker_prompt(folder)
+    bound = bind_prompt(Prompt(template="{text}:", score=["terrible"]), (), ("sentence",))
+    with pytest.raises(LimbeckError, match="cuts 'terrible' into several"):
+        CausalLabeller(language_model("llama"), byte_tokenizer(chat=True), bound)
+    with pytest.raises(LimbeckError, match="on this machine alone"):
+        EndpointLabeller(EndpointSettings(url="http://localhost:1", model="x"), bound)
+
+
+def test_a_chat_template_alone_says_that_a_model_is_a_reranker(tmp_path) -> None:
+    plain = save_language_model(tmp_path / "plain", "qwen3")
+    assert reranker_prompt(plain) is None
+    data = tmp_path / "candidates.jsonl"
+    data.write_text(
+        json.dumps({"query": "a film", "passages": ["It was good.", "bad " * 9]}) + "\n"
+    )
+    with pytest.raises(
+        LimbeckError, match=r'<Query>: {query}\n.*{passage}\n +score: \["no", "yes"\]'
+    ):
+        label(plain, data, out=tmp_path / "store")
+    tokenizer = byte_tokenizer()
+    tokenizer.chat_template = ROLES.replace(SYSTEM, 'Answer "yes" or "no".')
+    tokenizer.save_pretrained(plain)
+    label(plain, data, out=tmp_path / "store", to=tmp_path / "scores.jsonl", with_text=True)
+    for line in (
+        (tmp_path / "scores.jsonl").read_text().splitlines()
+    ):  # Jinja drops a template's last newline
+        row = json.loads(line)
+        said = (f'<s>system\nAnswer "yes" or "no".<s>user\n<Instruct>: Find it\n<Query>: {row["query"]}\n'
+                f"<Document>: {row['passage']}<s>assistant\n<think>\n\n</think>\n")  # fmt: skip
+        ids = tokenizer(said, add_special_tokens=False).input_ids
+        # "yes" and "no" are letters for this tokenizer: their probabilities are products.
+        logs = []
+        for word in ("no", "yes"):
+            more = tokenizer(word, add_special_tokens=False).input_ids
+            with torch.no_grad():
+                steps = (
+                    language_model("qwen3")(torch.tensor([ids + more]))
+                    .logits[0]
+                    .double()
+                    .log_softmax(-1)
+                )
+            logs.append(sum(float(steps[len(ids) - 1 + n, token]) for n, token in enumerate(more)))
+        assert row["score"] == pytest.approx(logs[1] - logs[0], abs=1e-3)
 
 
 def test_an_endpoints_log_probabilities_come_to_the_same_score(server) -> None:

@@ -102,8 +102,9 @@ def label(
         ):
             # A prompt calls the columns as the user does.
             rows = replace(rows, columns=dict(zip(rows.names, rows.columns.values(), strict=True)))
-            own = None if endpoint is not None else _prompt_of(source.paths)
-            source = replace(source, prompt=prompt_for(prompt or own, rows.names, asked.task))
+            if prompt is None and endpoint is None:
+                prompt = _prompt_of(source.paths)
+            source = replace(source, prompt=prompt_for(prompt, rows.names, asked.task))
             if endpoint is not None:
                 assert source.prompt is not None
                 served = stack.enter_context(endpoint_labeller(endpoint, source.prompt))
@@ -349,6 +350,17 @@ def logged_source(asked: LabelSettings, prompt: str | Path | Prompt | None) -> L
     return LabellerSource((logged.read_logged(asked.answers, bound, columns),), asked, bound)
 
 
+# The words of Qwen3-Reranker's model card.
+_RERANKER = """; for Qwen3-Reranker write
+      system: Judge whether the Document meets the requirements based on the Query and the Instruct provided. Note \
+that the answer can only be "yes" or "no".
+      template: |-
+        <Instruct>: Given a web search query, retrieve relevant passages that answer the query
+        <Query>: {{{}}}
+        <Document>: {{{}}}
+      score: ["no", "yes"]"""
+
+
 def prompt_for(
     prompt: str | Path | Prompt | None, columns: Sequence[str], task: str | None
 ) -> BoundPrompt:
@@ -369,7 +381,7 @@ def prompt_for(
         raise LimbeckError(
             "the classes are not known, and a language model labels with classes",
             "name a --task with classes, or write verbalizations into the prompt: a line CLASS: WORDS for each class; "
-            "or score: [no, yes] for a number",
+            f"or score: [no, yes] for a number{_RERANKER.format(*columns) if len(columns) == 2 else ''}",
         )
     return bind_prompt(made, classes, columns)
 

@@ -117,9 +117,18 @@ def answer_schema(answers: Sequence[str]) -> dict[str, Any]:
 
 
 class AnswerReader:
-    """Reads the class out of a text; one that names no class, or more, is none."""
+    """Reads the class out of a text; one that names no class, or more, is none.
+
+    Raises:
+        LimbeckError: the label is a logit, which no text has.
+    """
 
     def __init__(self, bound: BoundPrompt) -> None:
+        if bound.reads_logit:
+            raise LimbeckError(
+                f"score: the logit of {bound.answers[0]} is read of a model on this machine alone",
+                "write score: [NO, YES], or name a --teacher",
+            )
         names: dict[str, set[int]] = {}
         written = zip(bound.answers, bound.verbalizations, bound.classes, strict=True)
         for number, (answer, words, name) in enumerate(written):

@@ -1,5 +1,6 @@
 """A language model on this machine as a labeller: how likely it finds each class's answer."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -75,7 +76,9 @@ class CausalLabeller:
         self.model = model.eval()
         self.batch_size = 8 * batch_size
         self.truncated: frozenset[int] = frozenset()
-        self.scorer = scoring.CausalScorer(model, sequences=batch_size)
+        self.scorer = scoring.CausalScorer(
+            model, sequences=batch_size, normalized=not bound.reads_logit
+        )
         calibrate = bound.prompt.calibrate is not False and bound.prompt.score is None
         self.prior = content_free_prior(self._scores(bound.content_free())) if calibrate else None
 
@@ -140,21 +143,26 @@ def load_causal_labeller(path: str | Path, bound: BoundPrompt, **settings: Any) 
 
 
 def reranker_prompt(path: str | Path) -> Prompt | None:
-    """How a reranker of sentence-transformers asks (Transformer, LogitScore); None of other folders.
+    """How a reranker asks; None of a folder that does not say that it is one.
+
+    One of sentence-transformers names its tokens (Transformer, LogitScore). Without these modules a chat template with
+    the roles query and document tells it, if it writes "yes" and "no" too.
 
     Raises:
-        LimbeckError: it scores something other than two tokens that are answers by themselves.
+        LimbeckError: it scores tokens that are no answers by themselves.
     """
-    module = read_logit_score(str(path))
+    module, tokenizer = read_logit_score(str(path)), read_tokenizer(path)
     if module is None:
-        return None
-    tokenizer, own = read_tokenizer(path), (module.false_token, module.true_token)
-    words = ["" if one is None else str(tokenizer.decode([one])).strip() for one in own]
+        quoted = re.findall(r"""["'](query|document|yes|no)["']""", str(tokenizer.chat_template))
+        asks = {*quoted} == {"query", "document", "yes", "no"}
+        return Prompt(roles=["query", "document"], chat=True, score=["no", "yes"]) if asks else None
+    own = [one for one in (module.false_token, module.true_token) if one is not None]
+    words = [str(tokenizer.decode([one])).strip() for one in own]
     read = [tokenizer(word, add_special_tokens=False)["input_ids"] for word in words]
-    if read != [[one] for one in own]:
+    if not own or read != [[one] for one in own]:
         raise LimbeckError(
-            f"teacher: {path} scores the tokens {own[1]} and {own[0]} (LogitScore), which are not two words: "
-            f"{words[1]!r}, {words[0]!r}",
+            f"teacher: {path} scores tokens that are no words (LogitScore): "
+            f"{', '.join(f'{one} {word!r}' for one, word in zip(own, words, strict=True))}",
             "write --prompt PROMPT.yaml with score: [NO, YES]",
         )
     return Prompt(
@@ -236,8 +244,8 @@ def labels_from(
         prior: of the classes.
 
     Returns:
-        of a score `logits`: log-odds or expected numbers (B, 1), of questions their log-odds (B, Q), with
-        `probabilities`; float32.
+        of a score `logits`: log-odds, expected numbers or one answer's logits (B, 1), of questions their log-odds
+        (B, Q), with `probabilities`; float32.
     """
     score = bound.prompt.score
     if score is None:
@@ -245,7 +253,7 @@ def labels_from(
     if isinstance(score, dict):
         values = softmax(scores, axis=1) @ np.array([*score.values()])
     else:
-        values = scores[:, 1] - scores[:, 0]
+        values = scores[:, -1] - (0 if bound.reads_logit else scores[:, 0])
     logits = values.reshape(-1, len(bound.labels) or 1).astype(np.float32)
     return {"logits": logits} | ({"probabilities": expit(logits)} if bound.labels else {})
 

@@ -46,8 +46,8 @@ class Prompt(Settings):
         calibrate: divide by the probabilities that the classes have for inputs without content (contextual
             calibration, Zhao et al. 2021); None: wherever there are probabilities to divide.
         normalize_length: score a verbalization by its mean log-probability per token, not the sum; of classes alone.
-        score: two answers, the worse first: the row's label is the log-odds of the second. Or answer → number: the
-            label is the expected number. None: the label is a class.
+        score: two answers, the worse first: the row's label is the log-odds of the second. Of one answer of one token
+            the label is its logit. Or answer → number: the label is the expected number. None: the label is a class.
         questions: class → a yes/no question, said in `{question}`; each is asked about each row, and its log-odds are
             the logit of a class that may be there beside others.
         roles: of a chat template that has roles for a row's columns, in their order, instead of `template`.
@@ -151,6 +151,11 @@ class BoundPrompt:
     def labels(self) -> tuple[str, ...]:
         """The classes that rows are labeled with; none where the label is a number."""
         return self.classes if self.prompt.score is None else tuple(self.prompt.questions)
+
+    @property
+    def reads_logit(self) -> bool:
+        """Whether the label is the logit of one token."""
+        return isinstance(self.prompt.score, list) and len(self.prompt.score) == 1
 
     def asked(self, rows: Sequence[Row]) -> list[Row]:
         """What is asked about: each row, or each row with each question in turn."""
@@ -283,7 +288,7 @@ def _template_problems(setting: str, template: str, names: Sequence[str]) -> lis
 
 
 def _class_problems(prompt: Prompt, classes: tuple[str, ...]) -> list[Problem]:
-    if len(classes) < 2:
+    if len(classes) < 2 and not isinstance(prompt.score, list):
         return [
             Problem(
                 "a language model labels with classes, and the task has fewer than two",
@@ -321,11 +326,12 @@ def _class_problems(prompt: Prompt, classes: tuple[str, ...]) -> list[Problem]:
 
 def _score_problems(prompt: Prompt, columns: tuple[str, ...]) -> list[Problem]:
     """What does not go with a score, with questions and with roles."""
-    problems, two = [], isinstance(prompt.score, list)
-    if isinstance(prompt.score, list) and len(prompt.score) != 2:
+    answers = len(prompt.score) if isinstance(prompt.score, list) else 0
+    problems, two = [], answers == 2
+    if answers > 2:
         problems.append(
             Problem(
-                f"score: the log-odds are of two answers, and there are {len(prompt.score)}",
+                f"score: the log-odds are of two answers, and there are {answers}",
                 "write score: [no, yes], or score: {ANSWER: NUMBER, …} for the expected number",
             )
         )

@@ -94,6 +94,14 @@ class PromptTokenizer:
             )
             if own == other
         ]
+        (answer, *_), (ids, *_) = bound.answers, self.empty.answers
+        if bound.reads_logit and str(tokenizer.decode([*ids])).strip() != answer:
+            problems.append(
+                Problem(
+                    f"score: one answer's logit is of one token, and this tokenizer cuts {answer!r} into several",
+                    "write score: [NO, YES] for log-odds",
+                )
+            )
         if not self.empty.prefix:
             problems.append(
                 Problem(
@@ -207,14 +215,21 @@ class CausalScorer:
     Args:
         model: in eval mode, any causal model of transformers.
         sequences: sequences in a forward pass.
+        normalized: whether they are log-probabilities; else the logits as they are.
 
     Attributes:
         reuse: whether keys and values are used again; turned off where they do not give the numbers of each prompt
             with each answer, which is checked again for longer rows than before.
     """
 
-    def __init__(self, model: transformers.PreTrainedModel, *, sequences: int = 32) -> None:
-        self.model, self.sequences = model, sequences
+    def __init__(
+        self,
+        model: transformers.PreTrainedModel,
+        *,
+        sequences: int = 32,
+        normalized: bool = True,
+    ) -> None:
+        self.model, self.sequences, self.normalized = model, sequences, normalized
         self.reuse, self._checked = True, 0
         self._takes = inspect.signature(model.forward).parameters
 
@@ -272,7 +287,8 @@ class CausalScorer:
             logits = self._logits(sequences, copies, first)
             for values, (at, stem) in zip(logits, part, strict=True):
                 end = len(rows[at].prefix) - 1 - begin - first
-                logs = values[end : end + len(stem) + 1].float().log_softmax(-1)
+                logs = values[end : end + len(stem) + 1].float()
+                logs = logs.log_softmax(-1) if self.normalized else logs
                 own = [number for number, one in enumerate(rows[at].answers) if one[:-1] == stem]
                 ids = torch.tensor([rows[at].answers[number] for number in own])
                 scores[at, own] = logs.gather(-1, ids.T.to(logs.device)).sum(0)
