@@ -119,8 +119,13 @@ class Adapter(NamedTuple):
             the names of the weights that were trained whole.
 
         Raises:
-            LimbeckError: a weight that the model does not have, has in another shape, or uses twice.
+            LimbeckError: quantized weights; one that the model does not have, has in another shape, or uses twice.
         """
+        if getattr(model, "is_quantized", False):
+            raise LimbeckError(
+                f"adapter {self.source!r}: the weights of its base {self.base} are quantized",
+                f"name the base in float as base_model_name_or_path in its {ADAPTER_CONFIG_NAME}",
+            )
         tensors, changes = self.tensors(), {}
         for key in [
             one for one in tensors if one.endswith((".lora_A.weight", ".lora_embedding_A"))

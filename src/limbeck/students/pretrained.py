@@ -178,7 +178,8 @@ def load_checkpoint(
     else:
         read_config(name)  # says why the Hub does not give it
         refuse_unsafe_index_on_hub(name)
-    with _readable_errors(path_or_name), _quiet(), seeded(seed):
+    held = getattr(settings.get("config") or read_config(name), "quantization_config", None)
+    with _readable_errors(path_or_name, quantized=held is not None), _quiet(), seeded(seed):
         model, info = auto.from_pretrained(
             name,
             dtype=torch.float32,
@@ -271,7 +272,7 @@ def _without_numbers(key: str) -> str:
 
 
 @contextmanager
-def _readable_errors(source: str | Path) -> Iterator[None]:
+def _readable_errors(source: str | Path, *, quantized: bool = False) -> Iterator[None]:
     """Turn what transformers, the Hub and safetensors raise into one message with a fix."""
     try:
         yield
@@ -292,9 +293,15 @@ def _readable_errors(source: str | Path) -> Iterator[None]:
     except Exception as error:
         raise LimbeckError(
             f"model {str(source)!r} cannot be built: {first_line(error)}",
-            "limbeck loads models whose class is part of transformers 5 and that have a head for "
-            "the task type",
+            _OF_QUANTIZED if quantized else _OF_OTHERS,
         ) from error
+
+
+_OF_OTHERS = "limbeck loads models whose class is part of transformers 5 and that have a head for the task type"
+_OF_QUANTIZED = (
+    "its weights are quantized (quantization_config in its config.json): install what reads them, on a machine that "
+    "can run them, or name the model in float"
+)
 
 
 def _no_load_report(record: logging.LogRecord) -> bool:
@@ -426,6 +433,11 @@ def transplant(
         raise LimbeckError(
             f"student: a {type(target).__name__} cannot take weights of a {type(source).__name__}",
             "load the model it starts from with the same task head",
+        )
+    if getattr(source, "is_quantized", False):
+        raise LimbeckError(
+            f"student: the weights of {source.name_or_path} are quantized, and cannot be trained on",
+            "start from the model in float or from another encoder (--student PATH); a quantized model can teach",
         )
     own, other = labels_of(source.config), labels_of(target.config)
     if isinstance(source, StaticStudent) and not copy_head and own != other:

@@ -72,7 +72,8 @@ class CausalLabeller:
         }
         own_type = torch.bfloat16 if precision == "bf16" else torch.float32
         module: nn.Module = model  # whose move is in place
-        module.to(device(), own_type)
+        # Quantized weights have types of their own.
+        module.to(device(), None if getattr(model, "is_quantized", False) else own_type)
         self.model = model.eval()
         self.batch_size = 8 * batch_size
         self.truncated: frozenset[int] = frozenset()
