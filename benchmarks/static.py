@@ -19,6 +19,7 @@ their bounds would lower transformers; without them they are left out.
 import argparse
 import itertools
 import json
+import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -45,6 +46,7 @@ from limbeck.recipe import Recipe
 from limbeck.students import load_model, read_tokenizer
 from limbeck.support.files import write_whole
 
+os.environ["TOKENIZERS_PARALLELISM"] = "false"  # times are of one thread
 RECORD = Path(__file__).parent / "records" / "static.json"
 STATIC_NAME, TFIDF = "static, teacher's logits", "TF-IDF, teacher's classes"
 LABELED = (

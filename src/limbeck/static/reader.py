@@ -23,7 +23,7 @@ class StaticReader:
 
     def __call__(self, texts: list[str]) -> np.ndarray:
         """Outputs (B, d) of texts."""
-        rows = self.tokenizer.encode_batch(texts, add_special_tokens=False)
+        rows = self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)
         return np.stack([self.output(np.array(row.ids, np.int64)) for row in rows])
 
     def output(self, ids: np.ndarray) -> np.ndarray:
@@ -31,7 +31,7 @@ class StaticReader:
         arrays = self.arrays
         part = arrays["counted"][ids]
         taken = ids[part]
-        output = (arrays["vectors.weight"][taken] * arrays["weights.weight"][taken]).sum(0)
+        output = arrays["weights.weight"][taken, 0] @ arrays["vectors.weight"][taken]
         output /= max(1, len(taken))
         for layer in sorted(
             name for name in arrays if name.startswith("head.") and "weight" in name
