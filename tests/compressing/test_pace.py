@@ -21,13 +21,15 @@ def a_trial(**own) -> Trial:
 
 def a_pace(trial: Trial) -> Pace:
     model = SimpleNamespace(predicted=lambda shape, form: trial.costs)
-    return Pace(SimpleNamespace(model=model, epochs=lambda shape, rows: 5.0), [trial])
+    epochs = {"epochs": lambda shape, rows: 5.0, "least_epochs": lambda shape, rows: 1.0}
+    return Pace(SimpleNamespace(model=model, **epochs), [trial])
 
 
 def test_only_steps_grow_with_rows() -> None:
     # Eleven times the steps, and a millisecond for each of 10,000 further rows to be read.
     assert a_trial().expected(11_000, 5.0) == 90 + 110 + 10
     assert a_trial().expected(1000, 10.0) == 90 + 20
+    assert a_trial().expected(1000, 1.0) == 90 + 2
 
 
 def test_no_training_reads_fewer_rows_than_its_trial() -> None:
@@ -36,3 +38,12 @@ def test_no_training_reads_fewer_rows_than_its_trial() -> None:
     assert pace.rows_for(ONE, seconds=1.0, count=600) == 600
     fitting = pace.rows_for(ONE, seconds=300.0, count=60_000)
     assert pace.training(ONE, fitting) <= 300 < pace.training(ONE, int(fitting / 0.85))
+
+
+def test_epochs_give_way_before_rows() -> None:
+    """With the margin of a fifth, 60,000 rows take 1.2 × (90 + 59) s, and 1.2 × 120 s an epoch."""
+    pace = a_pace(a_trial())
+    assert pace.extent_for(ONE, seconds=900.0, count=60_000) == (60_000, 5.0)
+    assert pace.extent_for(ONE, seconds=500.0, count=60_000) == (60_000, 2.0)
+    # One epoch of 53,667 rows would take all of the time: rows are cut by tenths.
+    assert pace.extent_for(ONE, seconds=300.0, count=60_000) == (48_600, 1.0)

@@ -14,7 +14,7 @@ from limbeck.compressing.budget import Budget, Costs
 from limbeck.compressing.cascades import Halves, cascades, have_confidence
 from limbeck.compressing.costs import FORMATS
 from limbeck.compressing.front import FrontPoint
-from limbeck.compressing.pace import Hours, Pace
+from limbeck.compressing.pace import Extent, Hours, Pace
 from limbeck.compressing.rows import CHOOSING, SCORING
 from limbeck.compressing.shapes import StudentShape
 from limbeck.compressing.timing import timed
@@ -88,7 +88,8 @@ class FinalTrainings:
         pace: what they will take.
         hours: what is left.
         place: folder of the compression.
-        plan: file of the decisions, rows by training, 0 for one that was left out; a start after a kill keeps them.
+        plan: file of the decisions, rows and epochs by training, null for one that was left out; a start after a kill
+            keeps them.
         say: prints progress.
         notes: what was left out.
     """
@@ -110,44 +111,53 @@ class FinalTrainings:
         seeds, count = pace.trainings.model.settings.seeds, pace.trainings.rows.count
         order = sorted(range(len(best)), key=lambda at: pace.training(best[at].candidate, count))
         runs: list[list[Result]] = [[] for _ in best]
-        rows: dict[int, int] = {}
+        extents: dict[int, Extent | None] = {}
         for seed in range(seeds):
             for number, at in enumerate(order):
                 # More rows before more seeds.
                 one, share = best[at].candidate, 1 / (len(best) - number)
-                asked = rows.get(at) or self.rows(one, best, share)
+                asked = extents.get(at) or self.extent(one, best, share)
                 first = seed == number == 0
-                made, rows[at] = self.one(one, SEED + seed, asked, best, must=first)
+                made, extents[at] = self.one(one, SEED + seed, asked, best, must=first)
                 runs[at] += [made] if made else []
         return [_best_first(found) for found in runs]
 
-    def rows(self, one: Candidate, best: Sequence[Trial], share: float = 1.0) -> int:
-        """How many rows fit in a share of the time that the last steps of finalists leave."""
+    def extent(self, one: Candidate, best: Sequence[Trial], share: float = 1.0) -> Extent:
+        """What fits in a share of the time that the last steps of finalists leave."""
         left = self.hours.left - self.pace.ends(best)
-        return self.pace.rows_for(one, share * left, self.pace.trainings.rows.count)
+        return self.pace.extent_for(one, share * left, self.pace.trainings.rows.count)
 
     def one(
-        self, one: Candidate, seed: int, rows: int, best: Sequence[Trial], *, must: bool = False
-    ) -> tuple[Result | None, int]:
-        """Make a training, and on how many rows; None where the last steps of `best` would not end in time."""
+        self,
+        one: Candidate,
+        seed: int,
+        asked: Extent,
+        best: Sequence[Trial],
+        *,
+        must: bool = False,
+    ) -> tuple[Result | None, Extent | None]:
+        """Make a training, and what it read; None where the last steps of `best` would not end in time."""
         plan = json.loads(self.plan.read_text(encoding="utf-8")) if self.plan.is_file() else {}
-        key, expected = f"{one.words}, seed {seed}", self.pace.training(one, rows)
+        key = f"{one.words}, seed {seed}"
         if key not in plan:
-            late = expected > self.hours.left - self.pace.ends(best)
-            plan[key] = 0 if late and not must else rows
+            late = self.pace.training(one, *asked) > self.hours.left - self.pace.ends(best)
+            plan[key] = None if late and not must else asked
             files.write_whole(self.plan, json.dumps(plan, indent=1))
-        if not (rows := plan[key]):
+        if plan[key] is None:
             self.notes.append(f"not trained, for the time: {key}")
-            return None, 0
-        name = f"{one.words}, {rows:,} rows, seed {seed}"
+            return None, None
+        extent = Extent(*plan[key])
+        read = f"{extent.rows:,} rows, {extent.epochs:g} epochs"
+        name = f"{one.words}, {read}, seed {seed}"
         self.say(f"training {name}")
-        expected = self.pace.training(one, rows)
+        expected = self.pace.training(one, *extent)
         with self.hours.step(f"training {name}"):
-            own = files.checksum_of_text(f"{one.words}, {rows:,} rows")[:8]
+            own = files.checksum_of_text(f"{one.words}, {read}")[:8]
             folder = self.place / "students" / f"{own}-s{seed}"
-            run = distill(self.pace.trainings.recipe(one, rows, seed), folder)
+            recipe = self.pace.trainings.recipe(one, extent.rows, seed, epochs=extent.epochs)
+            run = distill(recipe, folder)
         self.pace.took(expected, self.hours.spent[f"training {name}"])
-        return run, rows
+        return run, extent
 
 
 def _best_first(runs: Sequence[Result]) -> list[Result]:
@@ -312,8 +322,8 @@ def measured(
         measuring.student(one.candidate, runs, exports / runs[0].path.name, own=True)
     while (more := smaller(trials, best, measuring.points, budget)) is not None:
         best = [*best, more]
-        rows = course.rows(more.candidate, [more])
-        run, _ = course.one(more.candidate, SEED, rows, [more])
+        extent = course.extent(more.candidate, [more])
+        run, _ = course.one(more.candidate, SEED, extent, [more])
         if run is not None:
             done.append((more, [run]))
             measuring.student(more.candidate, [run], exports / run.path.name, own=True)

@@ -3,10 +3,11 @@
 import json
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from limbeck.compressing.shapes import StudentShape
 from limbeck.compressing.trials import Candidate, Trainings, Trial
@@ -18,6 +19,13 @@ _FEWER = 0.9
 _PASSES = 3.0
 _MARGIN = 1.2
 """A step may take so many times what it took in a trial."""
+
+
+class Extent(NamedTuple):
+    """What a training reads."""
+
+    rows: int
+    epochs: float
 
 
 class Hours:
@@ -61,9 +69,12 @@ class Pace:
     trials: Sequence[Trial]
     slower: float = 1.0
 
-    def training(self, one: Candidate, rows: int) -> float:
-        """Seconds of a training on so many rows: those of the trial of the nearest shape, or of as many passes."""
-        epochs = self.trainings.epochs(one.shape, rows)
+    def training(self, one: Candidate, rows: int, epochs: float | None = None) -> float:
+        """Seconds of a training on so many rows: those of the trial of the nearest shape, or of as many passes.
+
+        `epochs`: as many as usual if left out.
+        """
+        epochs = epochs or self.trainings.epochs(one.shape, rows)
         near, times = self._nearest(one.shape)
         if near is not None:
             return _MARGIN * self.slower * times * near.expected(rows, epochs)
@@ -84,11 +95,36 @@ class Pace:
         )
 
     def rows_for(self, one: Candidate, seconds: float, count: int) -> int:
-        """How many of `count` rows a training may read in so many seconds: as many as a trial did at least."""
+        """How many of `count` rows a training of the usual epochs may read in so many seconds.
+
+        It reads as many as a trial did at least.
+        """
+        return self._fitting(one, seconds, count, self.trainings.epochs)
+
+    def extent_for(self, one: Candidate, seconds: float, count: int) -> Extent:
+        """What a training may read in so many seconds: fewer epochs first, for new rows teach more; then fewer rows."""
+        shape, least = one.shape, self.trainings.least_epochs
+        epochs = self.trainings.epochs(shape, count)
+        while epochs > least(shape, count) and self.training(one, count, epochs) > seconds:
+            epochs -= 1
+        if self.training(one, count, epochs) <= seconds:
+            return Extent(count, epochs)
+        rows = self._fitting(one, seconds, count, least)
+        return Extent(rows, least(shape, rows))
+
+    def _fitting(
+        self,
+        one: Candidate,
+        seconds: float,
+        count: int,
+        epochs: Callable[[StudentShape, int], float],
+    ) -> int:
         near, _ = self._nearest(one.shape)
         least = min(count, near.rows if near else _LEAST_ROWS)
         rows = float(count)
-        while rows > least and self.training(one, int(rows)) > seconds:
+        while (
+            rows > least and self.training(one, int(rows), epochs(one.shape, int(rows))) > seconds
+        ):
             rows *= _FEWER
         return int(max(rows, least))
 

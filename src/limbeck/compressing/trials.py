@@ -22,7 +22,7 @@ from limbeck.compressing.costs import CostModel, probed
 from limbeck.compressing.rows import CHOOSING, CompressRows
 from limbeck.compressing.shapes import StudentShape
 from limbeck.recipe import Recipe
-from limbeck.recipe.quick import Training, training_for
+from limbeck.recipe.quick import Training, least_epochs, training_for
 from limbeck.run.distill import distill
 from limbeck.support import files
 from limbeck.support.errors import LimbeckError, first_line
@@ -37,6 +37,8 @@ _PROPOSALS = 300
 """How often Optuna is asked for a candidate that meets the budget and is new."""
 _READING = 1e-3
 """Seconds that a further row takes to be read and tokenized."""
+_STATIC_BATCH = 128
+"""A static student's step costs little more for it."""
 _PATIENCE = 2
 """Epochs without a better score that end a short training."""
 
@@ -74,7 +76,7 @@ class Trial(BaseModel):
 
     def expected(self, rows: int, epochs: float) -> float:
         """Seconds of such a training on other rows, by the measured ones."""
-        of_rows = self.learning * rows / self.rows * max(1.0, epochs / self.epochs)
+        of_rows = self.learning * rows / self.rows * epochs / self.epochs
         return self.seconds - self.learning + of_rows + _READING * max(0, rows - self.rows)
 
     @property
@@ -100,24 +102,42 @@ class Trainings:
     def recipe(self, one: Candidate, count: int, seed: int, **more: Any) -> Recipe:
         """The recipe of a training on so many rows."""
         usual = self._usual(one.shape, count)
+        asked = {
+            "batch_size": self._batch(one.shape),
+            "precision": "auto",
+            "lr": float(f"{one.rate * usual.lr:.2g}"),
+            **self.rows.sampled(count),
+            **more,
+        }
         return Recipe.load(
             one.method,
             teacher=self.teacher,
             student=one.shape.settings,
-            lr=float(f"{one.rate * usual.lr:.2g}"),
             seed=seed,
             floor=False,
-            **self.rows.sampled(count),
-            **more,
+            **asked,
         )
 
     def epochs(self, shape: StudentShape, count: int) -> float:
         """Those of a training on so many rows."""
         return float(self.rows.settings.get("epochs") or self._usual(shape, count).epochs)
 
+    def least_epochs(self, shape: StudentShape, count: int) -> float:
+        """Those that a training on so many rows has where time is short."""
+        asked = self.rows.settings.get("epochs")
+        return float(asked or least_epochs(count, self._batch(shape), self._depth(shape)))
+
     def _usual(self, shape: StudentShape, count: int) -> Training:
-        depth = shape.layers / self.model.shapes.depth
-        return training_for(count, self.rows.recipe.batch_size, depth)
+        return training_for(count, self._batch(shape), self._depth(shape))
+
+    def _depth(self, shape: StudentShape) -> float:
+        return shape.layers / self.model.shapes.depth
+
+    def _batch(self, shape: StudentShape) -> int:
+        return int(
+            self.rows.settings.get("batch_size")
+            or (_STATIC_BATCH if shape.is_static else self.rows.recipe.batch_size)
+        )
 
     def trial(self, number: int, one: Candidate, count: int, budget: Budget, place: Path) -> Trial:
         """Export and time a candidate's shape and, if it meets the budget, train it on a few rows.

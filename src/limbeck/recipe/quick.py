@@ -60,14 +60,15 @@ def training_for(rows: int, step: int, depth: float) -> Training:
         depth: layers of the student, as a share of the layers that it was cut from or that teach it; 0 for a static
             student.
     """
-    if not depth:
-        needed = math.ceil(_STATIC_STEPS * step / max(rows, 1))
-        return STATIC._replace(epochs=float(min(max(STATIC.epochs, needed), _STATIC_EPOCHS)))
-    needed = math.ceil(_LEAST_STEPS * step / max(rows, 1))
-    return Training(
-        epochs=float(min(max(USUAL.epochs, needed), _MOST_EPOCHS)),
-        lr=_SHORTENED_LR if depth <= _SHORTENED else USUAL.lr,
-    )
+    usual, least = STATIC if not depth else USUAL, least_epochs(rows, step, depth)
+    lr = _SHORTENED_LR if 0 < depth <= _SHORTENED else usual.lr
+    return Training(epochs=max(usual.epochs, least), lr=lr)
+
+
+def least_epochs(rows: int, step: int, depth: float) -> float:
+    """Epochs before which a student has hardly begun to learn; arguments as in `training_for`."""
+    steps, most = (_LEAST_STEPS, _MOST_EPOCHS) if depth else (_STATIC_STEPS, _STATIC_EPOCHS)
+    return float(min(max(1, math.ceil(steps * step / max(rows, 1))), most))
 
 
 def travelled(lr: float, steps: int, schedule: str, warmup: float) -> float:
