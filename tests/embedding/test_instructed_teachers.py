@@ -20,6 +20,7 @@ from limbeck import predict
 from limbeck.outputs.cache import default_store
 from limbeck.recipe import Recipe
 from limbeck.run import distill
+from limbeck.support.errors import LimbeckError
 from tiny_language_models import SMALL, byte_tokenizer
 
 INSTRUCTION = "Instruct: Find a good film\nQuery:"
@@ -146,3 +147,39 @@ def test_an_adapter_of_sentence_transformers_embeds_as_the_merged_model(tmp_path
     np.testing.assert_allclose([row["embedding"] for row in rows], wanted, atol=1e-5)
     plain = tiny.sentence_transformer(base).encode(texts, normalize_embeddings=True)
     assert not np.allclose(plain, wanted, atol=1e-2)
+
+
+@pytest.mark.parametrize("biased", [(False, False), (True, False), (True, True)])
+def test_two_linear_maps_are_read_as_one(biased, tmp_path) -> None:
+    """As EmbeddingGemma has them, wider between; after them nothing but the division by the length."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import (
+        Dense,
+        Normalize,
+        Pooling,
+        Transformer,
+    )
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        encoder = Transformer(str(tiny.encoder(tmp_path / "plain")))
+        maps = [
+            Dense(one, other, bias=bias, activation_function=torch.nn.Identity())
+            for (one, other), bias in zip(((16, 40), (40, 12)), biased, strict=True)
+        ]
+        for one in maps:
+            torch.nn.init.normal_(one.linear.weight, std=0.4)
+    made = SentenceTransformer(modules=[encoder, Pooling(16, "mean"), *maps, Normalize()], device="cpu",
+                               prompts={"query": "very ", "document": ""})  # fmt: skip
+    made.save(str(tmp_path / "teacher"))
+    texts = tiny.sentences(6)
+    rows = predict(tmp_path / "teacher", texts, output="embeddings", prompt="query")
+    wanted = made.encode(texts, prompt_name="query")
+    np.testing.assert_allclose([row["embedding"] for row in rows], wanted, atol=1e-5)
+    (place,) = (tmp_path / "teacher").glob("2_*/config.json")
+    content = json.loads(place.read_text())
+    place.write_text(
+        json.dumps(content | {"activation_function": "torch.nn.modules.activation.Tanh"})
+    )
+    with pytest.raises(LimbeckError, match="Identity alone before another Dense"):
+        predict(tmp_path / "teacher", texts, output="embeddings")

@@ -15,6 +15,8 @@ from torch import nn
 
 import limbeck
 import tiny_runs as tiny
+from limbeck.latency import worker
+from limbeck.latency.contenders import contenders
 from limbeck.students import load_model, read_config, read_tokenizer
 from limbeck.support.errors import LimbeckError
 
@@ -174,6 +176,39 @@ def test_an_adapter_teaches_labels_and_predicts_as_the_merged_model(tmp_path) ->
     run = limbeck.distill("kd", teacher=str(tmp_path / "adapter"), student="bert-1-16-2:random", epochs=1,
                           **{"student.tokenizer": base}, out=str(tmp_path / "run"), **shared)  # fmt: skip
     assert run.record.teacher is not None
+
+
+def test_an_adapter_is_timed_with_its_base(tmp_path) -> None:
+    base, folder = save_base("bert", tmp_path / "base"), tmp_path / "adapter"
+    tensors = write_adapter(folder, base, "bert")
+    wanted = unmerged(base, "bert", tensors, [1.5, 1.5])
+    (found,) = contenders([str(folder)])
+    files = [tmp_path / "base/model.safetensors", folder / "adapter_model.safetensors"]
+    assert found.bytes == sum(file.stat().st_size for file in files)
+    timed = worker._torch(found.path, 1)()
+    feed = tiny.tokenizer()(TEXTS[0], return_tensors="np", return_token_type_ids=False)
+    np.testing.assert_allclose(timed(dict(feed)).logits[0], wanted[0], atol=2e-5)
+
+
+@pytest.mark.slow
+def test_an_adapter_is_exported(tmp_path) -> None:
+    base, folder = save_base("bert", tmp_path / "base"), tmp_path / "adapter"
+    tensors = write_adapter(folder, base, "bert")
+    wanted = unmerged(base, "bert", tensors, [1.5, 1.5])
+    data = tmp_path / "rows.csv"
+    data.write_text(
+        "review,verdict\n" + "".join(f"{text},{n % 3}\n" for n, text in enumerate(TEXTS))
+    )
+    made = limbeck.export(
+        folder,
+        data=str(data),
+        text_columns=["review"],
+        label_column="verdict",
+        out=tmp_path / "onnx",
+        format="onnx",
+    )
+    rows = limbeck.predict(made.path, TEXTS, output="logits")
+    np.testing.assert_allclose([[*row["logits"].values()] for row in rows], wanted, atol=1e-3)
 
 
 def change(folder: Path, **settings) -> None:

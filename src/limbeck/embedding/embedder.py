@@ -234,20 +234,29 @@ def within_positions(
 
 
 def _load_dense(model: SentenceEmbedder, source: str) -> set[str]:
-    """Fill the linear map from its own file; the names of what was filled.
+    """Fill the linear map from its own files, of which several come to one; the names of what was filled.
 
     Raises:
-        LimbeckError: the file holds something else.
+        LimbeckError: the files hold something else.
     """
     assert model.dense is not None
-    file = folder.dense_file(source)
-    if file is None:  # an older copy of config.json without its folders: drawn again
+    files = folder.dense_files(source)
+    if not files:  # an older copy of config.json without its folders: drawn again
         return set()
-    weights = {key.removeprefix("linear."): value for key, value in load_file(file).items()}
+    weights: dict[str, Tensor] = {}
+    for file in files:
+        found = {key.removeprefix("linear."): value for key, value in load_file(file).items()}
+        if weights:  # V(Wx + b) + c = VWx + (Vb + c)
+            found = {key: value.float() for key, value in found.items()}
+            if "bias" in weights:
+                found["bias"] = found["weight"] @ weights["bias"].float() + found.get("bias", 0)
+            found["weight"] = found["weight"] @ weights["weight"].float()
+        weights = found
     own = {key: tuple(value.shape) for key, value in model.dense.state_dict().items()}
     if {key: tuple(value.shape) for key, value in weights.items()} != own:
+        places = ", ".join(file.parent.name for file in files)
         raise LimbeckError(
-            f"model {source!r}: {file.parent.name} does not hold the weights that its config.json says",
+            f"model {source!r}: {places} does not hold the weights that its config.json says",
             "copy or download it again",
         )
     model.dense.load_state_dict(weights)

@@ -6,7 +6,7 @@ release 6; written in the first, which all releases read.
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -194,8 +194,8 @@ def read_modules(source: str) -> EmbeddingModules | None:
     Nor has a cross-encoder any, for which release 6 lists the model alone, or with what reads its logits.
 
     Raises:
-        LimbeckError: modules other than an encoder, pooling, one linear map and normalisation, or another similarity
-            than the cosine and the inner product.
+        LimbeckError: modules other than an encoder, pooling, linear maps and normalisation, or another similarity than
+            the cosine and the inner product.
     """
     listed = read_json(source, MODULES)
     if listed is None:
@@ -211,14 +211,14 @@ def read_modules(source: str) -> EmbeddingModules | None:
     if alone or names == _LOGIT_SCORE:
         return None
     places = dict(modules)
-    _check_places(source, names, places)
+    _check_places(source, names, [path for _, path in modules])
     named = settings.get("prompts") or {}
     default = settings.get("default_prompt_name")
     pooling = read_json(source, f"{places['Pooling']}/{_CONFIG}") or {}
     found = EmbeddingModules(
         pooling=_pooling(source, pooling),
         normalize="Normalize" in places,
-        dense=_dense(source, places),
+        dense=_dense(source, [path for name, path in modules if name == "Dense"]),
         prompts={str(key): str(text) for key, text in named.items() if text is not None},
         default_prompt=None if default is None else str(default),
         max_tokens=_max_tokens(source),
@@ -280,19 +280,23 @@ def _max_tokens(source: str) -> int | None:
     return int(known) if isinstance(known, int | float) and 0 < known < _NO_LIMIT else None
 
 
-def _check_places(source: str, names: list[str], places: Mapping[str, str]) -> None:
+def _check_places(source: str, names: list[str], paths: list[str]) -> None:
     """Raise LimbeckError for other modules, and for an encoder that lies elsewhere than in the folder itself."""
-    known = [name for name in _ORDER if name in names]
+    known = [
+        name
+        for name in _ORDER
+        for _ in range(names.count(name) if name == "Dense" else min(names.count(name), 1))
+    ]
     if names != known or names[:2] != ["Transformer", "Pooling"]:
         raise LimbeckError(
             f"model {source!r} is made of {', '.join(names)}",
-            "supported are Transformer, Pooling, then at most one Dense and Normalize, in this order; name the "
+            "supported are Transformer, Pooling, then Dense and Normalize, in this order; name the "
             "encoder's own folder to take it without what follows",
         )
-    outside = [path for path in places.values() if re.match(r"[/\\~]|.*\.\.", path)]
-    if places["Transformer"] or outside:
+    outside = [path for path in paths if re.match(r"[/\\~]|.*\.\.", path)]
+    if paths[0] or outside:
         raise LimbeckError(
-            f"model {source!r}: {MODULES} has its encoder in {places['Transformer'] or outside[0]!r}",
+            f"model {source!r}: {MODULES} has its encoder in {paths[0] or outside[0]!r}",
             "name that folder as the model, or save it again with sentence-transformers 3 or later",
         )
 
@@ -312,38 +316,43 @@ def _pooling(source: str, content: Mapping[str, Any]) -> str:
     )
 
 
-def _dense(source: str, places: Mapping[str, str]) -> DenseModule | None:
-    if "Dense" not in places:
-        return None
-    content = read_json(source, f"{places['Dense']}/{_CONFIG}") or {}
-    activation = str(content.get("activation_function", "torch.nn.modules.activation.Tanh"))
-    name = activation.rpartition(".")[2]
-    width = content.get("out_features")
-    if name not in _ACTIVATIONS or not isinstance(width, int):
-        raise LimbeckError(
-            f"model {source!r}: its Dense module has the activation {activation} and {width} outputs",
-            f"supported are {', '.join(_ACTIVATIONS)}",
-        )
-    return DenseModule(width, bool(content.get("bias", True)), name)
+def _dense(source: str, places: Sequence[str]) -> DenseModule | None:
+    """The linear map; several without an activation between them are one."""
+    found: DenseModule | None = None
+    for place in places:
+        content = read_json(source, f"{place}/{_CONFIG}") or {}
+        activation = str(content.get("activation_function", "torch.nn.modules.activation.Tanh"))
+        name = activation.rpartition(".")[2]
+        width = content.get("out_features")
+        known = name in (_ACTIVATIONS if place == places[-1] else ("Identity",))
+        if not known or not isinstance(width, int):
+            raise LimbeckError(
+                f"model {source!r}: its Dense module has the activation {activation} and {width} outputs",
+                f"supported are {', '.join(_ACTIVATIONS)}, and Identity alone before another Dense",
+            )
+        bias = bool(content.get("bias", True)) or (found is not None and found.bias)
+        found = DenseModule(width, bias, name)
+    return found
 
 
-def dense_file(source: str) -> Path | None:
-    """The file of the linear map's weights; None where there is none.
+def dense_files(source: str) -> list[Path]:
+    """The files of the linear maps' weights, in the order in which they run.
 
     Raises:
         LimbeckError: they would have to be unpickled.
     """
     listed = read_json(source, MODULES) or []
     places = [one["path"] for one in listed if str(one.get("type", "")).endswith(".Dense")]
-    if not places:
-        return None
-    file = find_file(source, f"{places[0]}/{_WEIGHTS}")
-    if file is None:
-        raise LimbeckError(
-            f"model {source!r}: no {_WEIGHTS} in {places[0]} (pickled weights are never loaded: they can run code)",
-            "load it where you trust it and save it again with sentence-transformers",
-        )
-    return file
+    found = []
+    for place in places:
+        file = find_file(source, f"{place}/{_WEIGHTS}")
+        if file is None:
+            raise LimbeckError(
+                f"model {source!r}: no {_WEIGHTS} in {place} (pickled weights are never loaded: they can run code)",
+                "load it where you trust it and save it again with sentence-transformers",
+            )
+        found.append(file)
+    return found
 
 
 def write_modules(

@@ -16,6 +16,7 @@ from limbeck.runtimes.cascade import is_cascade, read_cascade
 from limbeck.runtimes.manifest import EXPORTS, exports_of, is_export, read_export, weight_bytes
 from limbeck.scoring.scored_model import finished_run
 from limbeck.students import read_config, resolve_checkpoint
+from limbeck.students.adapters import find_adapter
 from limbeck.support import files, words
 from limbeck.support.errors import LimbeckError, Problem, unknown
 
@@ -106,8 +107,9 @@ def _of(model: str, wanted: tuple[str, ...]) -> list[Contender]:
 
 
 def _checkpoint(model: str, record: Record | None, wanted: tuple[str, ...]) -> list[Contender]:
-    path = Path(resolve_checkpoint(model)).resolve()
-    config = read_config(model)
+    name = resolve_checkpoint(model)
+    path, config, adapter = Path(name).resolve(), read_config(model), find_adapter(name)
+    folders = [path, *([Path(resolve_checkpoint(adapter.base))] if adapter else [])]
     return [
         Contender(
             model=Path(model).name,
@@ -118,7 +120,7 @@ def _checkpoint(model: str, record: Record | None, wanted: tuple[str, ...]) -> l
             score=None if record is None else record.scores.get("dev", {}).get("primary"),
             rows=None if record is None else record.examples.fingerprints.get("dev"),
             run=None if record is None else files.at_home(model),
-            bytes=sum(file.stat().st_size for file in path.glob("*.safetensors")),
+            bytes=sum(file.stat().st_size for one in folders for file in one.glob("*.safetensors")),
         )
         for backend in ("torch", "compiled")
         if backend in (wanted or ("torch",))

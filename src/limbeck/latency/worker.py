@@ -126,10 +126,12 @@ def _torch(path: Path, threads: int, *, compiled: bool = False) -> Callable[[], 
     import transformers
 
     # The class itself is imported before the clock starts.
-    config = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    config = {}
+    if not (path / "adapter_config.json").exists():
+        config = json.loads((path / "config.json").read_text(encoding="utf-8"))
     names = config.get("architectures") or [""]
     known = getattr(transformers, names[0], None)
-    if known is None:  # one of limbeck's own networks
+    if known is None:  # one of limbeck's own networks, or an adapter
         from limbeck.students import load_model
     if compiled:
         import torch._dynamo  # by the first call of torch.compile otherwise, seconds of the load

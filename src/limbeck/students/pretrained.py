@@ -28,10 +28,7 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
-from transformers.utils import (
-    SAFE_WEIGHTS_INDEX_NAME,
-    cached_file,
-)
+from transformers.utils import ADAPTER_CONFIG_NAME, SAFE_WEIGHTS_INDEX_NAME, cached_file
 from transformers.utils import logging as hub_logging
 
 from limbeck.activations import number_of_layers, stack_layers, stack_layers_name
@@ -602,7 +599,12 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 _SECONDS = 5
-_FIRST_READ = ("config.json", "tokenizer_config.json", "preprocessor_config.json")
+_FIRST_READ = (
+    ADAPTER_CONFIG_NAME,
+    "config.json",
+    "tokenizer_config.json",
+    "preprocessor_config.json",
+)
 
 
 def refuse_absent(name: str | Path, what: str = "model") -> None:
