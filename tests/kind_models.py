@@ -11,6 +11,8 @@ from transformers import (
     BertForMaskedLM,
     BertForQuestionAnswering,
     BertForTokenClassification,
+    LlamaConfig,
+    LlamaForCausalLM,
     PreTrainedTokenizerFast,
     T5Config,
     T5ForConditionalGeneration,
@@ -64,6 +66,13 @@ def model(
                 pad_token_id=0, eos_token_id=3, dropout_rate=0.0, initializer_factor=scale,
             )  # fmt: skip
             return T5ForConditionalGeneration(config).eval()
+        if kind == "causal-lm":
+            decoder = LlamaConfig(
+                vocab_size=len(PIECES), hidden_size=width, num_attention_heads=heads,
+                intermediate_size=24, num_hidden_layers=layers, max_position_embeddings=64,
+                initializer_range=0.3, pad_token_id=0, bos_token_id=2, eos_token_id=3,
+            )  # fmt: skip
+            return LlamaForCausalLM(decoder).eval()
         config = BertConfig(
             vocab_size=len(PIECES), hidden_size=width, num_attention_heads=heads,
             intermediate_size=24, num_hidden_layers=layers, max_position_embeddings=64,

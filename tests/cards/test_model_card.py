@@ -37,7 +37,8 @@ HUB_FIELDS = {
 }  # fmt: skip
 HUB_PIPELINES = {
     "text-classification", "token-classification", "question-answering", "fill-mask",
-    "image-classification", "text2text-generation", "sentence-similarity",
+    "image-classification", "text2text-generation", "text-generation",
+    "sentence-similarity",
 }  # fmt: skip
 HUB_METRIC_NAMES = {"accuracy", "f1", "matthews_correlation", "pearsonr", "spearmanr"}
 

@@ -20,6 +20,7 @@ OWN = {
     "tokens": {"kind": "tokens", "text_columns": ["tokens"], "label_column": "tags"},
     "spans": {"kind": "spans"},
     "masked": {"kind": "masked"},
+    "causal-lm": {"kind": "causal-lm"},
     "text": {"kind": "text", "text_columns": ["t"], "label_column": "y"},
 }
 
@@ -45,7 +46,7 @@ def rows_of(kind: str, count: int) -> list[dict]:
 def write_rows(kind: str, folder: Path) -> Path:
     """A folder with files of a train and a dev split."""
     for split, count in (("train", 35), ("dev", 5)):
-        if kind == "masked":
+        if kind in ("masked", "causal-lm"):
             lines = [SENTENCES[row % 5] for row in range(count)]
             (folder / f"{split}.txt").write_text("\n\n".join(lines), encoding="utf-8")
         else:

@@ -37,7 +37,7 @@ def batch_of(kind, extra=0):
     return batch | {"labels": tiny.labels(rows, 7 + extra)}
 
 
-@pytest.mark.parametrize("kind", ["tokens", "masked", "text"])
+@pytest.mark.parametrize("kind", ["tokens", "masked", "text", "causal-lm"])
 def test_one_example_alone_has_hugging_faces_loss(kind):
     model, batch = tiny.model(kind), batch_of(kind)
     for row in range(4):
@@ -100,14 +100,16 @@ def test_only_context_tokens_share_the_probability_of_an_answer():
 
 
 @pytest.mark.parametrize("rule", [PLAIN, SoftRule("soft_kl", 2.0, True), SoftRule("soft_kl")])
-@pytest.mark.parametrize("kind", ["tokens", "masked", "text"])
+@pytest.mark.parametrize("kind", ["tokens", "masked", "text", "causal-lm"])
 def test_soft_labels_by_a_loop(kind, rule):
     batch = batch_of(kind)
     student, teacher = (logits_of(tiny.model(kind, seed=seed), batch) for seed in (0, 1))
     examples = []
     for row in range(4):
         distances = []
-        for place, label in enumerate(batch["labels"][row].tolist()):
+        # A causal model's logits are of the token behind.
+        behind = int(kind == "causal-lm")
+        for place, label in enumerate(batch["labels"][row].tolist()[behind:]):
             if label == -100:
                 continue
             ours, theirs = (
@@ -125,7 +127,7 @@ def test_soft_labels_by_a_loop(kind, rule):
     assert loss.item() == pytest.approx(sum(examples) / 4, rel=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["tokens", "spans", "masked", "text"])
+@pytest.mark.parametrize("kind", ["tokens", "spans", "masked", "text", "causal-lm"])
 def test_padding_changes_nothing(kind):
     student, teacher = tiny.model(kind), tiny.model(kind, seed=1)
     found = []
@@ -141,7 +143,7 @@ def test_padding_changes_nothing(kind):
     assert found[0] == pytest.approx(found[1], rel=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["tokens", "masked", "text"])
+@pytest.mark.parametrize("kind", ["tokens", "masked", "text", "causal-lm"])
 def test_an_example_without_labels_counts_in_soft_terms_alone(kind):
     batch = batch_of(kind)
     logits = logits_of(tiny.model(kind), batch).detach().requires_grad_()
@@ -186,7 +188,7 @@ def test_bfloat16_logits_are_compared_in_float32():
 
 
 def test_the_kind_is_read_off_a_model():
-    for kind in ("tokens", "spans", "masked", "text"):
+    for kind in ("tokens", "spans", "masked", "text", "causal-lm"):
         assert task_type_of(tiny.model(kind)) is TASK_TYPES.get(kind)
     import tiny_runs
 

@@ -13,6 +13,7 @@ from limbeck.tasks.abstract_type import no_unlabelled
 REFUSED = {
     "embedding": ("rows need no labels", "--data"),
     "masked": ("rows need no labels", "--data"),
+    "causal-lm": ("rows need no labels", "--data"),
     "image": ("folders that are their labels", "folders of their classes"),
     "text": ("decoder reads the label's word", "limbeck predict"),
     "tokens": ("losses look is known from the labels", "limbeck predict"),

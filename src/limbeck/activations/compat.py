@@ -84,6 +84,7 @@ IMAGE_CLASSIFIERS = _names(modeling_auto.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_
 TEXT_TO_TEXT = _names(modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES)
 # Encoder-decoders fill both of these tables.
 MASKED_LANGUAGE_MODELS = _names(modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES) - TEXT_TO_TEXT
+CAUSAL_LANGUAGE_MODELS = _names(modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES) - TEXT_TO_TEXT
 """Which classes are heads of what, by name."""
 
 MODEL_TYPES = frozenset(configuration_auto.CONFIG_MAPPING_NAMES)

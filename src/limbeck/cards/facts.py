@@ -28,6 +28,7 @@ PIPELINES = {
     "tokens": "token-classification",
     "spans": "question-answering",
     "masked": "fill-mask",
+    "causal-lm": "text-generation",
     "image": "image-classification",
     "text": "text2text-generation",
     "embedding": "sentence-similarity",

@@ -131,11 +131,19 @@ _OF_ROWS = (
 """Settings of a run that say which rows there are and how they are read: a student of its model needs them too."""
 
 
+def _generates(kind: str) -> bool:
+    from limbeck.tasks import TASK_TYPES
+
+    return kind in TASK_TYPES and TASK_TYPES.get(kind).generates
+
+
 def next_step(record: Record, path: Path) -> str | None:
     """A command that brings a run further; None where there is none to advise."""
     if one_answer(record) is not None:
         return _trained_differently(record, path)
     if record.kind == "distill":
+        if _generates(str(record.recipe.get("kind"))):  # nothing to export
+            return None
         return f"limbeck export {shlex.quote(str(path))} --format onnx-int8"
     return _distilled(record, str(path))
 

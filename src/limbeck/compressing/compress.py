@@ -195,8 +195,11 @@ class _Compression:
     def _costed(self, rows: CompressRows) -> tuple[str, CostModel, str]:
         """The teacher's place, costs of all shapes, and what is reachable: by arithmetic alone, then as measured."""
         kind = rows.task.kind
-        if not kind.reads.in_columns:
-            raise LimbeckError(f"compress: {rows.task.name} is of kind {kind.name}", "give text")
+        if kind.generates or not kind.reads.in_columns:
+            raise LimbeckError(
+                f"compress: {rows.task.name} is of kind {kind.name}",
+                "give texts with classes, numbers or tags; others are distilled one by one: limbeck distill",
+            )
         teacher = load_model(self.teacher, head="required", auto=kind.auto)
         refuse_beyond(teacher, rows.recipe.max_length)
         tokenizer, size = read_processor(self.teacher, kind.reads), teacher.config.vocab_size

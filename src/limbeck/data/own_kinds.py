@@ -22,7 +22,7 @@ from limbeck.data.reader import DataRequest, Loaded, OnDisk, data_reader
 from limbeck.data.table import FileTable, miscounted_texts, read_table
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.plain import loads
-from limbeck.tasks import MASKED, SPANS, TOKENS
+from limbeck.tasks import CAUSAL_LM, MASKED, SPANS, TOKENS
 from limbeck.tasks.positions import metrics_for_tags, said_of_tags
 from limbeck.tasks.task import Task
 
@@ -182,9 +182,10 @@ class OwnKind(OnDisk):
                 f"kind: limbeck reads no files of kind {kind.name}",
                 "register a reader of them (limbeck.data_reader)",
             )
-        layout = _LAYOUTS[kind.name]
+        layouts = _LAYOUTS[kind.name]
+        files = files_of(request.path, request.files, layouts[0].endings)
+        layout = _layout(layouts, request, files["train"])
         names = _named(layout, request)
-        files = files_of(request.path, request.files, layout.endings)
         read = {split: layout.read(file, names) for split, file in files.items()}
         train, tags = files["train"], read["train"][-1]
         task = request.known or _new_task(request, layout, _tags(train, names[-1], tags))
@@ -197,6 +198,20 @@ class OwnKind(OnDisk):
         }
         groups = _groups(train, request.division.group_column)
         return task, made_splits(request, task, rows, groups)
+
+
+def _layout(layouts: Sequence[KindLayout], request: DataRequest, path: Path) -> KindLayout:
+    """The layout with as many text columns as are named, else the first whose columns a table has, else the last."""
+    first, *others = layouts
+    if not others:
+        return first
+    if request.text_columns:
+        fits = (one for one in layouts if len(one.texts) == len(request.text_columns))
+    else:
+        with closing(files.open_rows(path)) as source:
+            columns = {*source.columns}
+        fits = (one for one in layouts if columns.issuperset(one.texts))
+    return next(fits, others[-1])
 
 
 def _named(usual: KindLayout, request: DataRequest) -> list[str]:
@@ -230,7 +245,7 @@ def _groups(path: Path, column: str | None) -> np.ndarray | None:
 
 def _new_task(request: DataRequest, usual: KindLayout, found: Sequence[str]) -> Task:
     name, kind, labelling = request.new_name, request.task_type, request.labelling
-    label = usual.label or usual.texts[0]
+    label = usual.label or usual.texts[-1]
     if kind is not TOKENS and (labelling.classes or labelling.holds):
         raise LimbeckError(
             f"classes, labels: a task of kind {kind.name} has no classes", "leave them out"
@@ -238,7 +253,7 @@ def _new_task(request: DataRequest, usual: KindLayout, found: Sequence[str]) -> 
     task = Task(name, name, usual.texts, (), (), "accuracy", label_column=label, kind=kind)
     if kind is SPANS:
         return replace(task, metrics=("exact_match", "f1"), primary="f1")
-    if kind is MASKED:
+    if kind.language_model:
         return replace(task, metrics=("accuracy", "perplexity"))
     tags = class_order(found, labelling, "the column of tags")
     metrics, primary = metrics_for_tags(tags)
@@ -313,12 +328,11 @@ def _read_spans(path: Path, names: Sequence[str]) -> Columns:
     return [*map(table.texts, texts), written]
 
 
-def _read_masked(path: Path, names: Sequence[str]) -> Columns:
-    if (
-        files.form_of(path) == "text"
-    ):  # its one column is meant, whatever those of tables are called
-        names = [files.TEXT_COLUMN]
-    return [_table(path, names).texts(names[0])]
+def _read_texts(path: Path, names: Sequence[str]) -> Columns:
+    if files.form_of(path) == "text" and len(names) == 1:
+        names = [files.TEXT_COLUMN]  # its one column is meant, whatever those of tables are called
+    table = _table(path, names)
+    return [table.texts(name) for name in names]
 
 
 def _table(path: Path, names: Sequence[str]) -> FileTable:
@@ -327,8 +341,10 @@ def _table(path: Path, names: Sequence[str]) -> FileTable:
     return table
 
 
+_TEXT = KindLayout(("text",), None, (), _read_texts)
 _LAYOUTS = {
-    TOKENS.name: KindLayout(("tokens",), "tags", files.CONLL, _read_tokens),
-    SPANS.name: KindLayout(("question", "context"), "answers", (), _read_spans),
-    MASKED.name: KindLayout(("text",), None, (), _read_masked),
+    TOKENS.name: (KindLayout(("tokens",), "tags", files.CONLL, _read_tokens),),
+    SPANS.name: (KindLayout(("question", "context"), "answers", (), _read_spans),),
+    MASKED.name: (_TEXT,),
+    CAUSAL_LM.name: (KindLayout(("prompt", "answer"), None, (), _read_texts), _TEXT),
 }

@@ -99,7 +99,7 @@ def export(
     # Before they are read, so that a run that is trained again meanwhile is seen to hold another student.
     weights = weights_of(Path(resolve_checkpoint(str(model))))
     source = scored_model.ScoredModel.open(model, scored_model.TORCH)
-    if source.kind.classes_as_text:
+    if source.kind.generates:
         raise LimbeckError(
             f"{model} writes its answers token by token, and an export holds one graph",
             f"use optimum: optimum-cli export onnx --model {source.place} FOLDER",

@@ -14,7 +14,7 @@ from datasets import Dataset
 from torch import nn
 from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from limbeck.activations import Request, kinds_available, number_of_layers
+from limbeck.activations import Request, is_causal, kinds_available, number_of_layers
 from limbeck.preflight import data_checks
 from limbeck.students import class_places, generic_labels, labels_of, spelling
 from limbeck.support.errors import LimbeckError, Problem, problem_list
@@ -45,6 +45,13 @@ def check_request(side: str, model: PreTrainedModel, request: Request) -> Iterat
                 f"{side}: layer {', '.join(map(str, absent))} is asked for, but its {stack} "
                 f"stack has layers 1..{depth}",
                 f"name layers from 1 to {depth} in the mapping (0 is the embedding output)",
+            )
+        if any(seen.pool == "cls" for seen in asked) and is_causal(model, stack):
+            yield Problem(
+                f"{side}: in a causal stack the first token sees no other, so its state says nothing of the text "
+                "(pool: cls)",
+                "set the term's pool to last or mean: objectives.NAME.pool=last",
+                "warning",
             )
         unseen = sorted({str(seen.what) for seen in asked if seen.what not in kinds})
         if unseen:

@@ -178,9 +178,9 @@ class RecipeFields(Settings):
         None,
         description="task type: sentence (a class or number, the default for your own data), multi-label (any number "
         "of classes), tokens (a tag for each word), spans (part of a context), masked (masked language "
-        "modelling), text (classes as generated words), image (a class for an image), embedding (a vector for a "
-        "sentence), pair-score (how well a passage answers a query: rerankers), ordinal (one of several classes in an "
-        "order: ratings)",
+        "modelling), causal-lm (language models that generate), text (classes as generated words), image (a class for "
+        "an image), embedding (a vector for a sentence), pair-score (how well a passage answers a query: rerankers), "
+        "ordinal (one of several classes in an order: ratings)",
     )
     max_length: Tokens = Field(128, description="longest input, in tokens")
     pad_to: Tokens | Literal["max_length"] | None = Field(

@@ -153,9 +153,9 @@ def _is_labelled(
     if raw.get("label_column") is not None:
         return raw["label_column"] in first.columns
     named = raw.get("kind") or _kind_of_method(raw)
-    if kind is tasks.MASKED or (
+    if kind.language_model or (
         kind is tasks.TOKENS and first.plain
-    ):  # masked text is its own label, CoNLL's lines have tags
+    ):  # a language model's text is its own label, CoNLL's lines have tags
         return named is not None
     if kind.rows_without_labels:
         return False

@@ -10,7 +10,6 @@ from transformers import PreTrainedTokenizerBase, PrinterCallback
 from limbeck.run.prepared import TEST, Prepared, SplitsToScore, StageInputs
 from limbeck.run.run_folder import RunFolder
 from limbeck.support.machine import is_first, wait_for_all
-from limbeck.tasks import MASKED
 from limbeck.training import DistillationTrainer, Patience, reporting, training_arguments
 from limbeck.training.callbacks import CheckpointEvery, Display
 from limbeck.training.checkpoints import last_whole
@@ -138,7 +137,7 @@ def write_student(trainer: DistillationTrainer, folder: RunFolder, prepared: Pre
     shutil.rmtree(folder.unshipped, ignore_errors=True)
     processor, kind = prepared.tokenizer, prepared.task.kind
     # Whoever loads the student cuts texts where its scores were measured; a language model is trained further.
-    if isinstance(processor, PreTrainedTokenizerBase) and kind is not MASKED:
+    if isinstance(processor, PreTrainedTokenizerBase) and not kind.language_model:
         processor.model_max_length = kind.scored_length(prepared.recipe.max_length)
     kind.ship_with(trainer.student.config, prepared.task)
     trainer.save_model(str(folder.unshipped))

@@ -16,11 +16,12 @@ from limbeck.tasks.abstract_type import (
 )
 from limbeck.tasks.classes import MULTI_LABEL, SENTENCE
 from limbeck.tasks.image import IMAGE, Image
+from limbeck.tasks.language_models import CAUSAL_LM, MASKED
 from limbeck.tasks.metrics import LOWER_IS_BETTER, METRICS
 from limbeck.tasks.modality import TEXT_READING, Processor, Reading
 from limbeck.tasks.ordinal import ORDINAL
 from limbeck.tasks.pair_score import PAIR_SCORE
-from limbeck.tasks.positions import MASKED, TOKENS
+from limbeck.tasks.positions import TOKENS
 from limbeck.tasks.rules import Results, ScoredSplit, SoftRule, as_array, join
 from limbeck.tasks.sentence_embedding import EMBEDDING
 from limbeck.tasks.spans import SPANS
@@ -28,6 +29,7 @@ from limbeck.tasks.task import TASKS, HubSource, Task, as_kind, get_task, projec
 from limbeck.tasks.text import TEXT
 
 __all__ = [
+    "CAUSAL_LM",
     "EMBEDDING",
     "IMAGE",
     "LOWER_IS_BETTER",

@@ -103,8 +103,10 @@ class TaskType(ScoredOutputs):
         weighs_classes: whether the labels' loss can count classes by weights, and hard examples more
             (`HardRule`).
         classes_as_text: whether a decoder writes the label, and so reads it in training.
+        generates: whether a model answers with text, token by token.
         rows_without_labels: whether training rows are texts, and need no labels: all that is learned follows
             from them.
+        language_model: whether the text of a row is its own label, and what is trained may be trained further.
         problem_type: what transformers calls what the head is trained for, where the head's class alone does
             not say it.
         constant: whether a model's outputs for an example are the same in every epoch, with one row of
@@ -138,7 +140,9 @@ class TaskType(ScoredOutputs):
     heads: ClassVar[frozenset[str]] = frozenset()
     weighs_classes: ClassVar[bool] = False
     classes_as_text: ClassVar[bool] = False
+    generates: ClassVar[bool] = False
     rows_without_labels: ClassVar[bool] = False
+    language_model: ClassVar[bool] = False
     problem_type: ClassVar[str | None] = None
     constant: ClassVar[bool] = False
     reads: ClassVar[Reading] = TEXT_READING

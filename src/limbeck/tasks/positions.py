@@ -8,7 +8,6 @@ right only with both ends and the type right.
 import math
 import operator
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -19,14 +18,13 @@ import transformers
 from datasets import ClassLabel, Dataset, List, Value
 from seqeval import metrics as entities
 from seqeval.metrics.sequence_labeling import get_entities
-from torch import Tensor, nn
+from torch import Tensor
 
 from limbeck import functional as F
-from limbeck.activations.compat import MASKED_LANGUAGE_MODELS, TOKEN_CLASSIFIERS
+from limbeck.activations.compat import TOKEN_CLASSIFIERS
 from limbeck.functional.labels import NO_LABEL
 from limbeck.functional.partial_logits import PartialLogits, partial_soft_label
-from limbeck.support.errors import LimbeckError, Problem
-from limbeck.support.machine import on_host, send
+from limbeck.support.errors import Problem
 from limbeck.tasks import metrics, modality, rules
 from limbeck.tasks.abstract_type import TASK_TYPES, TaskType, task_type
 from limbeck.tasks.classes import balanced_over
@@ -41,27 +39,32 @@ class LabelledPositions(TaskType):
         """Words of a vocabulary; tags are of no whole example."""
         return math.inf if self.over_vocabulary else 0
 
+    def targets(self, batch: rules.Batch) -> Tensor:
+        """What the logits of each position are to predict, (B, N); −100 for nothing.
+
+        Raises LimbeckError for a batch without labels.
+        """
+        rules.need_labels(batch, self.label_names)
+        return batch["labels"]
+
     def hard_label(
         self, logits: Tensor, batch: rules.Batch, rule: rules.HardRule = rules.PLAIN
     ) -> Tensor:
         """Cross-entropy of logits (B, N, C) over each example's labelled positions."""
-        rules.need_labels(batch, self.label_names)
-        return F.token_cross_entropy(logits, batch["labels"], **rule._asdict())
+        return F.token_cross_entropy(logits, self.targets(batch), **rule._asdict())
 
     def soft_label(
         self, student: Tensor, teacher: Tensor, batch: rules.Batch, rule: rules.SoftRule
     ) -> Tensor:
         """The two sides' distributions at each example's labelled positions."""
-        rules.need_labels(batch, self.label_names)
         distance = F.token_soft_kl if rule.compare == "soft_kl" else F.token_soft_cross_entropy
-        return distance(student, teacher, batch["labels"] != NO_LABEL, **rule.at)
+        return distance(student, teacher, self.targets(batch) != NO_LABEL, **rule.at)
 
     def soft_label_of_tokens(
         self, student: Tensor, teacher: PartialLogits, batch: rules.Batch, rule: rules.SoftRule
     ) -> Tensor:
         """The student's distribution against what was kept of the teacher's, at the labelled positions."""
-        rules.need_labels(batch, self.label_names)
-        valid = batch["labels"] != NO_LABEL
+        valid = self.targets(batch) != NO_LABEL
         return partial_soft_label(student, teacher, valid, compare=rule.compare, **rule.at)
 
 
@@ -225,8 +228,7 @@ class Tokens(LabelledPositions):
         self, model: transformers.PreTrainedModel, batch: rules.Batch, logits: Tensor
     ) -> Tensor:
         """The likeliest tag of each labelled position in order, then −100."""
-        rules.need_labels(batch, self.label_names)
-        valid = batch["labels"] != NO_LABEL
+        valid = self.targets(batch) != NO_LABEL
         tags = logits.argmax(-1).masked_fill(~valid, NO_LABEL)
         # Labelled ones first, in their order: then it does not matter on which side padding is.
         order = torch.argsort((~valid).int(), dim=1, stable=True)
@@ -312,145 +314,3 @@ def _scores(
 
 
 TOKENS = TASK_TYPES.get("tokens")
-
-
-# Masked language modelling: tokens that were masked in a text.
-#
-# Which tokens are masked changes every epoch, as a pure function of (seed, epoch, index): a run that
-# is killed and continued hides the same words, and teacher and student read the same text. Evaluation
-# always hides the same ones.
-
-
-# Devlin et al. 2019, §3.1: 15 % of the tokens, of which 80 % are masked, 10 % another word and 10 %
-# left as they are.
-_SHARE, _HIDDEN, _REPLACED = 0.15, 0.8, 0.1
-
-
-@task_type("masked")
-class Masked(LabelledPositions):
-    """Masked-language modelling."""
-
-    summary = "tokens masked from a text; scored by the share found, and perplexity"
-    auto = transformers.AutoModelForMaskedLM
-    heads = MASKED_LANGUAGE_MODELS
-    over_vocabulary = True
-    rows_without_labels = True
-
-    @property
-    def resampled(self) -> str:
-        """The masked tokens."""
-        return f"the tokens masked from a text ({self.name})"
-
-    def features(self, task: rules.TaskLike) -> dict[str, Any]:
-        """Text alone: it is its own label."""
-        return {column: Value("string") for column in task.text_columns}
-
-    def encode(
-        self,
-        task: rules.TaskLike,
-        tokenizer: transformers.PreTrainedTokenizerBase,
-        max_length: int,
-        rows: rules.Rows,
-    ) -> rules.Rows:
-        """The whole text; tokens are masked batch by batch."""
-        encoded = modality.encode_cut(tokenizer, *self.texts(task, rows), max_length=max_length)
-        return {**encoded, "index": rows["index"], rules.CUT: rules.truncated(encoded)}
-
-    def draw(
-        self,
-        batch: dict[str, Tensor],
-        tokenizer: transformers.PreTrainedTokenizerBase,
-        seed: int,
-        epoch: int,
-    ) -> dict[str, Tensor]:
-        """Hide other words than before; at least one of each text that has any.
-
-        Raises LimbeckError for a tokenizer without a mask token, or a batch without `index`.
-        """
-        if tokenizer.mask_token_id is None:
-            raise LimbeckError(
-                f"{type(tokenizer).__name__} has no mask token",
-                "use a model that was pretrained by masked-language modelling",
-            )
-        if "index" not in batch:
-            raise LimbeckError(
-                "the batch has no index column to choose masked tokens by",
-                "give every example a number in a column named index",
-            )
-        device, known = batch["input_ids"].device, on_host(batch)
-        ids = known["input_ids"].cpu().numpy()
-        if "labels" in known:
-            labels = known["labels"].cpu().numpy()
-            ids = np.where(labels == NO_LABEL, ids, labels)
-        usable = (known["attention_mask"].cpu().numpy() > 0) & ~np.isin(
-            ids, tokenizer.all_special_ids
-        )
-        hidden, labels = ids.copy(), np.full_like(ids, NO_LABEL)
-        for row, index in enumerate(known["index"].tolist()):
-            places = np.flatnonzero(usable[row])
-            random = np.random.default_rng([seed, epoch, index])
-            chosen = random.permutation(places)[: max(1, round(_SHARE * len(places)))]
-            fate = random.random(len(chosen))
-            others = random.integers(len(tokenizer), size=len(chosen))
-            replaced = np.where(fate < _HIDDEN + _REPLACED, others, ids[row, chosen])
-            hidden[row, chosen] = np.where(fate < _HIDDEN, tokenizer.mask_token_id, replaced)
-            labels[row, chosen] = ids[row, chosen]
-        masked = {"input_ids": hidden, "labels": labels}
-        return batch | {name: send(torch.from_numpy(new), device) for name, new in masked.items()}
-
-    def compact_outputs(
-        self, model: transformers.PreTrainedModel, batch: rules.Batch, logits: Tensor
-    ) -> Tensor:
-        """By example: sum of negative log likelihoods, number of masked tokens, how many found."""
-        rules.need_labels(batch, self.label_names)
-        labels = batch["labels"]
-        valid = labels != NO_LABEL
-        rows = valid.nonzero()[:, 0]
-        # In full precision on every device: counts are exact up to 2^24 in float32.
-        losses = nn.functional.cross_entropy(logits[valid].float(), labels[valid], reduction="none")
-        found = (logits[valid].argmax(-1) == labels[valid]).float()
-        sums = torch.zeros(len(labels), 3, device=logits.device)
-        for column, values in enumerate((losses, torch.ones_like(losses), found)):
-            sums[:, column].index_add_(0, rows, values)
-        return sums
-
-    def results(
-        self, task: rules.TaskLike, outputs: np.ndarray, of: rules.ScoredSplit
-    ) -> rules.Results:
-        """Share of masked tokens found, 0 to 100, and perplexity over all of them, unscaled.
-
-        `prediction` counts the tokens found, `label` those that were masked.
-        """
-        loss, hidden, found = outputs.astype(np.float64).sum(axis=0)
-        scores = {
-            "accuracy": 100 * found / hidden,
-            # A diverged model's is beyond what a float holds.
-            "perplexity": math.exp(min(loss / hidden, 700.0)),
-        }
-        kept = {
-            "index": of.encoded["index"][:],
-            "prediction": outputs[:, 2].astype(int).tolist(),
-            "label": outputs[:, 1].astype(int).tolist(),
-        }
-        return rules.Results(scores | {"primary": scores[task.primary]}, kept)
-
-    def sampled_score(
-        self, task: rules.TaskLike, metric: str, kept: rules.Kept
-    ) -> metrics.SampledScore | None:
-        """Masked tokens found over those that were masked."""
-        found = metric == "accuracy"
-        return metrics.ratio_of_sums(kept["prediction"], kept["label"]) if found else None
-
-    def predicts_numbers(self, task: rules.TaskLike) -> bool:
-        """How many tokens were found."""
-        return True
-
-    def baseline(self, task: rules.TaskLike, labels: rules.Labels) -> tuple[float, str]:
-        """The commonest word, as often as it stands in the texts."""
-        rules.need_rows(task, labels)
-        counts = Counter(word for text in labels for word in text.split())
-        (word, count), *_ = counts.most_common(1) or [("", 0)]
-        return 100 * count / max(counts.total(), 1), word
-
-
-MASKED = TASK_TYPES.get("masked")

@@ -16,7 +16,7 @@ import numpy as np
 
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.plain import read_text, read_yaml
-from limbeck.tasks import image, positions, spans
+from limbeck.tasks import image, language_models, positions, spans
 from limbeck.tasks.abstract_type import TaskType, get_task_type
 from limbeck.tasks.classes import SENTENCE
 from limbeck.tasks.metrics import METRICS, RANKED_METRICS, mean_of
@@ -175,7 +175,7 @@ def judged_by_teacher(task: Task) -> Task:
 
 _TYPES = {
     one.name: one
-    for one in (SENTENCE, image.IMAGE, positions.MASKED, spans.SPANS, positions.TOKENS)
+    for one in (SENTENCE, image.IMAGE, language_models.MASKED, spans.SPANS, positions.TOKENS)
 }
 
 

@@ -46,6 +46,7 @@ class Text(LabelledPositions):
     auto = transformers.AutoModelForSeq2SeqLM
     heads = TEXT_TO_TEXT
     classes_as_text = True
+    generates = True
     row_layout = "one label"
     key_columns = (TARGET,)
     over_vocabulary = True

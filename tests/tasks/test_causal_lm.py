@@ -1,0 +1,180 @@
+"""Students that generate: rows, labels, scores and whole runs, against transformers' own loss."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+import transformers as hf
+from safetensors.torch import load_file
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+import kind_models as tiny
+import tiny_runs
+from limbeck.activations import Request, capture
+from limbeck.data import Collator, encode, load_task
+from limbeck.data.splits import make_split
+from limbeck.recipe import Recipe
+from limbeck.run import distill
+from limbeck.scoring import evaluate
+from limbeck.support.errors import LimbeckError
+from limbeck.tasks import CAUSAL_LM, ScoredSplit, Task
+from limbeck.training import DistillationTrainer
+
+WORDS = ["<pad>", "<unk>", "</s>", "<user>", "<model>", "ann", "lee", "saw", "the", "cat", "in", "rome", ".", "who",
+         "?"]  # fmt: skip
+ID = {word: number for number, word in enumerate(WORDS)}
+TEXT = Task(
+    "m",
+    "m",
+    ("text",),
+    (),
+    ("accuracy", "perplexity"),
+    "accuracy",
+    label_column="text",
+    kind=CAUSAL_LM,
+)
+ASKED = Task("m", "m", ("prompt", "answer"), (), ("accuracy", "perplexity"), "accuracy", label_column="answer",
+             kind=CAUSAL_LM)  # fmt: skip
+CHAT = (
+    "{% for turn in messages %}{% if turn['role'] == 'user' %}<user> {{ turn['content'] }} {% else %}"
+    "<model> {{ turn['content'] }} </s>{% endif %}{% endfor %}{% if add_generation_prompt %}<model> {% endif %}"
+)
+TEXTS = ["ann saw the cat in rome .", "lee saw rome .", "the cat saw lee and ann in rome ."]
+
+
+def tokenizer(side: str = "right", chat: str | None = None) -> hf.PreTrainedTokenizerFast:
+    core = Tokenizer(models.WordLevel(ID, unk_token="<unk>"))
+    core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return hf.PreTrainedTokenizerFast(
+        tokenizer_object=core, pad_token="<pad>", unk_token="<unk>", eos_token="</s>", padding_side=side,
+        chat_template=chat, model_input_names=["input_ids", "attention_mask"],
+    )  # fmt: skip
+
+
+def ids(text: str) -> list[int]:
+    return [ID.get(word, 1) for word in text.split()]
+
+
+def texts_encoded(length: int = 16, rows=TEXTS):
+    rows = make_split(TEXT, {"text": list(rows)}, None)
+    return encode(rows, TEXT, tokenizer(), length)
+
+
+def answers_encoded(chat: str | None, length: int = 16):
+    rows = make_split(ASKED, {"prompt": ["who saw rome ?"], "answer": ["ann ."]}, None)
+    return encode(rows, ASKED, tokenizer(chat=chat), length)
+
+
+def test_all_tokens_of_a_text_and_its_end_are_labels():
+    encoded, cut = texts_encoded()
+    for text, row in zip(TEXTS, encoded, strict=True):
+        assert row["input_ids"] == row["labels"] == [*ids(text), ID["</s>"]]
+    assert cut == 0
+    shorter, cut = texts_encoded(4)
+    assert cut == 2
+    assert shorter["input_ids"][0] == ids("ann saw the cat")
+    exact, cut = texts_encoded(7, TEXTS[:1])
+    assert (exact["input_ids"][0], cut) == (ids(TEXTS[0]), 0)
+
+
+@pytest.mark.parametrize(("chat", "prompt", "answer"), [
+    (None, "who saw rome ?", "ann . </s>"), (CHAT, "<user> who saw rome ? <model>", "ann . </s>"),
+])  # fmt: skip
+def test_of_a_prompt_and_its_answer_the_answer_alone_is_learned(chat, prompt, answer):
+    (row,), cut = answers_encoded(chat)
+    assert (row["input_ids"], cut) == (ids(prompt) + ids(answer), 0)
+    assert row["labels"] == [-100] * len(ids(prompt)) + ids(answer)
+    (row,), cut = answers_encoded(chat, 3)
+    assert (row["labels"], cut) == ([-100] * 3, 1)
+
+
+def test_a_chat_template_that_rewrites_the_prompt_is_refused():
+    with pytest.raises(LimbeckError, match="does not begin with its prompt"):
+        answers_encoded("{{ messages | length }}")
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_a_padded_batch_has_the_loss_of_each_text_by_itself(side):
+    """Transformers' own loss of each text is the judge; nothing is predicted at padding."""
+    model, encoded = tiny.model("causal-lm"), texts_encoded()[0]
+    batch = Collator(tokenizer(side), kind=CAUSAL_LM)(list(encoded))
+    logits = capture(model, batch, Request.of_logits()).logits
+    alone, right = [], []
+    for row in encoded:
+        given = torch.tensor([row["input_ids"]])
+        with torch.no_grad():
+            out = model(input_ids=given, labels=given)
+        alone.append(out.loss.item())
+        right.append((out.logits[0, :-1].argmax(-1) == given[0, 1:]).sum().item())
+    assert CAUSAL_LM.hard_label(logits, batch).item() == pytest.approx(np.mean(alone), rel=1e-5)
+    kept = CAUSAL_LM.compact_outputs(model, batch, logits).detach().numpy()
+    counts = np.array([len(row["input_ids"]) - 1 for row in encoded])
+    rows = make_split(TEXT, {"text": TEXTS}, None)
+    results = CAUSAL_LM.results(TEXT, kept, ScoredSplit(encoded, rows, tokenizer()))
+    assert results.scores["perplexity"] == pytest.approx(
+        math.exp((counts * alone).sum() / counts.sum()), rel=1e-5
+    )
+    assert results.scores["accuracy"] == pytest.approx(100 * sum(right) / counts.sum())
+    assert results.predictions["label"] == counts.tolist()
+
+
+def test_rows_of_which_no_answer_fits_have_no_score():
+    with pytest.raises(LimbeckError, match="raise max_length"):
+        CAUSAL_LM.results(TEXT, np.zeros((2, 3)), ScoredSplit(None, None, None))
+
+
+def test_files_of_texts_and_of_prompts_with_answers(tmp_path):
+    (tmp_path / "a.txt").write_text("\n".join(TEXTS * 20))
+    asked = [{"prompt": f"who {n} ?", "answer": f"ann {n}", "text": "x"} for n in range(60)]
+    (tmp_path / "b.jsonl").write_text("\n".join(map(json.dumps, asked)))
+    for name, columns, texts in (
+        ("a.txt", None, ("text",)),
+        ("b.jsonl", None, ("prompt", "answer")),
+        ("b.jsonl", ["text"], ("text",)),
+        ("b.jsonl", ["prompt", "text"], ("prompt", "answer")),
+    ):
+        task, splits = load_task(None, tmp_path / name, kind="causal-lm", text_columns=columns)
+        assert (task.text_columns, task.label_column) == (texts, texts[-1])
+        assert (task.metrics, task.primary) == (("accuracy", "perplexity"), "accuracy")
+        assert {*splits["train"].column_names} >= {*texts}
+    assert splits["train"]["answer"][0] == "x"
+    with pytest.raises(LimbeckError, match="its own label"):
+        load_task(None, tmp_path / "b.jsonl", kind="causal-lm", label_column="answer")
+
+
+def test_a_killed_run_ends_as_an_unbroken_one_and_its_student_generates(
+    settings, teachers, tmp_path
+):
+    given = settings(
+        "causal-lm", epochs=2, teacher=str(teachers["causal-lm"].path), checkpoint_steps=2,
+        **{"student.init": "teacher", "student.layers": 2},
+    )  # fmt: skip
+    recipe = Recipe.load("kd", **given)
+    straight = distill(recipe, out=tmp_path / "straight", report=False)
+    original = DistillationTrainer.__init__
+
+    def dying(self, *args, **kwargs):
+        original(self, *args, **kwargs)
+        self.add_callback(tiny_runs.Kill("step_begin", 7))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DistillationTrainer, "__init__", dying)
+        with pytest.raises(tiny_runs.KilledError):
+            distill(recipe, out=tmp_path / "killed", report=False)
+    resumed = distill(recipe, out=tmp_path / "killed", report=False)
+    weights = [load_file(run.path / "student" / "model.safetensors") for run in (straight, resumed)]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+    assert resumed.scores == straight.scores
+    assert resumed.record.epochs[0].train.keys() == {"loss", "hard", "soft"}
+    student = hf.AutoModelForCausalLM.from_pretrained(resumed.path / "student").eval()
+    words = hf.AutoTokenizer.from_pretrained(resumed.path / "student")
+    assert type(student) is hf.LlamaForCausalLM
+    assert student.config.num_hidden_layers == 2
+    assert words.model_max_length > 24  # it may write on
+    asked = words("ann", return_tensors="pt", add_special_tokens=False)
+    assert student.generate(**asked, max_new_tokens=5).shape[1] > 1
+    assert evaluate(resumed.path) == pytest.approx(resumed.scores["dev"])
