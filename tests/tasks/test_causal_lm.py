@@ -24,6 +24,8 @@ from limbeck.support.errors import LimbeckError
 from limbeck.tasks import CAUSAL_LM, ScoredSplit, Task
 from limbeck.training import DistillationTrainer
 
+SENTENCES = ["ann saw rome .", "annabelle lee saw the cat .", "the cat saw lee in rome .",
+             "lee and ann saw rome .", "in rome the cat saw annabelle ."]  # fmt: skip
 WORDS = ["<pad>", "<unk>", "</s>", "<user>", "<model>", "ann", "lee", "saw", "the", "cat", "in", "rome", ".", "who",
          "?"]  # fmt: skip
 ID = {word: number for number, word in enumerate(WORDS)}
@@ -177,4 +179,23 @@ def test_a_killed_run_ends_as_an_unbroken_one_and_its_student_generates(
     assert words.model_max_length > 24  # it may write on
     asked = words("ann", return_tensors="pt", add_special_tokens=False)
     assert student.generate(**asked, max_new_tokens=5).shape[1] > 1
-    assert evaluate(resumed.path) == pytest.approx(resumed.scores["dev"])
+    again, dev = evaluate(resumed.path), resumed.scores["dev"]
+    assert again == pytest.approx({name: dev[name] for name in again})
+    beside = beside_by_a_loop(student, teachers["causal-lm"].student, tiny.tokenizer())
+    assert (dev["teacher_agreement"], dev["teacher_kl"]) == pytest.approx(beside, rel=1e-3)
+
+
+def beside_by_a_loop(student, teacher, words) -> tuple[float, float]:
+    """Agreement and divergence of two models, text by text and token by token, in float64."""
+    same, divergences = [], []
+    for text in SENTENCES:
+        given = words(text, return_tensors="pt")
+        with torch.no_grad():
+            ours, theirs = (
+                side.eval()(**given).logits[0, :-1].double() for side in (student, teacher)
+            )
+        for own, other in zip(ours, theirs, strict=True):
+            p, q = (side.exp() / side.exp().sum() for side in (other, own))
+            same.append(int(own.argmax()) == int(other.argmax()))
+            divergences.append(float((p * (p / q).log()).sum()))
+    return 100 * sum(same) / len(same), 100 * sum(divergences) / len(divergences)

@@ -21,10 +21,12 @@ from limbeck.data import Collator, batches_of, encode
 from limbeck.support import manifest, plain
 from limbeck.support.errors import LimbeckError, Problem, problem_list
 from limbeck.tasks import Processor, ScoredSplit, Task, as_array, join
-from limbeck.tasks.metrics import CORRELATIONS, plain_metric
+from limbeck.tasks.metrics import CORRELATIONS, TEACHER_AGREEMENT, TEACHER_KL, plain_metric
 from limbeck.teachers.teacher import Teacher
 
 _SAMPLE = 512
+# What a teacher's own record says of the teacher that it had.
+_OF_ITS_TEACHER = (TEACHER_AGREEMENT, TEACHER_KL)
 _BATCH = 32
 # Of an accuracy that would come from always making one prediction.
 _CHANCE = 0.01
@@ -45,7 +47,7 @@ def recorded_scores(
     scores = record.get("scores") or {}
     known = (record.get("examples") or {}).get("fingerprints") or {}
     same = {
-        split: dict(scores[split])
+        split: {name: value for name, value in scores[split].items() if name not in _OF_ITS_TEACHER}
         for split, fingerprint in fingerprints.items()
         if split in scores and known.get(split) == fingerprint
     }

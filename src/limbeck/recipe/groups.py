@@ -53,8 +53,8 @@ class StudentSpec(settings.Settings):
     pick: Literal["first", "last", "skip", "upper", "importance"] | None = Field(
         None,
         description="which layers to keep when `layers` is a number: first, last, skip, upper, or those that turn "
-        "hidden states most on training rows (importance); if left out skip for classes and numbers of whole texts, "
-        "first for other task types and with a paper's settings",
+        "hidden states most on training rows (importance); if left out skip for classes and numbers of whole texts "
+        "and for causal-lm, first for other task types and with a paper's settings",
     )
     hidden: settings.Width | None = Field(
         None,

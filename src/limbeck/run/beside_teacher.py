@@ -14,8 +14,8 @@ import torch
 from datasets import Dataset
 from transformers import PreTrainedModel
 
-from limbeck.activations import Request
-from limbeck.data import batches_of, row_facts, row_ids
+from limbeck.activations import Request, capture
+from limbeck.data import Collator, batches_of, row_facts, row_ids
 from limbeck.evaluation import classification
 from limbeck.evaluation.linear_floor import MOST_ROWS, LinearFloor, fit_floor, has_floor
 from limbeck.evaluation.row_tests import is_ahead, kept_share, row_tests
@@ -166,6 +166,48 @@ def _learned_from(path: str, task: Task, rows: Dataset) -> bool:
         path, known.sum(), len(rows),
     )  # fmt: skip
     return True
+
+
+# Both sides' logits over a vocabulary are held at once.
+_FEW = 8
+
+
+def scores_beside_teacher(
+    prepared: Prepared, scored: SplitsToScore, student: PreTrainedModel
+) -> dict[str, Numbers]:
+    """How near the distributions of a language model that generates are to its teacher's, by split.
+
+    None of a teacher that is not loaded, or reads other tokens.
+    """
+    kind, teacher, found = prepared.task.kind, prepared.teacher, dict[str, Numbers]()
+    generates = kind.language_model and kind.generates
+    if teacher is None or not generates or not _reads_alike(prepared):
+        return found
+    collate, asked = Collator(prepared.tokenizer, kind=kind), Request.of_logits()
+    student.eval()
+    for split, rows in scored.items():
+        sums = []
+        for batch in batches_of(rows.encoded, collate, _FEW, student.device):
+            with torch.no_grad():
+                moved = {name: value.to(teacher.device) for name, value in batch.items()}
+                ours, theirs = (
+                    capture(student, batch, asked).logits,
+                    capture(teacher, moved, asked).logits,
+                )
+                if ours is None or theirs is None or ours.shape != theirs.shape:
+                    return {}
+                sums.append(kind.beside_teacher(ours, theirs.to(ours.device), batch))
+        count, same, divergence = torch.stack(sums).sum(0).tolist()
+        found[split] = {
+            metrics.TEACHER_AGREEMENT: 100 * same / max(count, 1),
+            metrics.TEACHER_KL: 100 * divergence / max(count, 1),
+        }
+    return found
+
+
+def _reads_alike(prepared: Prepared) -> bool:
+    describe, own = prepared.task.kind.reads.describe, prepared.named[prepared.reference].tokenizer
+    return own is not None and describe(own) == describe(prepared.tokenizer)
 
 
 ByRow = Mapping[str, Sequence[Any]]

@@ -23,7 +23,7 @@ from limbeck.records.facts import Best, Cost, Epoch, ModelFacts, Numbers, StageF
 from limbeck.report import write_report
 from limbeck.report.sections import page_parts
 from limbeck.run import begin, check, several_teachers
-from limbeck.run.beside_teacher import Kept, compare, reference_scores
+from limbeck.run.beside_teacher import Kept, compare, reference_scores, scores_beside_teacher
 from limbeck.run.prepared import Prepared, SplitsToScore
 from limbeck.run.run_folder import RunFolder
 from limbeck.run.train import Spent, Trained, write_student
@@ -64,6 +64,8 @@ def finish(trained: Trained, record: Record, folder: RunFolder, parts: Parts) ->
     with parts.part("evaluation"):
         scores = reference_scores(prepared, scored, measured)
         compare(prepared, scored, record, predictions, scores, measured)
+        for split, beside in scores_beside_teacher(prepared, scored, trainer.student).items():
+            record.scores[split] = record.scores[split] | beside
     with parts.part("measuring"):
         record.student, record.teacher = model_facts(prepared, scores)
         record.stages = [stage_facts(part, prepared) for part in spent]

@@ -178,7 +178,7 @@ def wanted_layers(base: PretrainedConfig, layers: Layers) -> dict[str, int | Seq
 
 def default_pick(kind: tasks.TaskType) -> str:
     """The rule by which layers are picked where none is named."""
-    return "skip" if kind.whole_text else "first"
+    return kind.usual_pick
 
 
 def picked_layers(base: PretrainedConfig, layers: Layers, pick: str) -> dict[str, list[int]]:

@@ -44,6 +44,15 @@ class ScoredOutputs(ABC):
         """What evaluation keeps of a batch, (B, …): as little as the scores need, the logits of whole examples."""
         return logits
 
+    def beside_teacher(self, student: Tensor, teacher: Tensor, batch: rules.Batch) -> Tensor:
+        """Of the logits of a language model that generates and its teacher's: how many places count, at how many the
+        likeliest token is the same, and the sum of the KL divergences from the teacher; (3,).
+
+        Raises:
+            LimbeckError: the type is another.
+        """
+        raise LimbeckError(f"task type {self.name} generates no text", "compare predictions")
+
     def results(
         self, task: rules.TaskLike, outputs: np.ndarray, of: rules.ScoredSplit
     ) -> rules.Results:
@@ -407,6 +416,11 @@ class TaskType(ScoredOutputs):
         return ("agreement",)
 
     # ---- models ----
+
+    @property
+    def usual_pick(self) -> str:
+        """The rule by which a student's layers are picked where none is named."""
+        return "skip" if self.whole_text else "first"
 
     def student_config(self, config: PretrainedConfig) -> PretrainedConfig:
         """The configuration of a student of this type, from the one it starts from."""

@@ -95,7 +95,11 @@ METRICS: Mapping[str, Callable[[np.ndarray, np.ndarray], float]] = {
     "mean_absolute_error": mean_absolute_error,
 }
 
-LOWER_IS_BETTER = frozenset({"mean_absolute_error", "perplexity", "relative_error"})
+TEACHER_AGREEMENT, TEACHER_KL = "teacher_agreement", "teacher_kl"
+"""Scores of a student beside its teacher's distributions: the share of places where both find the same token the
+likeliest, and the mean KL divergence from the teacher in hundredths of a nat."""
+
+LOWER_IS_BETTER = frozenset({"mean_absolute_error", "perplexity", "relative_error", TEACHER_KL})
 """Metrics, of any kind, whose best value is the smallest. None is ever a task's primary score."""
 
 CORRELATIONS = ("pearson", "spearman")
