@@ -44,6 +44,8 @@ ASKED_NAME = "compress.json"
 """What was asked for, in the folder."""
 # Parts of the time that a short training may take, and the teacher's outputs, by the time of a pass.
 _FIRST, _ASKED = 8.0, 4.0
+_FINAL = 2 / 3
+"""Of the time after the teacher's outputs finalists may take: on some hundred dev rows short trainings differ little."""
 
 
 @dataclass(frozen=True)
@@ -254,11 +256,11 @@ class _Compression:
         return trials
 
     def _need(self, pace: Pace, whole: float) -> float:
-        """Seconds that finalists need to the end, at most half of the time, and their exports in any case."""
+        """Seconds that finalists need to the end, at most a share of the time, and their exports in any case."""
         best = finals.chosen(pace.trials, self.asked.finalists)
         count, ends = pace.trainings.rows.count, pace.ends(best)
         trained = sum(self.asked.seeds * pace.training(one.candidate, count) for one in best)
-        return max(ends, min(trained + ends, whole / 2))
+        return max(ends, min(trained + ends, _FINAL * whole))
 
     def _told(
         self,
