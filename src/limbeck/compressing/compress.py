@@ -45,7 +45,7 @@ ASKED_NAME = "compress.json"
 # Parts of the time that a short training may take, and the teacher's outputs, by the time of a pass.
 _FIRST, _ASKED = 8.0, 4.0
 _FINAL = 2 / 3
-"""Of the time after the teacher's outputs finalists may take: on some hundred dev rows short trainings differ little."""
+"""Share of the time that finalists may take: on some hundred dev rows short trainings differ little."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 from limbeck.compressing.budget import amount
 from limbeck.compressing.front import FrontPoint
 from limbeck.report.page import write_sections
-from limbeck.report.sections import Section, legend_entry
+from limbeck.report.sections import Section
 from limbeck.report.svg import INK, MUTED, Panel, series_colour, series_marker, standalone
 from limbeck.support import files
 from limbeck.support.cells import CellTable, magnitude, milliseconds
@@ -92,10 +92,11 @@ def drawing(points: Sequence[FrontPoint], metric: str) -> Panel:
     with panel:
         sides = (("size", 1e6, "size on disk, MB"), ("latency", 1.0, "latency, ms"))
         for axes, (name, unit, label) in zip(panel.axes, sides, strict=True):
+            named: dict[str, Any] = {}
             for one in points:
                 place = getattr(one.costs, name) / unit
                 style = _KINDS.index(_kind(one))
-                axes.plot(
+                (named[_kind(one)],) = axes.plot(
                     place, one.score, linestyle="none", marker=series_marker(style), markersize=7,
                     color=series_colour(style), alpha=1.0 if one.fits else 0.35, markeredgewidth=0,
                 )  # fmt: skip
@@ -119,6 +120,7 @@ def drawing(points: Sequence[FrontPoint], metric: str) -> Panel:
             axes.xaxis.set_minor_formatter("")
             axes.margins(x=0.08, y=0.12)
             axes.set(xlabel=label, ylabel=metric)
+        panel.axes[0].legend([*named.values()], [*named], loc="lower right", frameon=False)
     return panel
 
 
@@ -128,14 +130,12 @@ def write_front(folder: Path, points: Sequence[FrontPoint], found: dict[str, Any
     files.write_whole(folder / FRONT_NAME, json.dumps(whole, indent=1) + "\n")
     panel = drawing(points, found["metric"])
     files.write_whole(folder / DRAWING_NAME, standalone(panel.svg))
-    there = {_kind(one) for one in points}
-    legend = [legend_entry(kind, at) for at, kind in enumerate(_KINDS) if kind in there]
     section = Section(
         "front",
         "The front",
         f"{found['reason']} The circle is the recommended model, the line the front; pale: beyond the budget.",
         [panel],
-        [one | {"dash": "0 99"} for one in legend],
+        [],
         "wide",
         [front_table(points, found["metric"])],
         notes_of(found),
