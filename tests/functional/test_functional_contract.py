@@ -68,6 +68,10 @@ CASES = {
     "token_soft_kl": Case(
         (BATCH, TOKENS, WIDTH), token_dims=(1,), extra={"temperature": 3, "scale_by_t2": True}
     ),
+    "token_jsd": Case((BATCH, TOKENS, WIDTH), token_dims=(1,), extra={"beta": 0.3}),
+    "token_jsd reversed": Case(
+        (BATCH, TOKENS, WIDTH), token_dims=(1,), extra={"beta": 1, "temperature": 2}
+    ),
     "span_soft_cross_entropy": Case((BATCH, TOKENS, 2), token_dims=(1,)),
     "span_soft_kl": Case(
         (BATCH, TOKENS, 2), token_dims=(1,), extra={"temperature": 3, "scale_by_t2": True}
@@ -104,7 +108,7 @@ OTHERS = {
 }
 
 # Of a vocabulary's logits they copy the positions that count, and so read how many those are.
-READS_A_COUNT = {"token_soft_cross_entropy", "token_soft_kl"}
+READS_A_COUNT = {"token_soft_cross_entropy", "token_soft_kl", "token_jsd", "token_jsd reversed"}
 
 LOSSES = [name for name in CASES if "attention_weights" not in name]
 MASKED = [name for name, case in CASES.items() if case.masked]

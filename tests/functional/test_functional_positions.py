@@ -58,6 +58,38 @@ def test_soft_labels_against_torchs_distributions(loss, temperature):
     assert scaled.item() == pytest.approx(temperature**2 * sum(crosses) / 2, rel=1e-5)
 
 
+def kl_of(one: list[float], other: list[float]) -> float:
+    return sum(a * math.log(a / b) for a, b in zip(one, other, strict=True))
+
+
+@pytest.mark.parametrize("beta", [0, 0.1, 0.5, 0.9, 1])
+def test_the_jensen_shannon_divergence_by_a_loop(beta):
+    """Probabilities and their mixture as Python floats, token by token; with a token that both sides rule out."""
+    generator = torch.Generator().manual_seed(3)
+    ours, theirs = torch.randn(2, 2, 3, 5, generator=generator) * 2
+    mask = torch.tensor([[True, True, False], [False, True, False]])
+    examples = []
+    for row in range(2):
+        distances = []
+        for place in mask[row].nonzero().flatten().tolist():
+            q, p = ([math.exp(v / 2) for v in side[row, place].tolist()] for side in (ours, theirs))
+            q, p = [v / sum(q) for v in q], [v / sum(p) for v in p]
+            m = [beta * a + (1 - beta) * b for a, b in zip(p, q, strict=True)]
+            ends = {0: kl_of(p, q), 1: kl_of(q, p)}
+            distances.append(ends.get(beta, beta * kl_of(p, m) + (1 - beta) * kl_of(q, m)))
+        examples.append(sum(distances) / len(distances))
+    found = functional.token_jsd(ours, theirs, mask, beta=beta, temperature=2)
+    assert found.item() == pytest.approx(sum(examples) / 2, rel=1e-5)
+    scaled = functional.token_jsd(ours, theirs, mask, beta=beta, temperature=2, scale_by_t2=True)
+    assert scaled.item() == pytest.approx(4 * found.item())
+    ours[..., 0], theirs[..., 0] = -math.inf, -math.inf
+    student = ours.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(
+        functional.token_jsd(student, theirs, mask, beta=beta), student
+    )
+    assert gradient.isfinite().all() and gradient[0, 0].any()
+
+
 @pytest.mark.parametrize("loss", ["token_soft_kl", "token_soft_cross_entropy"])
 def test_a_class_that_both_sides_rule_out_plays_no_part(loss):
     student, teacher = logits(1, 3, 4).requires_grad_(), logits(1, 3, 4, seed=1)

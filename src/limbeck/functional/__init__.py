@@ -64,6 +64,7 @@ from limbeck.functional.labelled_positions import (
     span_soft_cross_entropy,
     span_soft_kl,
     token_cross_entropy,
+    token_jsd,
     token_soft_cross_entropy,
     token_soft_kl,
 )
@@ -160,6 +161,7 @@ __all__ = [
     "standardize",
     "sure_and_unsure",
     "token_cross_entropy",
+    "token_jsd",
     "token_soft_cross_entropy",
     "token_soft_kl",
     "top_probability",

@@ -5,7 +5,9 @@ logits only the positions that count are copied, and how many those are is read 
 losses of spans wait for nothing.
 """
 
+import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -20,6 +22,7 @@ from limbeck.functional.labels import (
     has_label,
     mean_of_labelled,
 )
+from limbeck.support.errors import LimbeckError
 
 # Of each row of student's and teacher's logits, at a temperature.
 _Distance = Callable[[Tensor, Tensor, float | int], Tensor]
@@ -84,6 +87,31 @@ def token_soft_kl(
     """
     return _of_tokens(
         _divergences, student_logits, teacher_logits, mask, temperature, scale_by_t2=scale_by_t2
+    )
+
+
+def token_jsd(
+    student_logits: Float[Tensor, "batch tokens classes"],
+    teacher_logits: Float[Tensor, "batch tokens classes"],
+    mask: reductions.TokenMask,
+    *,
+    beta: float | int = 0.5,
+    temperature: float | int = 1.0,
+    scale_by_t2: bool = False,
+) -> Float[Tensor, ""]:
+    """The generalized Jensen-Shannon divergence of each token that the mask names: an example's mean, then the batch's.
+
+    β·KL(P_T ‖ M) + (1 − β)·KL(P_S ‖ M) with M = β·P_T + (1 − β)·P_S (Agarwal et al. 2024, Eq. 1). That is 0 at both
+    ends; there it stands for its limits, divided by β or 1 − β: KL(P_T ‖ P_S) at β = 0, KL(P_S ‖ P_T) at β = 1.
+
+    Raises:
+        LimbeckError: the shapes differ, the temperature is not above 0, or β is not from 0 to 1.
+    """
+    if not 0 <= beta <= 1:
+        raise LimbeckError(f"token_jsd: β is {beta}", "choose a number from 0 to 1")
+    distance = partial(_jensen_shannon, beta=beta)
+    return _of_tokens(
+        distance, student_logits, teacher_logits, mask, temperature, scale_by_t2=scale_by_t2
     )
 
 
@@ -210,6 +238,28 @@ def _divergences(
     # Not the cross-entropy less the entropy: near the teacher their difference has no digits left.
     surprise = theirs.masked_fill(nothing, 0) - ours.masked_fill(nothing, 0)
     return (shares * surprise).sum(-1)
+
+
+def _jensen_shannon(
+    student: Float[Tensor, "*batch classes"],
+    teacher: Float[Tensor, "*batch classes"],
+    temperature: float | int,
+    *,
+    beta: float | int,
+) -> Float[Tensor, "*batch"]:
+    """As `token_jsd` of each row."""
+    if beta == 0:
+        return _divergences(student, teacher, temperature)
+    if beta == 1:
+        return _divergences(teacher, student, temperature)
+    ours, theirs = _log_shares(student, temperature), _log_shares(teacher, temperature)
+    # Of a token that both rule out even the gradient of the mixture has no value.
+    nothing = ours.isneginf() & theirs.isneginf()
+    shares = (1 - beta) * ours.exp(), beta * theirs.exp()
+    ours, theirs = ours.masked_fill(nothing, 0), theirs.masked_fill(nothing, 0)
+    mixture = torch.logaddexp(theirs + math.log(beta), ours + math.log1p(-beta))
+    surprises = [(side - mixture).masked_fill(side.isneginf(), 0) for side in (ours, theirs)]
+    return (shares[0] * surprises[0] + shares[1] * surprises[1]).sum(-1)
 
 
 def _log_shares(

@@ -501,6 +501,55 @@ class LogitMse(OfClasses):
         return F.mse(ours, theirs, weights=batch.get(EXAMPLE_WEIGHTS))
 
 
+class GeneralizedJsdSpec(TermSettings):
+    """The generalized Jensen-Shannon divergence of both sides' distributions, from KL to reverse KL."""
+
+    beta: Number = Field(
+        0.5,
+        ge=0,
+        le=1,
+        description="the teacher's share in the mixture that both are compared with; 0: KL(teacher ‖ student), "
+        "1: the reverse, KL(student ‖ teacher)",
+    )
+    temperature: Temperature = Field(1.0, description="divides both sides' logits")
+    scale_by_t2: bool = Field(False, description="multiply by the squared temperature")
+
+
+@objective("generalized_jsd", settings=GeneralizedJsdSpec)
+class GeneralizedJsd(OfLogits):
+    """Both distributions against their mixture (GKD, Agarwal et al. 2024), of classes or over a vocabulary.
+
+    Raises:
+        LimbeckError: there is no such distribution.
+    """
+
+    settings: GeneralizedJsdSpec
+
+    def __init__(self, settings: GeneralizedJsdSpec, shape: Shape, setting: str) -> None:
+        super().__init__(settings, shape, setting)
+        if shape.number or not shape.outcomes:
+            found = "a regression" if shape.number else f"task type {shape.kind.name}"
+            raise LimbeckError(
+                f"{setting}: generalized_jsd compares distributions over classes or a vocabulary, and this is {found}",
+                "use soft_kl",
+            )
+
+    def compare(self, ours: Tensor, theirs: Tensor, batch: Batch[str, Tensor]) -> Tensor:
+        """Logits (B, C), or (B, N, C) at the places that count, of both sides."""
+        own, places = self.settings, self.shape.kind.places(batch)
+        if places is None:
+            ours, theirs = ours.unsqueeze(1), theirs.unsqueeze(1)
+            places = torch.ones(ours.shape[:2], dtype=torch.bool, device=ours.device)
+        return F.token_jsd(
+            ours,
+            theirs,
+            places,
+            beta=own.beta,
+            temperature=own.temperature,
+            scale_by_t2=own.scale_by_t2,
+        )
+
+
 class PseudoLabelSpec(TermSettings):
     """Cross-entropy with the teacher's likeliest class."""
 

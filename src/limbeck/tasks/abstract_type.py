@@ -516,6 +516,13 @@ class TaskType(ScoredOutputs):
     ) -> Tensor:
         """The student's distribution against the teacher's, where the labels' loss looks too."""
 
+    def places(self, batch: rules.Batch) -> Tensor | None:
+        """Which places of logits (B, N, C) count, (B, N); None where each example has one row of logits.
+
+        Raises LimbeckError for a batch without labels, where these say it.
+        """
+        return None
+
     over_vocabulary: ClassVar[bool] = False
 
     def soft_label_of_tokens(

@@ -47,6 +47,10 @@ class LabelledPositions(TaskType):
         rules.need_labels(batch, self.label_names)
         return batch["labels"]
 
+    def places(self, batch: rules.Batch) -> Tensor:
+        """The labelled ones."""
+        return self.targets(batch) != NO_LABEL
+
     def hard_label(
         self, logits: Tensor, batch: rules.Batch, rule: rules.HardRule = rules.PLAIN
     ) -> Tensor:
@@ -58,13 +62,13 @@ class LabelledPositions(TaskType):
     ) -> Tensor:
         """The two sides' distributions at each example's labelled positions."""
         distance = F.token_soft_kl if rule.compare == "soft_kl" else F.token_soft_cross_entropy
-        return distance(student, teacher, self.targets(batch) != NO_LABEL, **rule.at)
+        return distance(student, teacher, self.places(batch), **rule.at)
 
     def soft_label_of_tokens(
         self, student: Tensor, teacher: PartialLogits, batch: rules.Batch, rule: rules.SoftRule
     ) -> Tensor:
         """The student's distribution against what was kept of the teacher's, at the labelled positions."""
-        valid = self.targets(batch) != NO_LABEL
+        valid = self.places(batch)
         return partial_soft_label(student, teacher, valid, compare=rule.compare, **rule.at)
 
 
