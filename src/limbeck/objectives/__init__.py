@@ -1,6 +1,6 @@
-"""Objectives: the terms of a loss, each asking for what it needs and returning one named scalar.
+"""Objectives: the terms of a loss. Each requests the activations that it needs and returns one named scalar.
 
-One file a family: what a recipe may say of it, the term, and its traits. What ships is registered by importing it here.
+One file per family: the settings, the term, and its traits. Importing a term here registers it.
 """
 
 from limbeck.objectives import consistency, contrastive, embedding_terms, relations  # noqa: F401

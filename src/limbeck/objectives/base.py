@@ -1,8 +1,8 @@
-"""What a term of the loss is, and what a recipe says about one. Part of `limbeck.objectives`.
+"""The base classes of a loss term and of its settings in a recipe. Part of `limbeck.objectives`.
 
-A term states what it needs of both models and returns one scalar. Thin wiring: the mathematics is in
-`limbeck.functional`. What else limbeck has to know about a term, before a model is loaded, are its
-traits: attributes of its class, which its settings may answer otherwise where their values decide.
+A term declares its needs of both models and returns one scalar. Thin wiring: the mathematics is in
+`limbeck.functional`. Everything that limbeck has to know about a term before a model is loaded is in its
+traits: attributes of its class, which its settings may override where their values decide.
 Nothing outside asks which term it is.
 """
 
@@ -56,12 +56,12 @@ class ModelShape:
 
     @property
     def outputs(self) -> int:
-        """Numbers that its head puts out for an example: of its embedding, else as many as there are labels."""
+        """The size of the head's output for one example: of the embedding, or the number of labels."""
         return self.embedding or self.labels
 
     @classmethod
     def of(cls, model: PreTrainedModel) -> "ModelShape":
-        """Read off a model; one that is not there to be looked at says what it was."""
+        """Read the shape off a model; a stored teacher's model carries its shape."""
         if isinstance(stated := getattr(model, "stated_shape", None), ModelShape):
             return replace(stated, labels=model.config.num_labels or 0)
         stacks = {
@@ -153,14 +153,14 @@ def _of_term(trait: str) -> Any:
 
 
 class TermSettings(Settings):
-    """What a recipe says about one term: its name, its weight, and in a subclass whatever else it reads.
+    """The settings of one term in a recipe: its name, its weight, and further fields of a subclass.
 
-    The properties are the term's traits (`Objective`); a subclass overrides those that its values
+    The properties are the term's traits (`Objective`); a subclass overrides the traits that its values
     decide.
     """
 
     names: ClassVar[tuple[str, ...]] = ()
-    """What the terms are registered as that have these settings, the choices of `compare`; () for any."""
+    """The names of the terms with these settings, the choices of `compare`; () for any."""
 
     unsaid: ClassVar[tuple[str, ...]] = ()
     """Settings that are not written down where they have their default."""
@@ -173,13 +173,13 @@ class TermSettings(Settings):
         written: dict[str, Any] = handler(self)
         for key in self.unsaid:
             if getattr(self, key) == type(self).model_fields[key].default:
-                written.pop(key, None)  # a dump may leave out what was not set
+                written.pop(key, None)  # a dump may omit unset fields
         return written
 
     @model_validator(mode="before")
     @classmethod
     def _names_the_only_one(cls, given: Any) -> Any:
-        """Settings of a single term need not say which."""
+        """If the settings belong to a single term, its name may be omitted."""
         if isinstance(given, dict) and "compare" not in given and len(cls.names) == 1:
             return {"compare": cls.names[0], **given}
         return given
@@ -216,7 +216,7 @@ class TermSettings(Settings):
         """The other term of the stage whose learned maps serve here too."""
         return None
 
-    # As of the term, unless a subclass says otherwise.
+    # As the term's, unless a subclass overrides it.
     needs_teacher = _of_term("needs_teacher")
     reads_logits = _of_term("reads_logits")
     reads_labels = _of_term("reads_labels")
@@ -237,7 +237,7 @@ class TermSettings(Settings):
 
     @property
     def counts_classes(self) -> bool:
-        """Whether it is to be told by which weights the classes of the training rows count alike."""
+        """Whether it needs the weights by which the classes of the training rows count equally."""
         return False
 
     @property
@@ -249,18 +249,18 @@ class TermSettings(Settings):
 class Objective(nn.Module, ABC):
     """One named term of the loss.
 
-    A subclass says `forward`; `request` too, if it looks at anything but logits. Class attributes are
+    A subclass defines `forward`, and `request` if it reads more than logits. Class attributes are
     its traits.
 
     Args:
-        settings: what the recipe says about it; the defaults of `settings_class` if left out.
+        settings: from the recipe; the defaults of `settings_class` if left out.
         shape: of the models it is built for, and the task's type; None until it is known.
         setting: what messages call it, `objectives.NAME`.
         maps: another term's learned maps, where the settings name a `lender`.
     """
 
     settings_class: ClassVar[type[TermSettings]] = TermSettings
-    """What a recipe may say about it."""
+    """The class of its settings in a recipe."""
     needs_teacher: bool = True
     """Whether it looks at a teacher."""
     reads_logits: ClassVar[bool] = True
@@ -270,21 +270,21 @@ class Objective(nn.Module, ABC):
     reads_labels: bool = False
     """Whether it looks at the labels of a batch, so that it cannot learn from rows without."""
     mixes_labels: ClassVar[bool] = False
-    """Whether it takes both partners' labels of mixed input; one that reads labels and does not is
-    refused beside MixUp."""
+    """Whether it uses both partners' labels of mixed input; one that reads labels and does not
+    raises an error with MixUp."""
     counts_labelled: ClassVar[bool] = False
-    """Whether it counts the labelled examples of a batch that holds others, as their mean; one that reads
-    labels and does not is refused beside rows without."""
+    """Whether it averages over the labelled examples of a batch that also has others; one that reads
+    labels and does not raises an error for unlabelled rows."""
     needs_index: ClassVar[bool] = False
     """Whether it remembers training examples by their number, `batch["index"]`."""
     weighs_examples: ClassVar[bool] = False
     """Whether it counts each example by the weight that its batch has for it (`example_weights`)."""
     compares_candidates: ClassVar[bool] = False
-    """Whether it compares examples of a batch that belong together, so that rows have to say which do."""
+    """Whether it compares examples of a batch that belong together, which the rows have to identify."""
     shifts_matter: ClassVar[bool] = False
     """Whether a number added to all logits of an example changes it: of probabilities they are known but for one."""
     needs_mixed: ClassVar[str] = ""
-    """What it needs mixed inputs for, in words; empty if it does not."""
+    """Its reason to need mixed inputs; empty if it does not."""
 
     settings: TermSettings
     shape: Shape
@@ -297,10 +297,10 @@ class Objective(nn.Module, ABC):
         maps: Projections | None = None,
     ) -> None:
         super().__init__()
-        del maps  # of interest to those that borrow
+        del maps  # only for terms that borrow
         own = type(self).settings_class
         if settings is None and own.names:
-            with suppress(ValidationError):  # what has no default has to be given
+            with suppress(ValidationError):  # fields without a default are required
                 settings = own.model_validate({"compare": own.names[0]})
         if settings is not None:
             self.settings = settings
@@ -318,7 +318,7 @@ class Objective(nn.Module, ABC):
 
     @property
     def sees_padding(self) -> bool:
-        """Whether what stands at padding counts, as it does in some releases."""
+        """Whether padding positions count, as they do in some releases."""
         return False
 
     @property
@@ -328,9 +328,9 @@ class Objective(nn.Module, ABC):
 
     def request(self, side: str, step_state: StepState) -> activations.Request:
         """What this term needs of the `student` or the `teacher` at `step_state`: logits, unless a
-        subclass says otherwise.
+        subclass overrides it.
 
-        Where inputs are mixed it is also asked about the student on `clean` input.
+        With mixed inputs, it is also called for the student on `clean` input.
         """
         looked_at = ("student", "teacher") if self.needs_teacher else ("student",)
         return (
@@ -369,7 +369,7 @@ class Objective(nn.Module, ABC):
         return None
 
     def remarks(self) -> list[Problem]:
-        """What a user should know before training: warnings of pre-flight."""
+        """Warnings of pre-flight that a user should know before training."""
         return []
 
 

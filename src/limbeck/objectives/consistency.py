@@ -78,8 +78,8 @@ class Consistency(Objective):
     the keys of i in the first and of j in the second, A(mix)'s too.
 
     Args:
-        maps: the learned maps behind which hidden states are compared, where the spec says
-            `through`; another term's, which trains them.
+        maps: the learned maps applied to hidden states before the comparison, with the spec's
+            `through`; another term owns and trains them.
 
     Raises:
         LimbeckError: layers the student does not have.

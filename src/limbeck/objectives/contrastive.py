@@ -20,7 +20,7 @@ from limbeck.support.step_state import StepState
 
 
 class ContrastSpec(MappedSpec):
-    """A student's sentence contrasted with those of other classes (CoDIR)."""
+    """Contrast a student's sentence with sentences of other classes (CoDIR)."""
 
     has_features: ClassVar[bool] = True
 
@@ -64,7 +64,7 @@ class Memory(nn.Module):
 
         And (B, K), true where there is one: an example has fewer while too few were seen, and none if it
         has no label. Examples of one label share a draw: the rows whose random keys are highest. How many rows
-        qualify is asked nowhere, since an accelerator would have to be waited for.
+        qualify is never read, because that would wait for the accelerator.
         """
         # As many lists as there are classes, not examples, where that is less work.
         by_class = 1 < self.classes < len(labels)

@@ -174,7 +174,7 @@ class Curriculum(nn.Module):
         return self.spec.move_on == "epochs" and self.spec.epochs_per_layer is None
 
     def note(self, length: float) -> Problem | None:
-        """A warning where a run of `length` epochs is too short for layers to have whole ones."""
+        """A warning if a run of `length` epochs is too short to give each layer complete epochs."""
         if not self._by_epoch or self._whole_epochs(length) is not None:
             return None
         count = len(self.layers)
@@ -188,7 +188,7 @@ class Curriculum(nn.Module):
         )
 
     def head_alone(self, step_state: StepState) -> bool:
-        """Whether the layers are through and only what stands behind them is trained."""
+        """Whether the layers are finished and only the parts after them are trained."""
         return self.spec.then == "head" and self.place(step_state) == len(self.layers)
 
     def at(self, name: str, step_state: StepState) -> StepState | None:

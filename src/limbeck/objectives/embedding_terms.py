@@ -28,7 +28,7 @@ _DISTANCES = {"embedding_mse": F.embedding_mse, "embedding_cosine": F.embedding_
 
 
 class OfEmbeddingsSpec(TermSettings):
-    """What every comparison of embeddings may be told."""
+    """The settings of every comparison of embeddings."""
 
     dimensions: list[Count] | None = Field(
         None,
@@ -42,7 +42,7 @@ class OfEmbeddings(OfLogits):
     """A comparison of embeddings (B, d), and of the first numbers of the student's (Kusupati et al. 2022).
 
     Raises:
-        LimbeckError: the task's models put out something else; more numbers are asked for than there are.
+        LimbeckError: the task's models have other outputs; more numbers are requested than there are.
     """
 
     settings: OfEmbeddingsSpec
@@ -159,7 +159,7 @@ class SimilarityLists(OfEmbeddings):
 
 
 class OfCandidatesSpec(TermSettings):
-    """What every comparison of a query's candidates may be told."""
+    """The settings of every comparison of a query's candidates."""
 
     unsaid = ("scale",)
 
@@ -181,7 +181,7 @@ class OfCandidates(OfLogits):
         LimbeckError: rows are no candidates of queries, or the teacher gives neither scores nor embeddings.
     """
 
-    # A batch without labels is told as such, and one in which some are missing leaves those out.
+    # A batch without labels raises a specific error, and a batch with some leaves out the unlabelled rows.
     counts_labelled = True
     compares_candidates = True
     settings: OfCandidatesSpec
@@ -211,7 +211,7 @@ class OfCandidates(OfLogits):
         """What `compare` makes of the student's scores (B,), and of the teacher's or the batch's grades (B,).
 
         Raises:
-            LimbeckError: the batch does not say whose candidate each row is, or how relevant.
+            LimbeckError: the batch lacks each row's query, or its relevance.
         """
         ours = self.settings.scale * self.candidates.scores(present(student.logits), batch)
         if not self.needs_teacher:
@@ -305,7 +305,7 @@ class RankedPairs(OfCandidates):
 
 
 class PairContrastSpec(OfEmbeddingsSpec):
-    """Which passage of the batch belongs to a query, as the data's pairs and triplets say."""
+    """Identify each query's passages in the batch, by the data's pairs and triplets."""
 
     temperature: Temperature = Field(0.05, description="divides the cosines")
 
@@ -322,10 +322,10 @@ class PairContrast(OfEmbeddings):
         """Embeddings (B, d), and which text belongs to which.
 
         Raises:
-            LimbeckError: the batch does not say so.
+            LimbeckError: the batch does not identify them.
         """
         grades = candidates.EMBEDDED.said(batch)
-        candidates.EMBEDDED.queries(batch)  # says what is missing
+        candidates.EMBEDDED.queries(batch)  # raises an error for missing columns
         given = batch[candidates.QUERY_ID], grades, batch.get("input_ids")
         temperature = self.settings.temperature
         return self.over_widths(

@@ -1,7 +1,7 @@
 """How much each example counts in the terms that learn from a teacher's logits. Part of `limbeck.objectives`.
 
-By how sure the teacher is of it, and how unsure the student: a teacher's mistakes stand mostly among
-what it is unsure of. Weights have no gradient. A term reads them out of the batch (the column
+The weight depends on the teacher's confidence and the student's uncertainty: most of a teacher's mistakes are
+on examples of which it is unsure. Weights have no gradient. A term reads them from the batch (the column
 `EXAMPLE_WEIGHTS` of `limbeck.tasks`), and a mean over the batch becomes Σ w·l / B
 (`functional.weighted_mean`). Ways of weighing are registered, as objectives are.
 """
@@ -24,11 +24,11 @@ from limbeck.support.step_state import StepState
 from limbeck.tasks.abstract_type import no_unlabelled
 
 COUNTED = "counted"
-"""What the share of examples with a weight above 0 is called among the logged values."""
+"""The name, among the logged values, of the share of examples with a weight above 0."""
 
 
 class WeightingSettings(Settings):
-    """What a recipe's `example_weights` says: which way of weighing, and its settings."""
+    """A recipe's `example_weights`: the weighting method and its settings."""
 
     use: str = Field(description="confidence, llkd, or a way that you have registered")
 
@@ -41,11 +41,11 @@ class WeightingSettings(Settings):
 
 
 class ExampleWeighting(nn.Module, ABC):
-    """A way of weighing examples. What it learns of the run are buffers, which checkpoints carry.
+    """A method of weighting examples. Its running statistics are buffers, which checkpoints contain.
 
     Args:
-        settings: what the recipe says.
-        classes: how many there are.
+        settings: from the recipe.
+        classes: the number of classes.
     """
 
     settings_class: ClassVar[type[WeightingSettings]]
@@ -92,15 +92,15 @@ class LlkdSettings(WeightingSettings):
 
 @EXAMPLE_WEIGHTINGS.register("llkd")
 class Llkd(ExampleWeighting):
-    """LLKD (Li et al. 2024, "Learning with Less"): what the teacher is sure of and the student is not.
+    """LLKD (Li et al. 2024, "Learning with Less"): weight examples with a sure teacher and an unsure student.
 
     With p_i the teacher's top probability, c_i its class and u_i the entropy of the student's
     prediction over ln C:
 
-        w_i = p_i · u_i   if p_i ≥ τ_T(c_i) and u_i ≥ τ_S(c_i), else 0
+        w_i = p_i · u_i   if p_i ≥ τ_T(c_i) and u_i ≥ τ_S(c_i), otherwise 0
 
     The thresholds follow the run by exponential means with the momentum λ, from 1/C and 0 at its
-    start. The teacher's is one for each class, a class of which it is less sure being asked less:
+    start. The teacher has one for each class, lower for a class of which it is less sure:
 
         m ← λ·m + (1 − λ)·mean_i p_i
         q(c) ← λ·q(c) + (1 − λ)·mean_i p_T(c | x_i)
@@ -112,12 +112,12 @@ class Llkd(ExampleWeighting):
 
         τ_S(c) ← λ·τ_S(c) + (1 − λ)·mean over {i: c_i = c} of u_i
 
-    What is the paper's, by summaries of it (its abstract names neither threshold nor weight): the teacher's confidence
+    The paper's part, by summaries of it (its abstract names neither threshold nor weight): the teacher's confidence
     is its top probability and the student's uncertainty the entropy of its prediction; both have thresholds τ_T(y),
     τ_S(y) of their own for each class, which follow the run by moving averages; an example counts where both pass; the
     loss is weighted. Neither its equations nor released code could be read, so that these are ours and may deviate: the
-    thresholds' updates (what they start from, their momentum, and whether the student's is scaled between classes as
-    the teacher's is: one summary says that both follow the run as a whole and each class), the entropy's division by
+    thresholds' updates (their initial values, their momentum, and whether the student's is scaled between classes as
+    the teacher's is: one summary has both follow the complete run and each class), the entropy's division by
     ln C (which changes no comparison with a mean of it), the product p·u as the weight, and a mean over the batch
     rather than over the examples that count. Starting the student's at 0 lets every example through at first. Where
     several processes train, the thresholds are the first one's.
@@ -135,7 +135,7 @@ class Llkd(ExampleWeighting):
         self.register_buffer("uncertainty", torch.zeros(classes))
 
     def forward(self, student: Tensor, teacher: Tensor, step_state: StepState) -> Tensor:
-        """As the class says; the thresholds take the batch in first."""
+        """Apply the weights of the class docstring; the thresholds are updated with the batch first."""
         sure, unsure = F.top_probability(teacher), F.normalized_entropy(student)
         classes = teacher.argmax(-1)
         self._follow(teacher.float().softmax(-1), sure, unsure, classes)
@@ -150,7 +150,7 @@ class Llkd(ExampleWeighting):
 
 
 class MinConfidence(nn.Module):
-    """w_i = 1 where the teacher's top probability is at least a bound, else 0 (`min_confidence`)."""
+    """w_i = 1 if the teacher's top probability is at least a bound, otherwise 0 (`min_confidence`)."""
 
     def __init__(self, bound: float) -> None:
         super().__init__()
@@ -201,7 +201,7 @@ def example_weights(
     """What weighs examples, as a recipe has it; None where all count alike.
 
     Raises:
-        LimbeckError: the task has no classes of whole examples, of which one may be sure.
+        LimbeckError: the task has no classes of complete examples, which confidence requires.
     """
     said = {"example_weights": spec, "min_confidence": min_confidence}
     asked = [key for key, value in said.items() if value is not None]
@@ -234,7 +234,7 @@ def example_weights(
 
 
 def _of_its_name(value: Any) -> Any:
-    """The settings' own class, by `use`; a name alone says its defaults."""
+    """Choose the settings class by `use`; a name alone selects its defaults."""
     given = {"use": value} if isinstance(value, str) else value
     if not isinstance(given, Mapping) or not isinstance(given.get("use"), str):
         return value

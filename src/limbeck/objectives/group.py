@@ -34,7 +34,7 @@ _TOTAL = "loss"
 
 @dataclass(frozen=True)
 class Loss:
-    """What one stage of a recipe trains by, under the recipe's own keys.
+    """The terms and weights of one stage of a recipe, under the recipe's own keys.
 
     Attributes:
         objectives: the terms by name.
@@ -57,7 +57,7 @@ class Loss:
 
     @property
     def transform(self) -> InputTransform | None:
-        """What is done to the inputs of every training step, if anything."""
+        """The transform of the inputs of every training step, if any."""
         return chosen(self.mixup, self.input_transform)
 
 
@@ -91,7 +91,7 @@ class Objectives(nn.Module):
             try:
                 if name in built:
                     self.terms[name] = built[name]
-            except KeyError:  # torch refuses dots and the names of its own attributes
+            except KeyError:  # torch rejects dots and the names of its own attributes
                 problems.append(_refused_name(name))
         problems += [_refused_name(name) for name in (_TOTAL, COUNTED) if name in specs]
         self.example_weights: ExampleWeights | None = None
@@ -168,15 +168,15 @@ class Objectives(nn.Module):
 
     @property
     def sees_padding(self) -> list[str]:
-        """The terms for which what stands at padding counts."""
+        """The terms for which padding positions count."""
         return [name for name in self.terms if self[name].sees_padding]
 
     def remarks(self) -> list[Problem]:
-        """What a user should know of the terms before training."""
+        """Warnings about the terms that a user should know before training."""
         return [remark for name in self.terms for remark in self[name].remarks()]
 
     def weights_by_class(self) -> dict[str, dict[str, float]]:
-        """By term how much each class counts, of those that do not count all alike."""
+        """The class weights of each term that does not weight all classes equally."""
         found = {name: self[name].weights_by_class() for name in self.terms}
         return {name: weights for name, weights in found.items() if weights is not None}
 
@@ -196,7 +196,7 @@ class Objectives(nn.Module):
     ) -> dict[str, Tensor]:
         """The unweighted active terms by name, in float32 whatever the autocast type.
 
-        Where examples are weighed also `counted`, the share of those that count.
+        With example weights also `counted`, the share of examples with a weight above 0.
         """
         device_type = next(iter(batch.values())).device.type
         if teacher.aligned:
@@ -249,7 +249,7 @@ def _refused_name(name: str) -> Problem:
 
 
 def _undeclared(setting: str, spec: TermSettings, term: Objective) -> list[Problem]:
-    """What a term asks for and its traits deny: by them it is known which models and rows it can have."""
+    """The activations that a term requests, and its traits: they decide which models and rows it supports."""
     asked = {side: term.ever(side) for side in ("student", "teacher")}
     found = {
         "needs_teacher": (not spec.needs_teacher, asked["teacher"] != Request()),

@@ -123,7 +123,7 @@ class LayerMatch(mapped.ComparedTerm):
     """Hidden states of mapped layers, pooled or token by token, mapped to one width and compared.
 
     Args:
-        maps: another term's maps, which serve here too where the spec says `through`.
+        maps: another term's maps, used here too if the spec has `through`.
 
     Raises:
         LimbeckError: widths differ and nothing brings them together, or one map is to serve layers
@@ -154,7 +154,7 @@ class LayerMatch(mapped.ComparedTerm):
 
     @property
     def maps(self) -> Projections:
-        """Its own, or those of the term it goes through."""
+        """Its own maps, or the maps of the term in `through`."""
         found = self.projections or self._borrowed.lender
         assert found is not None
         return found
@@ -171,7 +171,7 @@ class LayerMatch(mapped.ComparedTerm):
                 )
 
     def seen(self, layer: int) -> ActivationKey:
-        """Hidden states, pooled where the recipe says so."""
+        """Hidden states, pooled if the recipe requires it."""
         return ActivationKey("hidden", layer, self.settings.pool, self.stack)
 
     @property
@@ -200,7 +200,7 @@ class LayerMatch(mapped.ComparedTerm):
     def compare(
         self, states: dict[int, Tensor], targets: dict[int, Tensor], masks: mapped.Masks
     ) -> Tensor:
-        """Each layer by itself, or all of them side by side at once; through their maps."""
+        """Each layer separately, or all of them concatenated; through their maps."""
         if self.settings.compare_layers == "joined":
             joined = torch.cat(list(states.values()), dim=-1)
             target = torch.cat(list(targets.values()), dim=-1)
@@ -211,7 +211,7 @@ class LayerMatch(mapped.ComparedTerm):
         return super().compare(states, targets, masks)
 
     def distance(self, state: Tensor, target: Tensor, masks: mapped.Masks) -> Tensor:
-        """As the recipe's `compare` says."""
+        """The term named by the recipe's `compare`."""
         if self.settings.pool is not None:
             # One position an example, valid if any of its tokens is.
             masks = masks._replace(tokens=masks.tokens.bool().any(1))

@@ -1,7 +1,7 @@
-"""What every term over mapped layers has in common: what it asks for, reads, and mixes into targets.
+"""The common part of terms over mapped layers: requests, activations, and mixed targets.
 
-Part of `limbeck.objectives`. A subclass says what it sees of a layer and what it makes of states
-and targets; which layers meet, and how several teacher layers become one target, is the mapping's.
+Part of `limbeck.objectives`. A subclass defines which activation of a layer it reads and how it compares states
+with targets; the mapping decides which layers are compared and how several teacher layers become one target.
 """
 
 from abc import abstractmethod
@@ -26,10 +26,10 @@ from limbeck.support.step_state import StepState
 
 
 class MappedSpec(TermSettings):
-    """What every comparison of mapped layers may say."""
+    """The common settings of comparisons of mapped layers."""
 
     has_features: ClassVar[bool] = False
-    """Whether what is compared are vectors, which `combine: concat` can put side by side."""
+    """Whether it compares vectors, which `combine: concat` can concatenate."""
 
     mapping: SerializeAsAny[MappingSpec] = Field(
         description="which teacher layers each student layer learns from"
@@ -76,7 +76,7 @@ class Mapped(Objective):
     reads_logits = False
     needs_layers = True
     settings: MappedSpec
-    # The lowest layer that has what the term sees; 0 is the embedding output.
+    # The lowest layer that has the term's activation; 0 is the embedding output.
     lowest_layer = 0
 
     def __init__(
@@ -107,14 +107,14 @@ class Mapped(Objective):
                 self.teacher_shape.width,
             )
 
-    # ---- what a subclass says ----
+    # ---- defined by a subclass ----
 
     @abstractmethod
     def seen(self, layer: int) -> ActivationKey:
-        """What is looked at of a layer, on both sides."""
+        """The activation of a layer that is compared, on both sides."""
 
     def takes(self, layer: int) -> tuple[ActivationKey, ...]:
-        """All that `read` takes of a layer: what is seen, unless a term reads several things."""
+        """All activations of a layer that `read` takes: the compared one, unless a term reads several."""
         return (self.seen(layer),)
 
     def read(self, trace: Trace, layer: int) -> Tensor:
@@ -126,7 +126,7 @@ class Mapped(Objective):
         """Whether all its layers meet at once, so that none can learn before another."""
         return False
 
-    # ---- what they have in common ----
+    # ---- common to all ----
 
     @property
     def student_layers(self) -> tuple[int, ...]:
@@ -166,7 +166,7 @@ class Mapped(Objective):
         return self.mapping if step_state.layers is None else self.mapping.only(step_state.layers)
 
     def request(self, side: str, step_state: StepState) -> Request:
-        """The mapped layers, as the term sees them, and what an attention mapping reads."""
+        """The mapped layers' activations for the term, and the input of an attention mapping."""
         mapping = self._mapping_at(step_state)
         if side not in ("student", "teacher"):
             return Request()
@@ -226,8 +226,8 @@ class Mapped(Objective):
         return dict(zip(mapping.student_layers, mixed, strict=True))
 
 
-# What an attention mapping weighs layers by, where the term itself compares something else.
-# Attention maps or relations of several teacher layers can be mixed, but say nothing of which
+# The input of an attention mapping's layer weights, if the term itself compares another activation.
+# Attention maps or relations of several teacher layers can be mixed, but do not show which
 # layer suits an example; its sentence vectors do (ALP-KD).
 
 
@@ -236,7 +236,7 @@ _PROJECT = {"to": 128, "share": "all", "when": "widths-differ"}
 
 
 class Reader(nn.Module):
-    """Sentence vectors of both sides in one space: as they are where widths agree, else mapped.
+    """Sentence vectors of both sides in one space: unchanged if widths are equal, otherwise mapped.
 
     Args:
         pool: which vector of a layer.
@@ -270,8 +270,8 @@ class Reader(nn.Module):
         return found
 
 
-# Mapped layers compared pair by pair: a distance each, weighed as the mapping says, and added up. A
-# subclass says what it sees of a layer and how two such things are compared.
+# Mapped layers compared pair by pair: one distance each, weighted by the mapping, and summed. A
+# subclass defines which activation of a layer it reads and how two of them are compared.
 
 
 class Masks(NamedTuple):
@@ -330,7 +330,7 @@ class MappedTerm(Mapped):
     def _read(
         self, mapping: Mapping, student: Trace, teacher: Trace, step_state: StepState
     ) -> tuple[dict[int, Tensor], dict[int, Tensor]]:
-        """What is compared of each student layer, and of each teacher layer that is active."""
+        """The compared activations of each student layer, and of each active teacher layer."""
         states = {
             j: self.shared_map("student", self.read(student, j)) for j in mapping.student_layers
         }
@@ -397,13 +397,13 @@ Term = TypeVar("Term", bound="type[ComparedTerm]")
 
 @dataclass(frozen=True)
 class LayerComparison:
-    """A registered function, and what it can be asked for.
+    """A registered distance function, and its options.
 
     Attributes:
         distance: the function.
-        sees: what it compares.
-        variants: functions that take its place for a value of the settings (`mean_over: all`).
-        takes: settings besides that it may have (`rows`).
+        sees: the activation that it compares.
+        variants: functions that replace it for a value of the settings (`mean_over: all`).
+        takes: further settings that it supports (`rows`).
     """
 
     distance: Distance
@@ -417,7 +417,7 @@ class LayerComparison:
 
 
 class ComparedTerm(MappedTerm):
-    """A term over mapped layers that compares as its name says."""
+    """A term over mapped layers whose name selects the distance function."""
 
     comparison: ClassVar[LayerComparison]
 
@@ -447,7 +447,7 @@ def comparison(
     The function is given (student, teacher, masks) and returns a scalar. Both sides are hidden states of one
     width, pooled (B, D) or by token (B, N, D); or attention (B, H, Q, K). `masks.tokens` (B) or (B, N) is true
     for positions that count, of attention for queries (B, Q); `masks.keys` (B, K) for keys; `masks.causal`
-    says whether a query sees no later key.
+    is whether a query sees no later key.
 
     Args:
         name: the value of `compare` in a recipe.
@@ -471,7 +471,7 @@ def comparison(
             "__qualname__": function.__qualname__,
             "comparison": LayerComparison(function, sees, variants or {}, tuple(takes)),
         }
-        # A term of its own by name: what a registration says of itself is the function's.
+        # One class per name: the function provides its name, module and docstring.
         objective(name, settings=term.settings_class)(type(function.__name__, (term,), own))
         return function
 

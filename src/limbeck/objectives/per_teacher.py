@@ -25,7 +25,7 @@ from limbeck.tasks.rules import EXAMPLE_WEIGHTS, need_labels
 
 
 class TeamObjectives(nn.Module):
-    """`Objectives` of each teacher; those of the teacher whose step it is are at work: `of(step_state.teacher)`.
+    """`Objectives` for each teacher; a step uses those for its own teacher: `of(step_state.teacher)`.
 
     Args:
         loss: the terms. Its curriculum is one for all teachers; what its example weights learn is each teacher's own.
@@ -52,7 +52,7 @@ class TeamObjectives(nn.Module):
         self._share_curriculum()
 
     def _share_curriculum(self) -> None:
-        """Where the layers stand is the student's state, and not a teacher's: one for all."""
+        """The layers' progress belongs to the student, not to a teacher: one for all."""
         first = self.of(0).curriculum
         if first is None:
             return
@@ -74,7 +74,7 @@ class TeamObjectives(nn.Module):
         return found
 
     def ever(self, side: str) -> Request:
-        """What any step may ask of a side, whoever teaches."""
+        """All activations that a step may request of a side, with any teacher."""
         return reduce(or_, (self.of(number).ever(side) for number in range(len(self.each))))
 
     def remarks(self) -> list[Problem]:

@@ -1,6 +1,6 @@
 """The prediction-layer term of a teacher: its soft label. Part of `limbeck.objectives`.
 
-Over which positions of a batch it runs is the task type's to say (`limbeck.tasks`).
+The task type determines the positions of a batch over which it runs (`limbeck.tasks`).
 """
 
 import math
@@ -67,7 +67,7 @@ class SoftSpec(TermSettings):
 
     @property
     def kept(self) -> KeptTokens | None:
-        """What is looked at of a vocabulary; None for all."""
+        """The tokens of a vocabulary that are compared; None for all."""
         return None if self.tokens is None else KeptTokens.parse(self.tokens, self.temperature)
 
     @property
@@ -80,7 +80,7 @@ class SoftSpec(TermSettings):
 class SoftLabel(Objective):
     """The teacher's outputs as targets (Hinton et al.): soft cross-entropy or KL.
 
-    Squared error of the outputs for regression, or whatever the recipe's `regression` says.
+    Squared error of the outputs for regression, unless the recipe's `regression` selects another.
     """
 
     weighs_examples = True
@@ -141,7 +141,7 @@ class SoftLabel(Objective):
         return distance
 
     def remarks(self) -> list[Problem]:
-        """A warning where z-scores say nothing but who is ahead."""
+        """A warning if z-scores carry no information beyond the ranking."""
         if not self.settings.standardize or self.shape.outcomes != 2:
             return []
         return [
@@ -169,7 +169,7 @@ def _check_tokens(settings: SoftSpec, shape: Shape, setting: str) -> None:
 
 
 def _numbers(batch: Batch[str, Tensor]) -> list[int]:
-    """By which tokens are sampled: those of the examples, or their places."""
+    """The unit by which tokens are sampled: examples, or positions."""
     host = on_host(batch)
     if "index" in host:
         return [int(number) for number in host["index"].tolist()]
@@ -177,7 +177,7 @@ def _numbers(batch: Batch[str, Tensor]) -> list[int]:
 
 
 def present(logits: Tensor | None) -> Tensor:
-    """Logits that were asked for; raises LimbeckError if there are none."""
+    """Requested logits; raises LimbeckError if there are no logits."""
     if logits is None:
         raise LimbeckError("the model gave no logits", "use a model with a task head")
     return logits
@@ -185,7 +185,7 @@ def present(logits: Tensor | None) -> Tensor:
 
 # The labels' own loss: plain, with weights for classes, and focal.
 #
-# What a label is, and over which positions of a batch the term runs, is the task type's to say
+# The task type determines the meaning of a label, and the positions of a batch over which the term runs
 # (`limbeck.tasks`).
 
 
@@ -253,7 +253,7 @@ class HardLabel(Objective):
             _need_weighed_classes(shape, setting, settings)
         if settings.class_weights is not None:
             weights = _weights(settings.class_weights, shape, f"{setting}.class_weights")
-        # Checkpoints need not hold what the rows and the recipe say.
+        # Checkpoints need not contain values that follow from the rows and the recipe.
         self.register_buffer("class_weights", weights, persistent=False)
 
     def forward(
@@ -261,7 +261,7 @@ class HardLabel(Objective):
     ) -> Tensor:
         """Logits (B, …) against the batch's labels.
 
-        Of mixed input against both examples' labels, by their shares: λ·CE(z, y_i) + (1 − λ)·CE(z, y_j)
+        For mixed input against both examples' labels, by their shares: λ·CE(z, y_i) + (1 − λ)·CE(z, y_j)
         (Zhang et al. 2018, mixup).
         """
         logits, mixed = present(student.logits), student.mixed
@@ -310,7 +310,7 @@ class FocalSpec(HardSpec):
 
 @objective("focal", settings=FocalSpec)
 class FocalLabel(HardLabel):
-    """The focal loss of the labels (Lin et al. 2017), over softmax's classes or over each class by itself."""
+    """The focal loss of the labels (Lin et al. 2017), over softmax's classes or over each class separately."""
 
 
 def _need_weighed_classes(shape: Shape, setting: str, settings: HardSpec) -> None:
@@ -326,10 +326,10 @@ def _need_weighed_classes(shape: Shape, setting: str, settings: HardSpec) -> Non
 
 
 def _weights(given: str | dict[str, float], shape: Shape, setting: str) -> Tensor:
-    """Of each of the student's classes, in id order (C,).
+    """The weights of the student's classes, in id order (C,).
 
     Raises:
-        LimbeckError: a class that there is not, or rows that nobody knows.
+        LimbeckError: a class that does not exist, or unknown rows.
     """
     if isinstance(given, str):
         if shape.balanced is None:
@@ -567,7 +567,7 @@ class PseudoLabel(OfClasses):
 
 
 def need_classes(shape: Shape, setting: str, what: str) -> None:
-    """Raise LimbeckError for a task without classes of whole examples."""
+    """Raise LimbeckError for a task without classes of complete examples."""
     if not shape.one_label:
         raise LimbeckError(
             f"{setting}: {what} compares classes of whole examples that exclude each other, and task type "

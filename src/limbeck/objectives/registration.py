@@ -19,10 +19,10 @@ from limbeck.support import plain
 from limbeck.support.errors import LimbeckError
 from limbeck.support.given import PREFIX, held, hold, is_reference
 
-# Terms given as objects from Python: what stands for one in a recipe, and how a run gets it back.
-# A recipe holds text alone, so that a term is `given:CLASS@FINGERPRINT` there, with what its
-# settings and plain attributes are. The object itself goes along with the recipe's own copy of its
-# settings as long as the process lives; whoever reads the recipe later has to give it again.
+# Terms given as objects from Python: their placeholder in a recipe, and how a run gets them back.
+# A recipe contains text alone, so that a term is `given:CLASS@FINGERPRINT` there, with its
+# settings and plain attributes. The object itself goes along with the recipe's own copy of its
+# settings as long as the process lives; a later reader of the recipe has to give it again.
 
 
 class GivenTerm(TermSettings):
@@ -44,7 +44,7 @@ class GivenTerm(TermSettings):
 
     @property
     def objective(self) -> type[Objective]:
-        """Of the object; of one that is not there nothing is known."""
+        """The object's traits; unknown if the object is missing."""
         return Objective if self._term is None else type(self._term)
 
     def build(self, shape: Shape, setting: str, maps: Projections | None = None) -> Objective:
@@ -76,7 +76,7 @@ class GivenTerm(TermSettings):
 
 
 def plain_term(term: Objective) -> dict[str, Any]:
-    """What stands for an object in a recipe."""
+    """The placeholder of an object in a recipe."""
     own = getattr(term, "settings", None)
     weight = {} if own is None or own.weight == 1.0 else own.model_dump(include={"weight"})
     return {"compare": reference_of(term), **weight}
@@ -122,13 +122,13 @@ def values_of(term: Objective) -> dict[str, Any]:
             continue
         try:
             found[name] = plain.check_plain(value, name)
-        except LimbeckError:  # a module, a function: its class's source stands for it
+        except LimbeckError:  # a module, a function: the source of its class represents it
             continue
     return found
 
 
 def _source(kind: type) -> str:
-    """What its class says, where there is a file that says it."""
+    """The source of its class, if there is a file with it."""
     try:
         return inspect.getsource(kind)
     except (OSError, TypeError):
@@ -140,7 +140,7 @@ Term = TypeVar("Term", bound=type[Objective])
 RECORDED = {"recorded": True}
 """The context of pydantic's in which a run's record is read: nothing is loaded to understand it."""
 UNKNOWN_TERM = "unknown_objective"
-"""The type of pydantic's error for a name that nobody registered."""
+"""The type of pydantic's error for a name that is not registered."""
 
 
 def objective(
@@ -150,12 +150,12 @@ def objective(
 
     Args:
         name: the value of `compare` in a recipe.
-        more: further names, where one class compares in several ways; `settings.compare` says which.
-        settings: what a recipe may say about it, a subclass of `TermSettings`; weight alone if left
+        more: further names, if one class compares in several ways; `settings.compare` selects one.
+        settings: its settings in a recipe, a subclass of `TermSettings`; weight alone if left
             out.
 
     Raises:
-        LimbeckError: what is decorated is no `Objective`, or a name is taken.
+        LimbeckError: the decorated class is no `Objective`, or a name is taken.
     """
 
     def known(term: Term) -> Term:
@@ -166,7 +166,7 @@ def objective(
             )
         if settings is not None:
             term.settings_class = settings
-            own = vars(settings).get("names", ())  # not those of the class that it extends
+            own = vars(settings).get("names", ())  # without the names of the class that it extends
             settings.names = tuple(dict.fromkeys((*own, name, *more)))
         for one in (name, *more):
             OBJECTIVES.register(one)(term)
@@ -176,13 +176,13 @@ def objective(
 
 
 class RecordedTerm(TermSettings):
-    """A term of a run's record whose name nobody here has registered: kept as it is, never built."""
+    """A term of a run's record whose name is not registered here: kept unchanged, never built."""
 
     model_config = pydantic.ConfigDict(extra="allow")
 
     @property
     def objective(self) -> type[Objective]:
-        """Of whose traits nothing is known."""
+        """Its traits are unknown."""
         return Objective
 
 

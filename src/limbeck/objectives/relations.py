@@ -1,7 +1,7 @@
 """Attention maps and relations of mapped layers, compared head by head.
 
 Part of `limbeck.objectives`. Internal-KD, ILD, TinyBERT and BERT-EMD compare attention maps, MiniLM
-and MiniLMv2 relations, which ask nothing of head counts and widths.
+and MiniLMv2 relations, which work with any head counts and widths.
 """
 
 from collections.abc import Callable
@@ -57,7 +57,7 @@ class AttentionSpec(mapped.MappedSpec):
 
     @property
     def needs_mixed(self) -> str:
-        """To tell partners' keys apart."""
+        """The name that distinguishes partners' keys."""
         return "keys: own tells partners' keys apart" if self.keys == "own" else ""
 
 
@@ -99,7 +99,7 @@ class AttentionMatch(mapped.ComparedTerm):
         return ActivationKey(what, layer, None, self.stack)
 
     def masks(self, student: Trace) -> mapped.Masks:
-        """Of mixed input the example's own keys, where the recipe says so."""
+        """For mixed input the example's own keys, if the recipe requires it."""
         found = super().masks(student)
         if self.settings.keys == "model":
             return found
@@ -114,7 +114,7 @@ class AttentionMatch(mapped.ComparedTerm):
         )
 
     def distance(self, state: Tensor, target: Tensor, masks: mapped.Masks) -> Tensor:
-        """As the recipe's `compare` says."""
+        """The term named by the recipe's `compare`."""
         if self.settings.rows == "all":
             masks = masks._replace(tokens=torch.ones_like(masks.tokens))
         masks = masks._replace(causal=self.student_shape.causal)
@@ -196,7 +196,7 @@ class RelationMatch(mapped.MappedTerm):
 
     @property
     def related(self) -> tuple[What, What]:
-        """What is multiplied with what: the rows' and the columns' features."""
+        """The factors of the relation: the rows' and the columns' features."""
         return (
             ("query", "key")
             if self.settings.of == "query_key"
@@ -280,18 +280,18 @@ class WordRelationSpec(mapped.MappedSpec):
 
 @objective("word_relation_kl", "word_relation_mse", settings=WordRelationSpec)
 class WordRelation(mapped.MappedTerm):
-    """How an example's tokens stand to each other in a layer."""
+    """The relations between an example's tokens in a layer."""
 
     settings: WordRelationSpec
 
     @property
     def sees_differences(self) -> bool:
-        """Angles are those of differences to a centre."""
+        """Angles between differences to a center."""
         return self.settings.compare == "word_relation_mse"
 
     @property
     def sees_padding(self) -> bool:
-        """Around a token, where the release's mean runs over whole windows."""
+        """Around a token, where the release averages over complete windows."""
         return self.settings.mean_over == "all" and self.settings.compare == "word_relation_mse"
 
     def seen(self, layer: int) -> ActivationKey:
@@ -325,7 +325,7 @@ class LayerRelationSpec(mapped.MappedSpec):
 
 @objective("layer_relation_kl", "layer_relation_mse", settings=LayerRelationSpec)
 class LayerRelation(mapped.MappedTerm):
-    """How the mapped layers of a token stand to each other.
+    """The relations between a token's states in the mapped layers.
 
     Raises:
         LimbeckError: fewer than two layers (three for angles) are mapped, and `mean_over` is `valid`.
@@ -336,7 +336,7 @@ class LayerRelation(mapped.MappedTerm):
     def __init__(self, settings: LayerRelationSpec, shape: Shape, setting: str) -> None:
         super().__init__(settings, shape, setting)
         needed = 2 if settings.compare == "layer_relation_kl" else 3
-        # With fewer the release's mean over the whole batch is 0: the term is there and teaches nothing.
+        # With fewer, the release's mean over the entire batch is 0: the term exists but has no effect.
         if settings.mean_over != "all" and len(self.mapping.student_layers) < needed:
             raise LimbeckError(
                 f"{setting}: {settings.compare} relates at least {needed} layers, and "
@@ -351,7 +351,7 @@ class LayerRelation(mapped.MappedTerm):
 
     @property
     def sees_differences(self) -> bool:
-        """Angles are those of differences to a centre."""
+        """Angles between differences to a center."""
         return self.settings.compare == "layer_relation_mse"
 
     def seen(self, layer: int) -> ActivationKey:

@@ -1,4 +1,4 @@
-"""What is computed once about the training rows: a teacher's outputs, kept in memory or on disk.
+"""Values computed once from the training rows: a teacher's outputs, cached in memory or on disk.
 
-Stored outputs take the live teacher's place.
+Stored outputs replace the live teacher.
 """

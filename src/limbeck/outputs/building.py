@@ -54,7 +54,7 @@ def build(
     Args:
         batches: with `index`; sorted by length they hold least padding.
         precision: fp32 or bf16: the autocast type the run's own passes would have.
-        about: what else the entry says of itself.
+        about: further fields of the entry's description.
         advance: called with the number of examples done since the last call.
 
     Raises:
@@ -160,7 +160,7 @@ def ask(teacher: Teacher, batch: Mapping[str, Tensor], request: Request, precisi
     if request.tokens is not None and trace.logits is not None:
         numbers = machine.on_host(batch)[columns.INDEX].tolist()
         trace.partial, trace.logits = request.tokens.of(trace.logits, numbers), None
-    if "main" not in trace.masks:  # of images whose layers nobody looks at
+    if "main" not in trace.masks:  # for images whose layers are not requested
         trace.masks |= columns.token_masks(teacher.model, batch)
     return trace
 
@@ -203,32 +203,32 @@ def measure(
 # Whether outputs are stored before training: one decision for runs and for trainers.
 
 
-# Less is not worth a file.
+# Smaller savings do not justify a file.
 _WORTH_SECONDS = 5.0
 # Rows of all lengths to measure by.
 _SAMPLE = 16
 _GIB = 2**30
 
 Watch = Callable[[str, int], Callable[[int], None]]
-"""Given what is counted and how many there are, what is told of progress."""
+"""Makes the function that reports progress, from the unit and the total number."""
 
 
 @dataclass(frozen=True)
 class StoringQuestion:
-    """One teacher, asked about the same rows in every epoch.
+    """One teacher that sees the same rows in every epoch.
 
     Attributes:
         teacher: the live one.
-        wanted: all that training may ask of it.
+        wanted: all activations that training may request of it.
         precision: fp32 or bf16: of its passes.
-        key: what the entry is found by.
+        key: the entry's key.
         lengths: tokens of each row.
         batches: of the rows at some places, on the teacher's device.
         passes: how often training goes through the rows.
         limit: bytes that all entries together may take.
-        setting: what demands that outputs are stored, in words; None: they are where that saves time.
-        about: what the entry says of itself.
-        title: what messages call it.
+        setting: the setting that requires stored outputs, in words; None: store them if that saves time.
+        about: the entry's description.
+        title: its name in messages.
     """
 
     teacher: Teacher
@@ -258,14 +258,14 @@ def stored_if_it_pays(
     say: Callable[[str], None] = lambda line: None,
     watching: Callable[[], AbstractContextManager[Watch]] = lambda: nullcontext(_unwatched),
 ) -> CachedTeacher | None:
-    """The teacher that reads its stored outputs, found or made now; None where it is better asked live.
+    """The teacher that reads its stored outputs, found or made now; None if running it live is better.
 
-    Of several processes the first decides, one makes the entry and the others wait.
+    With several processes, the first decides, one makes the entry and the others wait.
 
     Args:
         ours: keys of entries that an earlier start of the same training made, whose cost is its own.
         starting: called with the key before an entry is made.
-        say: told what is found or about to be made, in a line.
+        say: called with a line about the entry that was found or will be made.
         watching: shows progress while an entry is made.
 
     Raises:
@@ -322,7 +322,7 @@ def stored_if_it_pays(
 
 
 def _too_large(estimate: Estimate, limit: float, store: Store) -> str | None:
-    """Why there is no room, if there is none."""
+    """Why there is not enough space, or None."""
     if estimate.bytes > limit:
         return f"it would take {words.human_size(estimate.bytes)}, more than cache_limit {limit / _GIB:g} GiB"
     free = files.free_bytes(store.folder)

@@ -1,7 +1,7 @@
 """The folder of stored teacher outputs and augmented examples: entries by key, a size cap, the oldest used out first.
 
-Part of `limbeck.outputs`. An entry is a folder that appears whole, by a rename; what a killed build
-leaves has another name and is swept by the next one. It is read only while it is what was written.
+Part of `limbeck.outputs`. An entry is a folder that appears complete, by a rename; the remains of a killed build
+have another name, and the next build deletes them. An entry is read only if its checksums match.
 `LIMBECK_CACHE` names the folder.
 """
 
@@ -51,17 +51,17 @@ class StoredEntry:
 
     @property
     def key(self) -> str:
-        """What it is found by."""
+        """The entry's key."""
         return self.path.name
 
     @property
     def bytes(self) -> int:
-        """Of its shards."""
+        """The bytes of its shards."""
         return self.manifest.bytes
 
     @property
     def outputs(self) -> StoreManifest:
-        """What a stored teacher pass says of itself.
+        """The description of a stored teacher pass.
 
         Raises:
             LimbeckError: it holds something else.
@@ -85,9 +85,9 @@ class Store:
     folder: Path
 
     def find(self, key: str, *, just_written: bool = False) -> StoredEntry | None:
-        """The entry of that key, if it is whole; it counts as used now.
+        """The entry with that key, if it is complete; it counts as used now.
 
-        What is damaged is said to be and counts as not there; `just_written` is not read again.
+        A damaged entry is reported and counts as missing; `just_written` is not read again.
         """
         path = self.folder / key
         entry = self._read(path)
@@ -100,9 +100,9 @@ class Store:
         return entry
 
     def entries(self) -> list[StoredEntry]:
-        """All whole entries, the last used first."""
+        """All complete entries, the last used first."""
         paths = self.folder.iterdir() if self.folder.is_dir() else ()
-        # A build that has only to be renamed looks whole already.
+        # A finished build that still has to be renamed already looks complete.
         paths = (path for path in paths if path.suffix != _PART)
         found = [entry for entry in map(self._read, paths) if entry is not None]
         return sorted(found, key=lambda entry: entry.used, reverse=True)
@@ -111,7 +111,7 @@ class Store:
     def writing(self, key: str) -> Iterator[Path]:
         """An empty folder that becomes the entry of that key when the block ends without an error.
 
-        What stands there before belongs to a build that was killed: the caller holds the lock.
+        A folder that is already there belongs to a killed build: the caller holds the lock.
         """
         part = self.folder / f"{key}{_PART}"
         shutil.rmtree(part, ignore_errors=True)
@@ -178,7 +178,7 @@ class Store:
 
     def remove(self, entry: StoredEntry) -> None:
         """Delete an entry."""
-        # First its name, so that an interrupted deletion leaves nothing that looks whole.
+        # First its name, so that an interrupted deletion leaves nothing that looks complete.
         (entry.path / MANIFEST).unlink(missing_ok=True)
         shutil.rmtree(entry.path, ignore_errors=True)
 
@@ -202,7 +202,7 @@ class Store:
 
 
 def describe(folder: Path, manifest: ShardsManifest, rows: int) -> None:
-    """Write what an entry is, last of all: its one shard's rows, bytes and checksum enter the manifest."""
+    """Write an entry's manifest, last of all: its one shard's rows, bytes and checksum are entered there."""
     file = folder / SHARD
     size = file.stat().st_size
     shard = ShardRecord(name=SHARD, rows=rows, bytes=size, checksum=files.checksum(file))
@@ -211,7 +211,7 @@ def describe(folder: Path, manifest: ShardsManifest, rows: int) -> None:
 
 
 def _is_as_written(entry: StoredEntry) -> bool:
-    """Whether its shards are, byte for byte, what a build wrote; the manifest has been held against its own sum."""
+    """Whether its shards are byte for byte as written; the manifest's own checksum has been verified."""
     sums = {shard.name: shard.checksum for shard in entry.manifest.shards}
     return not files.damaged(entry.path, sums)
 

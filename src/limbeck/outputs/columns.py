@@ -1,10 +1,10 @@
-"""How a teacher's outputs about one example lie in a table: one column for each thing seen.
+"""The layout of a teacher's outputs for one example in a table: one column per activation.
 
 Part of `limbeck.outputs`. A pooled state has one size for all examples; token states, attention and
-relations have the example's own numbers of tokens in their shape, those of the stack they are of,
+relations have the example's own numbers of tokens in their shape, counted in their own stack,
 and are stored without padding.
-Hidden states and attention are float16 unless exactness is asked for, the answers to the task
-float32.
+Hidden states and attention are float16 unless exactness is requested, logits and other outputs
+have float32.
 """
 
 import re
@@ -25,11 +25,11 @@ from limbeck.functional.partial_logits import PartialLogits
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.settings import Pool
 
-# Where an example's tokens lie in a padded batch, in each stack that has tokens of its own.
+# Where an example's tokens are in a padded batch, in each stack that has tokens of its own.
 
 
 TokensOf = Literal["main", "decoder"]
-"""Whose tokens: those of the only stack or the encoder, or those of the decoder."""
+"""The stack whose tokens these are: the only stack or the encoder, or the decoder."""
 Masks = Mapping[str, Tensor]
 """By stack, which tokens of a batch are real (B, N)."""
 Lengths = Mapping[TokensOf, np.ndarray]
@@ -63,7 +63,7 @@ NOWHERE = Own(Span(), Span())
 
 
 def token_masks(model: PreTrainedModel, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The masks of all stacks, as the trace of a whole pass has them."""
+    """The masks of all stacks, as in the captured activations of a complete pass."""
     names = activations.stack_names(model) or (
         "main",
     )  # a network without layers over tokens has one of an image
@@ -71,7 +71,7 @@ def token_masks(model: PreTrainedModel, batch: Mapping[str, Tensor]) -> dict[str
 
 
 def places(masks: Masks) -> list[Own]:
-    """Where each example's real tokens lie."""
+    """The positions of each example's real tokens."""
     main = _spans(masks["main"])
     return list(map(Own, main, _spans(masks["decoder"]) if "decoder" in masks else main))
 
@@ -88,7 +88,7 @@ def _spans(mask: Tensor) -> list[Span]:
 
 
 Stored = Literal["float16", "float32", "int32"]
-"""What a value is stored in."""
+"""The stored type of a value."""
 Size = int | TokensOf
 """In a shape: a number, or as many as the example has tokens there."""
 INDEX: Literal["index"] = "index"
@@ -98,9 +98,9 @@ LOGITS = "logits"
 PROBABILITIES = "probabilities"
 FLOAT32 = "float32"
 IDS, VALUES, REST = "logits-ids", "logits-values", "logits-rest"
-"""Of logits over a vocabulary of which some tokens are kept (`limbeck.functional.partial_logits`)."""
+"""The rule for logits over a vocabulary, of which some tokens are kept (`limbeck.functional.partial_logits`)."""
 MEMBER = ":"
-"""Between the name of a team's member and that of its output: `large:logits`."""
+"""Between the names of a team's member and of its output: `large:logits`."""
 
 _KEY_NAME = re.compile(
     rf"({'|'.join(get_args(What))})-({'|'.join(get_args(StackName))})-(\d+)(?:-({'|'.join(get_args(Pool))}))?"
@@ -111,7 +111,7 @@ LARGEST_FLOAT16 = 65504.0
 
 
 class Ask(NamedTuple):
-    """What a run may ask of the teacher, and which part of it float16 is too coarse for."""
+    """The activations a run may request of the teacher, and the part for which float16 is too coarse."""
 
     request: activations.Request
     exact: frozenset[activations.ActivationKey] = frozenset()
@@ -132,9 +132,9 @@ class OutputColumn:
 
     Attributes:
         name: in the table.
-        shape: of one example; the name of a stack stands for its own number of tokens there.
+        shape: of one example; the name of a stack represents its own number of tokens there.
         dtype: float16 or float32; int32 of ids and counts.
-        seen: what it is; None for the logits.
+        seen: its activation key; None for the logits.
     """
 
     name: str
@@ -148,7 +148,7 @@ class OutputColumn:
         return all(isinstance(size, int) for size in self.shape)
 
     def sizes(self, own: Own = NOWHERE) -> tuple[int, ...]:
-        """The shape of an example of so many tokens; a fixed one is any example's."""
+        """The shape of an example with this number of tokens; a fixed shape is the same for every example."""
         return tuple(size if isinstance(size, int) else own.of(size).tokens for size in self.shape)
 
     def bytes(self, lengths: Lengths) -> int:
@@ -163,7 +163,7 @@ class OutputColumn:
         return np.dtype(self.dtype).itemsize
 
     def among_padding(self, own: Own) -> tuple[slice, ...]:
-        """Where an example's value lies in one as wide as its batch."""
+        """The position of an example's value in an array as wide as its batch."""
         return tuple(
             slice(None) if isinstance(size, int) else own.of(size).slice for size in self.shape
         )
@@ -174,7 +174,7 @@ class OutputColumn:
             return trace[self.seen]
         if trace.partial is not None:
             return _parts(trace.partial)[self.name]
-        assert trace.logits is not None  # asked for
+        assert trace.logits is not None  # requested
         return trace.logits
 
     @property
@@ -188,17 +188,17 @@ class OutputColumn:
 
 @dataclass(frozen=True)
 class OutputLayout:
-    """All columns of a store, those of a request."""
+    """All columns of a store, or the columns of a request."""
 
     columns: tuple[OutputColumn, ...]
 
     @classmethod
     def of(cls, trace: activations.Trace, ask: Ask) -> "OutputLayout":
-        """The columns that hold what was asked, by the trace of a batch."""
+        """The columns that hold the requested activations, from the captured activations of a batch."""
         columns = [_column(seen, trace[seen], seen in ask.exact) for seen in ask.request.items]
         columns.sort(key=lambda column: column.name)
         if trace.logits is not None:
-            # Where there is a decoder, its head stands on it.
+            # If there is a decoder, the head is on top of it.
             sequence: TokensOf = "decoder" if "decoder" in trace.masks else "main"
             tokens: tuple[Size, ...] = (sequence,) if trace.logits.dim() == 3 else ()
             columns.append(OutputColumn(LOGITS, (*tokens, trace.logits.shape[-1]), "float32", None))
@@ -207,7 +207,7 @@ class OutputLayout:
         return cls(tuple(columns))
 
     def features(self, *, row_ids: bool) -> Features:
-        """The schema of a mapped table; with `row_ids` its rows can be told elsewhere too."""
+        """The schema of a mapped table; with `row_ids` its rows can be identified elsewhere too."""
         rows = {ROW: Value("int64")} if row_ids else {}
         return Features(
             {INDEX: Value("int64")}
@@ -290,12 +290,12 @@ def key_of_name(name: str) -> activations.ActivationKey | None:
 
 
 def storage_type(column: OutputColumn) -> torch.dtype:
-    """What a column's values are stored in."""
+    """The storage types of a column's values."""
     types = {"float16": torch.float16, "float32": torch.float32, "int32": torch.int32}
     return types[column.dtype]
 
 
-# What may be asked of a model to be stored, in the words of `limbeck label --outputs`.
+# The outputs of a model that can be stored, in the syntax of `limbeck label --outputs`.
 
 
 _POOLS = "|".join(get_args(Pool))
@@ -313,12 +313,12 @@ CHOICES = (
     "logits, probabilities, hidden:LAYER[:cls|mean|last], and attention, scores, query, key, value:LAYER; "
     f"layers in float16, or in float32 with :{FLOAT32} behind them; of a text-to-text model logits:topK, logits:sampleN"
 )
-"""What may be asked of a model, as messages list it."""
+"""The outputs that can be requested of a model, as messages list them."""
 
 
 @dataclass(frozen=True)
 class ModelOutputs:
-    """What is asked of a model.
+    """The requested outputs of a model.
 
     Attributes:
         request: what its passes record.
@@ -337,7 +337,7 @@ class ModelOutputs:
         """From `--outputs`; layers count from 1, −1 is the last, 0 the embeddings.
 
         Raises:
-            LimbeckError: an output nobody knows, or a layer the model has not.
+            LimbeckError: an unknown output, or a layer the model does not have.
         """
         request, exact, problems = activations.Request(), activations.Request(), list[Problem]()
         for word in words:

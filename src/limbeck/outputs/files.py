@@ -1,4 +1,4 @@
-"""A folder of files on this machine or anywhere that fsspec reaches, each written whole or not at all.
+"""A folder of files on this machine or anywhere that fsspec reaches, each written atomically.
 
 Part of `limbeck.outputs`.
 """
@@ -62,10 +62,10 @@ class StoreFiles:
             return bool(self._place[0].isfile(self.path(name)))
 
     def size(self, name: str) -> int:
-        """Bytes of a file, whoever wrote it; −1 where there is none."""
+        """Bytes of a file, written by any process; −1 if it does not exist."""
         system, root = self._place
         with self._said(name):
-            # Of a folder that was listed before, what others have written since would not be seen.
+            # For a folder that was listed before, files that others have written since would be invisible.
             system.invalidate_cache(root)
             try:
                 return int(system.size(self.path(name)))
@@ -76,7 +76,7 @@ class StoreFiles:
         """A file's content.
 
         Raises:
-            FileNotFoundError: there is none.
+            FileNotFoundError: it does not exist.
             LimbeckError: it cannot be read.
         """
         with self._said(name):
@@ -90,7 +90,7 @@ class StoreFiles:
             return found
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a file whole or not at all, in place of what had its name.
+        """Write a file atomically, replacing any file of the same name.
 
         Raises:
             LimbeckError: it cannot be written.
@@ -105,11 +105,11 @@ class StoreFiles:
             except FileNotFoundError:
                 self._make_folder()
                 system.pipe_file(part, content)
-            # Where a file appears whole when it is closed this costs a copy; elsewhere nothing else is safe.
+            # Where a file appears complete only when it is closed, this costs a copy; elsewhere nothing else is safe.
             system.mv(part, self.path(name))
 
     def _make_folder(self) -> None:
-        """Make the folder; never a bucket, which a misspelled name would become, in somebody's account.
+        """Make the folder; never a bucket, because a misspelled name would create one in someone's account.
 
         Raises:
             LimbeckError: the bucket is not there.

@@ -1,4 +1,4 @@
-"""What an entry is found by: everything its content follows from. Part of `limbeck.outputs`."""
+"""The key of an entry: everything that determines its content. Part of `limbeck.outputs`."""
 
 import hashlib
 import json
@@ -56,7 +56,7 @@ def digest_of_model(model: PreTrainedModel) -> str:
 
 
 def digest_of_tokenizer(tokenizer: Processor) -> str:
-    """What makes the tokens of a text."""
+    """The tokenizer that makes the tokens of a text."""
     return digest_of_text(TEXT_READING.describe(tokenizer))
 
 

@@ -1,7 +1,7 @@
-"""What a store of teacher outputs says of itself: `manifest.json`. Part of `limbeck.outputs`.
+"""The description of a store of teacher outputs: `manifest.json`. Part of `limbeck.outputs`.
 
-It is written after every shard, whole or not at all, so that what it names is there; what it does not name counts as
-not there.
+It is written atomically after every shard, so that the shards it names exist; a shard that it does not name counts as
+missing.
 """
 
 import json
@@ -37,7 +37,7 @@ class ShardRecord(_Written):
     """A file of rows: its name in the store, its rows and bytes, and a checksum of them.
 
     `missing`: rows of it that have no outputs and were left out, by their ids, and why.
-    `truncated`: of how many rows the labeller said that it did not read them to their end.
+    `truncated`: the number of rows that the labeller reported as truncated.
     """
 
     name: str
@@ -56,9 +56,9 @@ class ShardRecord(_Written):
 
 
 class TeacherIdentity(_Written):
-    """Whose outputs they are: `name` for people, `fingerprint` for everything that the outputs follow from.
+    """The model of the outputs: `name` for people, `fingerprint` for everything that the outputs follow from.
 
-    `shape` is that of its layers (`limbeck.objectives.ModelShape`), where it has some.
+    `shape` describes its layers (`limbeck.objectives.ModelShape`), if it has some.
     """
 
     name: str
@@ -67,9 +67,9 @@ class TeacherIdentity(_Written):
 
 
 class RowsIdentity(_Written):
-    """Which rows: how many different ones, a digest of their ids in order, where they were read, their text columns.
+    """The rows: how many different ones, a digest of their ids in order, where they were read, their text columns.
 
-    `target`: the last of these is what a decoder was to write, which is in the rows' ids too
+    `target`: the last of these is the target of a decoder, which is in the rows' ids too
     (`limbeck.data.text_rows`).
     """
 
@@ -81,7 +81,7 @@ class RowsIdentity(_Written):
 
 
 class TokensIdentity(_Written):
-    """What is kept of logits over a vocabulary: `kept` as `top64@2`, and how many tokens there are."""
+    """The rule for logits over a vocabulary: `kept` as `top64@2`, and the number of tokens."""
 
     kept: str
     vocabulary: int = Field(gt=0)
@@ -102,13 +102,13 @@ class TokensIdentity(_Written):
 
 
 class ShardsManifest(_Written):
-    """What every folder of shards says.
+    """The common fields of every folder of shards.
 
     Attributes:
-        format: what is in them.
-        complete: whether all rows are there, but for those that were left out.
-        settings: what else they depend on: precision, length limit, rows of a shard.
-        costs: what making them took: `seconds`, and what a labeller counts; over all starts.
+        format: the format of its shards.
+        complete: whether all rows are there, except for the rows that were left out.
+        settings: further settings that the outputs depend on: precision, length limit, rows per shard.
+        costs: the cost of making them: `seconds`, and a labeller's own counts; over all starts.
         made_with: versions of libraries, by name.
     """
 
@@ -122,7 +122,7 @@ class ShardsManifest(_Written):
 
     @property
     def bytes(self) -> int:
-        """Of all shards."""
+        """The bytes of all shards."""
         return sum(shard.bytes for shard in self.shards)
 
     @property
@@ -137,12 +137,12 @@ class ShardsManifest(_Written):
 
     @property
     def truncated_rows(self) -> int:
-        """Of rows in shards that are there, those that the labeller said it did not read to their end."""
+        """Rows in existing shards that the labeller reported as truncated."""
         return sum(shard.truncated for shard in self.shards)
 
     @property
     def content(self) -> str:
-        """What is in it, in words."""
+        """A description of its content."""
         return self.format.removeprefix("limbeck ")
 
     def written(self) -> str:
@@ -152,17 +152,17 @@ class ShardsManifest(_Written):
 
 
 class StoreManifest(ShardsManifest):
-    """A store's teacher outputs: from whom, about what.
+    """A store's teacher outputs: their teacher, their rows.
 
     Attributes:
         kind: the task type.
         classes: names in id order; () where the answer is a number or a token.
         columns: of outputs; () until the first shard is written.
-        keyed: `row` where rows are found by `limbeck.data.row_ids`, `index` by their place in training.
-        row_ids: whether, of those, the column `row` says which rows they are elsewhere too.
+        keyed: `row` where rows are found by `limbeck.data.row_ids`, `index` by their position in training.
+        row_ids: whether the column `row` also identifies these rows elsewhere.
         text: whether the rows' texts are stored too.
-        labelled: whether there is the column `label` of what the outputs come to.
-        tokens: what is kept of logits over a vocabulary, where they are not stored whole.
+        labelled: whether the column `label` holds the labels that follow from the outputs.
+        tokens: the rule for logits over a vocabulary, if they are not stored completely.
         passes: of the teacher, as `limbeck.activations.Passes` has them.
     """
 
@@ -207,7 +207,7 @@ class StoreManifest(ShardsManifest):
 
 
 class ExamplesManifest(ShardsManifest):
-    """A folder of augmented examples: `model` made so many `rows` for a task."""
+    """A folder of augmented examples: `model` made this number of `rows` for a task."""
 
     format: Literal["limbeck augmented examples"] = _EXAMPLES
     model: str
@@ -243,7 +243,7 @@ def read_any_manifest(text: bytes, where: str) -> StoreManifest | ExamplesManife
             if manifest.teacher.shape is not None:
                 ModelShape.read(manifest.teacher.shape)
             if not has_one_label(manifest.kind):
-                # Earlier versions wrote the likeliest class where a row has any number of them: nobody reads it.
+                # Earlier versions wrote the likeliest class for rows with any number of them: nothing reads it.
                 manifest = manifest.model_copy(update={"labelled": False})
     except (ValidationError, KeyError, TypeError, ValueError) as error:
         reason = str(error).replace("\n", " ")
@@ -268,7 +268,7 @@ def _content(text: bytes, where: str) -> Any:
 
 
 def _way_out(where: str) -> str:
-    """What helps where a manifest cannot be read: the command that made it refuses to go on from it."""
+    """The fix for an unreadable manifest: the command that made it does not resume from it."""
     folder = where.removesuffix(MANIFEST).rstrip("/") or "."
     return f"delete the folder {folder} and run the command that made it again, or run that with another folder: --out"
 
@@ -277,7 +277,7 @@ def _sum(content: dict[str, Any]) -> str:
     return files.checksum_of_text(json.dumps(content, sort_keys=True))
 
 
-# What an entry of training says of itself beside its outputs.
+# The description of a training's entry, in addition to its outputs.
 
 
 @dataclass(frozen=True)
@@ -285,10 +285,10 @@ class EntryRows:
     """Which rows an entry's examples are, so that it can be read, and travel, as a store that was labelled.
 
     Attributes:
-        ids: of the example with each `index`, int64 (n,), as `limbeck.data.output_keys` gives them; −1 of none.
-        identity: what a labelled store says of these rows.
-        classes: in id order, for a teacher whose own names say nothing (`LABEL_0`).
-        read_by: what the teacher's fingerprint says beside its weights: digest of its `tokenizer`, `max_length`;
+        ids: of the example with each `index`, int64 (n,), as `limbeck.data.output_keys` gives them; −1 if it has no id.
+        identity: a labelled store's description of these rows.
+        classes: in id order, for a teacher whose own names are generic (`LABEL_0`).
+        read_by: the teacher's fingerprint without its weights: digest of its `tokenizer`, `max_length`;
             of a text-to-text model the `task` that prompts begin with.
     """
 

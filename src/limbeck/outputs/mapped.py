@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 
 _FORMAT = 3
 _LIMIT = 20 * 2**30
-# Of one piece of the file, about: a reader holds few of them.
+# The approximate size of one piece of the file: a reader maps few of them at a time.
 _PIECE_BYTES = 8 * 2**20
 
 
@@ -75,7 +75,7 @@ class MappedWriter:
         """Take in some rows: `index`, `row` if there is one, then the outputs.
 
         Raises:
-            OSError: the disk is full, say.
+            OSError: for example, the disk is full.
         """
         self._waiting.append(pa.table(arrays, schema=self._schema))
         self.rows += len(self._waiting[-1])
@@ -106,7 +106,7 @@ class MappedOutputs:
     """An entry of the local cache, by the numbers of its examples; knows of no model.
 
     Args:
-        entry: where it lies.
+        entry: its folder.
     """
 
     def __init__(self, entry: StoredEntry) -> None:
@@ -123,7 +123,7 @@ class MappedOutputs:
         index = table.column(INDEX)
         sizes = [len(part) for part in index.chunks]
         rows = index.to_numpy()
-        # Where each example lies: (piece, row in it); −1 where it does not.
+        # The location of each example: (piece, row in it); −1 if it is missing.
         self._place = np.full((int(rows.max()) + 1, 2), -1, dtype=np.int32)
         self._place[rows, 0] = np.repeat(np.arange(len(sizes)), sizes)
         self._place[rows, 1] = np.concatenate([np.arange(size) for size in sizes])
@@ -238,7 +238,7 @@ def training_entry(
     Args:
         ids: of the rows in their order in training, int64 (n,): `index` i is `ids[i]`; they may repeat.
         columns: outputs; by default all.
-        cache: where it lies; the user's own by default.
+        cache: its folder; the user's own by default.
         limit: bytes that all entries together may take.
 
     Raises:
@@ -300,7 +300,7 @@ def _by_index(store: OutputStore, ids: np.ndarray, columns: list[str]) -> Iterat
         if not times.any():
             continue
         rows = np.repeat(np.arange(len(here)), times)
-        # Of the k-th time a row is wanted the k-th place among those of its id.
+        # The k-th use of a row takes the k-th position among those with its id.
         nth = np.arange(len(rows)) - np.repeat(np.cumsum(times) - times, times)
         index = order[np.repeat(start, times) + nth]
         found = table.select([ROW, *columns]).take(pa.array(rows))

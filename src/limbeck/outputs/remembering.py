@@ -21,9 +21,9 @@ from limbeck.teachers.teacher import Teacher
 
 
 class RememberingTeacher(Teacher):
-    """A `Teacher` with a memory, keyed by what it reads of an example, so that any rows may follow any others.
+    """A `Teacher` with a memory, keyed by the fields it reads of an example, so that rows may come in any order.
 
-    Inputs that a transform changes in every step are asked live. Values are those of the batch in
+    Inputs that a transform changes in every step are computed live. Values come from the batch in
     which an example was first seen; padding changes them by rounding only.
 
     Args:
@@ -46,7 +46,7 @@ class RememberingTeacher(Teacher):
         self.whole = activations.Request.of_logits()
         for pool in pools:
             self.whole = self.whole | activations.Request.hidden(layers, pool=pool)  # type: ignore[arg-type]  # pools come from keys, which are of the type
-        # A decoder reads what the labels say; others answer alike whatever is right.
+        # A decoder reads the labels; other models' outputs do not depend on them.
         decodes = bool(getattr(teacher.model.config, "is_encoder_decoder", False))
         reads = {*inspect.signature(teacher.model.forward).parameters}
         self._told_by = reads if decodes else reads - {"labels"}

@@ -46,7 +46,7 @@ class ShardRows:
 
 @dataclass(frozen=True)
 class MadeShard:
-    """A shard that has been written, its columns, and what it cost: seconds, and what a labeller counts."""
+    """A shard that has been written, its columns, and its cost: seconds, and a labeller's counts."""
 
     record: ShardRecord
     layout: OutputLayout
@@ -55,13 +55,13 @@ class MadeShard:
 
 @dataclass(frozen=True)
 class ScoredTexts:
-    """A labeller's outputs about those of some rows that have any, in the rows' order.
+    """A labeller's outputs for the rows that have any, in the rows' order.
 
     Attributes:
         layout: their columns.
         values: by output, (n, …).
-        truncated: how many of the rows the labeller says it did not read to their end.
-        reasons: by place, why rows have none.
+        truncated: the number of rows that the labeller reported as truncated.
+        reasons: by position, why rows have no outputs.
     """
 
     layout: OutputLayout
@@ -72,13 +72,13 @@ class ScoredTexts:
 
 @dataclass(frozen=True)
 class ShardContent:
-    """What a shard is made of, whoever makes it.
+    """The common parts of shards from any labeller.
 
     Attributes:
         outputs: the labeller's that are stored.
-        batch_size: rows that it is given at once.
-        text_names: what the text columns are called in the store; () where it holds none.
-        drop_missing: whether a shard is made of the rows that have outputs, if there are any.
+        batch_size: rows in one call.
+        text_names: the names of the text columns in the store; () for a store without texts.
+        drop_missing: whether a shard contains only the rows that have outputs, if there are any.
     """
 
     outputs: tuple[str, ...]
@@ -116,7 +116,7 @@ def make_empty_shard(
     layout: OutputLayout,
     reasons: Mapping[int, str],
 ) -> MadeShard:
-    """Write a shard whose rows have no outputs, none of them: it has the columns of the others.
+    """Write a shard whose rows all lack outputs: it has the columns of the other shards.
 
     Args:
         layout: those columns.
@@ -129,7 +129,7 @@ def make_empty_shard(
 
 
 def _no_values(column: OutputColumn) -> np.ndarray:
-    """Of no row."""
+    """Empty outputs, for no rows."""
     if not column.fixed:
         return np.empty(0, dtype=object)
     return np.empty((0, *column.sizes()), dtype=column.dtype)
@@ -143,7 +143,7 @@ def _written(
     scored: ScoredTexts,
     missing: tuple[tuple[int, str], ...],
 ) -> ShardRecord:
-    """Write what a labeller puts out about some rows, and say which rows of the shard are missing."""
+    """Write a labeller's outputs for some rows, and return which rows of the shard are missing."""
     label = shards.labels_of(scored.values, labeller.classes, labeller.kind)
     named = content.text_names
     texts = dict(zip(named, rows.texts.values(), strict=True)) if named else {}
@@ -160,10 +160,10 @@ def score_answered(
     batch_size: int,
     advance: Callable[[int], None] = lambda rows: None,
 ) -> ScoredTexts:
-    """As `score_rows`, of the rows that have outputs.
+    """As `score_rows`, for the rows that have outputs.
 
-    The others of a batch with such a row are asked about once more, without it: who says that a row has none keeps
-    their outputs. Where it then lacks another one, as a teacher that is drawn or busy may, that is left out too.
+    The other rows of such a batch are computed once more, without it: a labeller that reports a missing row keeps
+    their outputs. If another one is then missing, as with a teacher that samples or is busy, it is left out too.
 
     Raises:
         RowsMissingError: no row has outputs.
@@ -183,7 +183,7 @@ def score_answered(
 
 
 def _counted_before(rows: int) -> None:
-    """Rows that are asked about again were counted the first time."""
+    """Rows that are computed again were counted the first time."""
 
 
 def rows_in(texts: Texts) -> int:
@@ -206,11 +206,11 @@ def score_rows(
     """A labeller's outputs about some rows; batches hold rows of like length, the longest first.
 
     Args:
-        outputs: the names that are kept of what the labeller returns.
+        outputs: the names of the labeller's outputs that are kept.
         advance: called with the number of rows done since the last call.
 
     Raises:
-        RowsMissingError: rows without outputs, after all others were asked for.
+        RowsMissingError: rows without outputs, after all other rows were computed.
         LimbeckError: an output that is missing, not finite, or of another number of rows or classes.
     """
     columns = [*texts.values()]
@@ -247,7 +247,7 @@ def score_rows(
 
 
 _ROUNDING = 1e-2
-"""Of probabilities in bf16."""
+"""For probabilities in bf16."""
 
 
 def checked(
@@ -256,7 +256,7 @@ def checked(
     """One output of a batch.
 
     Raises:
-        LimbeckError: what is wrong with it.
+        LimbeckError: the problem with it.
     """
     if not isinstance(scores, Mapping):
         raise LimbeckError(

@@ -20,26 +20,26 @@ from limbeck.support.errors import LimbeckError
 from limbeck.support.files import checksum_of_bytes, damaged
 
 LABEL = "label"
-"""The column of what the outputs come to: a class id, or a number."""
+"""The column of labels that follow from the outputs: a class id, or a number."""
 RESERVED = frozenset({ROW, LABEL, INDEX})
 VOTES = "votes"
 DECIDING = (PROBABILITIES, LOGITS, VOTES)
 """By which outputs a row's class is decided, the first that is there."""
 
 
-# A shard is what a kill may cost, and what a reader holds in memory.
+# A kill may cost one shard, and a reader holds one shard in memory.
 _SHARD_BYTES = 64 * 2**20
 _MOST_ROWS, _FEWEST_ROWS = 4096, 64
 
 
 def rows_of_shard(row_bytes: float) -> int:
-    """How many rows of so many bytes make a shard of a size that is easily held and soon made: a power of two."""
+    """Rows per shard, from the bytes of one row, so that a shard fits memory and is quick to make: a power of two."""
     fitting = 2 ** int(np.log2(max(_SHARD_BYTES / max(row_bytes, 1.0), 1)))
     return int(np.clip(fitting, _FEWEST_ROWS, _MOST_ROWS))
 
 
 def shard_name(number: int) -> str:
-    """Of the shard with that number."""
+    """The file name of the shard with that number."""
     return f"shard-{number:05d}.parquet"
 
 
@@ -105,9 +105,9 @@ def _as_long_as_it_is(column: OutputColumn, flat: np.ndarray) -> np.ndarray:
 def labels_of(
     values: Mapping[str, np.ndarray], classes: Sequence[str], kind: str
 ) -> np.ndarray | None:
-    """What the outputs come to: class ids, int64 (n,), or numbers, float32 (n,); None of other task types.
+    """Labels that follow from the outputs: class ids, int64 (n,), or numbers, float32 (n,); None for other task types.
 
-    Of classes that are equally likely the first is taken: the values beside it tell.
+    If several classes are equally likely, the first is taken; the output values show the tie.
 
     Args:
         values: by output (n, C), or (n, 1) of numbers.
@@ -128,7 +128,7 @@ def labels_of(
 
 
 def write_shard(files: StoreFiles, name: str, table: pa.Table) -> ShardRecord:
-    """Write a shard whole or not at all; the manifest does not name it yet."""
+    """Write a shard atomically; the manifest does not name it yet."""
     sink = io.BytesIO()
     # Numbers that are all different would be stored twice: in a dictionary, and as places in it.
     coded = [field.name for field in table.schema if pa.types.is_string(field.type)]
@@ -176,7 +176,7 @@ def is_whole(files: StoreFiles, shard: ShardRecord) -> bool:
     """Whether a shard is there as it was written.
 
     Raises:
-        LimbeckError: it cannot be read, so that nobody knows.
+        LimbeckError: it cannot be read, so the answer is unknown.
     """
     try:
         return _is_as_written(files.read(shard.name), shard)

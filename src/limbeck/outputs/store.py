@@ -16,9 +16,9 @@ from limbeck.support.files import at_home
 
 
 def place_and_member(place: str) -> tuple[str, str]:
-    """Of `STORE#MEMBER` the store's path or URL, and which member of a team is meant; "" for all of it.
+    """Split `STORE#MEMBER` into the store's path or URL, and the member of a team; "" for the complete store.
 
-    What is on this machine under the whole name is no member of something else.
+    If a path with the full name exists on this machine, it is not split.
     """
     where, _, member = place.rpartition("#")
     whole = "://" not in place and at_home(place).exists()
@@ -28,13 +28,13 @@ def place_and_member(place: str) -> tuple[str, str]:
 def open_store(path_or_url: str | Path, *, allow_incomplete: bool = False) -> "OutputStore":
     """The store of teacher outputs in a folder, or at any URL that fsspec reads.
 
-    An entry that a training made in the local cache is one too, where it says which rows it is of.
+    An entry that a training made in the local cache is a store too, if it identifies its rows.
 
     Args:
         allow_incomplete: take one whose making was interrupted as it is.
 
     Raises:
-        LimbeckError: there is none, it is damaged, of another format, or incomplete; or it does not name its rows.
+        LimbeckError: it does not exist, is damaged, of another format, or incomplete; or it does not name its rows.
     """
     files = StoreFiles(str(path_or_url))
     manifest = read_manifest(files)
@@ -57,7 +57,7 @@ def open_store(path_or_url: str | Path, *, allow_incomplete: bool = False) -> "O
 
 
 def read_manifest(files: StoreFiles) -> StoreManifest | None:
-    """A store's manifest; None where there is none.
+    """A store's manifest; None if there is no manifest.
 
     Raises:
         LimbeckError: it is damaged, or of another format.
@@ -73,8 +73,8 @@ class OutputStore:
     """A store that is there, read one shard at a time.
 
     Attributes:
-        files: where it lies.
-        manifest: what it says of itself.
+        files: its folder.
+        manifest: its description.
     """
 
     def __init__(self, files: StoreFiles, manifest: StoreManifest) -> None:
@@ -94,12 +94,12 @@ class OutputStore:
 
     @property
     def columns(self) -> tuple[OutputColumn, ...]:
-        """What is stored of each row."""
+        """The outputs stored for each row."""
         return self.manifest.columns
 
     @property
     def own_columns(self) -> tuple[OutputColumn, ...]:
-        """What is stored of the teacher itself, without that of a team's members."""
+        """The outputs stored for the teacher itself, without the outputs of a team's members."""
         return tuple(column for column in self.columns if MEMBER not in column.name)
 
     @property
@@ -112,7 +112,7 @@ class OutputStore:
         """By output of a member, or of the teacher or team itself, the column in which it is.
 
         Raises:
-            LimbeckError: nobody of that name is in the team.
+            LimbeckError: the team has no member of that name.
         """
         if not member:
             return {column.name: column.name for column in self.own_columns}
@@ -241,7 +241,7 @@ class OutputStore:
         return self.row_ids[order], order
 
     def places(self, ids: np.ndarray) -> np.ndarray:
-        """Where in `row_ids` each of some ids stands, (n,).
+        """The position of each id in `row_ids`, (n,).
 
         Raises:
             LimbeckError: ids that are not stored, with how many.
@@ -256,7 +256,7 @@ class OutputStore:
         return found
 
     def _places_of(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Of each id its shard, and its row there."""
+        """For each id its shard, and its row there."""
         flat = self.places(ids)
         ends = np.cumsum([shard.rows for shard in self._shards])
         shard = np.searchsorted(ends, flat, side="right")

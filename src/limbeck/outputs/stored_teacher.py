@@ -1,7 +1,7 @@
-"""Teachers that answer from what was stored: no model is run. Part of `limbeck.outputs`.
+"""Teachers that return stored outputs: no model is run. Part of `limbeck.outputs`.
 
-`CachedTeacher` reads what the live teacher said before training, `StoredTeacher` outputs that were given in a teacher's
-place. Of the latter no model is loaded: what asks for it finds one without weights and layers that knows the classes,
+`CachedTeacher` reads the live teacher's outputs from before training, `StoredTeacher` outputs given instead of a
+teacher. The latter loads no model: its `model` has no weights and layers, but has the classes,
 and the shape of the layers that are stored.
 """
 
@@ -31,12 +31,12 @@ from limbeck.support.machine import on_host, send
 from limbeck.teachers.teacher import Teacher
 
 STACKS = ("main", "decoder")
-"""Of a text-to-text model."""
+"""For a text-to-text model."""
 _NO_LAYERS = ModelShape(0, 0, 0)
 
 
 def by_layer(seen: Iterable[ActivationKey]) -> list[ActivationKey]:
-    """By what they are, then by layer."""
+    """By activation kind, then by layer."""
     return sorted(seen, key=lambda one: (one.what, one.stack, one.layer, one.pool or ""))
 
 
@@ -45,11 +45,11 @@ class StoredParts:
     """What training reads of a store at random: one teacher's layers, or tokens of a vocabulary at every target token.
 
     Attributes:
-        store: where they lie.
+        store: its folder.
         limit: bytes that all entries of the local cache together may take.
         shape: of the teacher's layers.
-        columns: layers by what they are.
-        kept: of a vocabulary's logits, by which rule; None of layers.
+        columns: layers by activation kind.
+        kept: the rule for a vocabulary's logits; None for layers.
     """
 
     store: OutputStore
@@ -60,7 +60,7 @@ class StoredParts:
 
     @classmethod
     def layers_of(cls, store: OutputStore, limit: int) -> "StoredParts | None":
-        """The layers in a store; None of one whose teacher has none, or does not say its shape."""
+        """The layers in a store; None if its teacher has none, or if their shape is unknown."""
         shape = store.manifest.teacher.shape
         if shape is None:
             return None
@@ -72,7 +72,7 @@ class StoredParts:
         return by_layer(seen for seen in wanted.items if seen not in self.columns)
 
     def coarse(self, exact: Request) -> list[ActivationKey]:
-        """What is stored in float16 and has to be in float32, in order."""
+        """The names stored in float16 that have to be in float32, in order."""
         there = (seen for seen in exact.items if seen in self.columns)
         return by_layer(seen for seen in there if self.columns[seen].dtype != FLOAT32)
 
@@ -92,7 +92,7 @@ class StoredParts:
         return MappedOutputs(training_entry(self.store, ids, columns=names, limit=self.limit))
 
 
-# As `limbeck.functional` floors what stands before a logarithm.
+# As `limbeck.functional` floors values before a logarithm.
 _SMALLEST_PROBABILITY = 1e-12
 UNKNOWN_ROWS_FIX = "label these rows too (`limbeck label`), or leave them out: missing_outputs=drop"
 
@@ -103,16 +103,16 @@ class GivenOutputs:
 
     Attributes:
         place: where they were read: a folder, a file, a URL.
-        what: what is stored: `logits`, `probabilities`, `votes`, `score`, `margin`, `embedding`.
+        what: the type of stored values: `logits`, `probabilities`, `votes`, `score`, `margin`, `embedding`.
         classes: of the data, in the data's order; () of a number.
         ids: the rows that it knows, ascending, int64 (n,).
         read: stored values of some of these rows (n, C), in the order of the data's classes.
-        about: what a record keeps of it: fingerprints, the teacher's name.
-        parts: what training reads of the store at random, if anything; of tokens of a vocabulary nothing is to `read`.
-        several: a row may be of several classes, each by itself.
-        lists: of each of `ids` (n,) the list in which its score is known, but for a number that all of the list have
-            (`limbeck.data.outputs_file`); None where scores are known by themselves.
-        embedding: numbers of an embedding, where outputs are embeddings of each text by itself; else 0.
+        about: its entry in a record: fingerprints, the teacher's name.
+        parts: the parts of the store that training reads at random, if any; nothing to `read` for a vocabulary's tokens.
+        several: a row may have several classes, each independent.
+        lists: of each of `ids` (n,) the list in which its score is known, up to a constant for all of the list
+            (`limbeck.data.outputs_file`); None if scores are known absolutely.
+        embedding: the size of an embedding, if outputs are embeddings of single texts; otherwise 0.
     """
 
     place: str
@@ -128,18 +128,18 @@ class GivenOutputs:
 
     @property
     def layers(self) -> StoredParts | None:
-        """What is stored of the teacher's layers; None where they are not known at all."""
+        """The stored outputs of the teacher's layers; None if they are unknown."""
         return None if self.tokens is not None else self.parts
 
     @property
     def tokens(self) -> KeptTokens | None:
-        """Of a text-to-text teacher, what is kept of its logits over a vocabulary."""
+        """For a text-to-text teacher, the rule for its logits over a vocabulary."""
         return None if self.parts is None else self.parts.kept
 
     def known_together(self, ids: np.ndarray, groups: np.ndarray) -> np.ndarray:
-        """Which rows it knows beside the others of their group, boolean (n,), by the number of each one's group (n,).
+        """Which rows it knows together with others of their group, boolean (n,), by each row's group number (n,).
 
-        Where scores are known within lists alone, those of the list that has most of a group.
+        If scores are known only within lists, the rows of the list that covers most of a group.
         """
         known = self.known(ids)
         if self.lists is None or not known.any():
@@ -177,11 +177,11 @@ class GivenOutputs:
 
 
 def as_logits(what: str, values: np.ndarray, *, several: bool = False) -> np.ndarray:
-    """Stored values (n, C) as logits whose softmax they are, float32; whose sigmoid, each by itself, with `several`.
+    """Stored values (n, C) as logits whose softmax gives them, float32; whose sigmoid, separately, with `several`.
 
-    Probabilities p become ln max(p, 1e-12): their softmax at any temperature is that of the logits they
+    Probabilities p become ln max(p, 1e-12): their softmax at any temperature equals that of the logits they
     were made from. Votes v of n become ln((v + 1/C) / (n + 1)), smoothed by one vote that all classes share, as few
-    votes do not tell that a class is impossible; by one for each class few votes about many would say nothing.
+    votes do not show that a class is impossible; with one for each class, few votes over many would have no effect.
     """
     if what in ("probabilities", "votes"):
         values = values.astype(np.float64)
@@ -197,7 +197,7 @@ def as_logits(what: str, values: np.ndarray, *, several: bool = False) -> np.nda
 
 
 class AbsentConfig(PretrainedConfig):
-    """Classes, and what the outputs were read from: all that is known of a model that is not there."""
+    """The classes, and where the outputs were read: all that is known of a missing model."""
 
     model_type = "limbeck-absent"
     about: dict[str, Any] | None = None
@@ -211,15 +211,15 @@ class AbsentModel(PreTrainedModel):
 
     def __init__(self, config: AbsentConfig) -> None:
         super().__init__(config)
-        # Where it is asked to be: the outputs go where the batch is.
+        # On the batch's device: the outputs have to be there.
         self.register_buffer("place", torch.empty(0), persistent=False)
         shape = config.shape
         self.stated_shape = _NO_LAYERS if shape is None else ModelShape.read(shape)
-        """Of its layers; all 0 where none are stored (`limbeck.objectives`)."""
+        """The shape of its layers; all 0 if no layers are stored (`limbeck.objectives`)."""
 
     @property
     def device(self) -> torch.device:
-        """Of what it has."""
+        """Device of the placeholder buffer."""
         place = self.place
         assert isinstance(place, Tensor)
         return place.device
@@ -236,11 +236,11 @@ class AnsweringFromStore(Teacher):
 
     live = False
     why_live = ("cache: outputs of transformed inputs are not stored", "run with cache=never")
-    """What is said of inputs that are another thing in every step, and what helps."""
+    """The error for inputs that change in every step, and its fix."""
 
     @abstractmethod
     def read(self, batch: Mapping[str, Tensor], request: Request) -> Trace:
-        """What is asked for of the batch's examples, as it is stored; both on the host.
+        """The requested activations of the batch's examples, as stored; both on the host.
 
         Raises:
             LimbeckError: an example, or a thing to look at, that is not stored.
@@ -251,7 +251,7 @@ class AnsweringFromStore(Teacher):
         """Which tokens of a batch are real, by stack."""
 
     def __call__(self, inputs: StepInputs | Mapping[str, Tensor], request: Request) -> Trace:
-        """What is asked for of the batch's examples in float32, where the batch is.
+        """The requested activations of the batch's examples in float32, on the batch's device.
 
         Raises:
             LimbeckError: as `read`; inputs that are another thing in every step.
@@ -264,7 +264,7 @@ class AnsweringFromStore(Teacher):
                 f"{wrong} ({inputs.transform.name}: {inputs.transform.why_live})", fix
             )
         batch, own = inputs.batch, self.own_tokens
-        # Stored values of tokens are those of the teacher's own.
+        # Stored values of tokens come from the teacher's own tokens.
         read = batch if own is None or not own.to_align(request) else own(batch)
         found, device = self.read(on_host(read), request), batch[INDEX].device
         trace = Trace(
@@ -281,8 +281,8 @@ class CachedTeacher(AnsweringFromStore):
     """A live teacher's outputs, read from an entry of the local cache.
 
     Args:
-        teacher: whose outputs they are.
-        entry: where they lie.
+        teacher: the model of the outputs.
+        entry: its folder.
         fresh: how many rows the model ran on to build the entry for this run; 0 if it was there.
     """
 
@@ -304,9 +304,9 @@ class CachedTeacher(AnsweringFromStore):
 
 
 class StoredTeacher(AnsweringFromStore):
-    """Logits and layers from outputs that were given in the place of a model.
+    """Logits and layers from outputs that were given instead of a model.
 
-    Embeddings (B, d) are its logits, as an embedding model has it. Of a text-to-text teacher there is what was kept of
+    Embeddings (B, d) are its logits, as for an embedding model. For a text-to-text teacher there are the kept part of
     its logits over the vocabulary, at every token of the targets.
 
     Args:
@@ -331,7 +331,7 @@ class StoredTeacher(AnsweringFromStore):
         super().__init__(AbsentModel(config))
         self.outputs = outputs
         self._logits = torch.empty(0, len(classes))
-        # Numbers of examples, ascending, and the place of each one's row: a tenth of what a dict would hold.
+        # Numbers of examples, ascending, and the position of each one's row: a tenth of a dict's memory.
         self._numbers = self._places = self._ids = np.empty(0, dtype=np.int64)
         self._mapped: MappedOutputs | None = None
 
@@ -341,9 +341,9 @@ class StoredTeacher(AnsweringFromStore):
         """The same teacher for certain examples: their numbers, and the ids of the rows they are.
 
         Args:
-            index: the examples' numbers, (n,); of one that stands twice the last row counts.
-            ids: of the rows that they are, (n,).
-            silent: numbers of examples that are no such rows; their logits are 0, and nobody is to look at them.
+            index: the examples' numbers, (n,); if a number occurs twice the last row counts.
+            ids: of their rows, (n,).
+            silent: numbers of examples without such rows; their logits are 0, and callers must not use them.
 
         Raises:
             LimbeckError: rows of which it knows nothing.
@@ -380,7 +380,7 @@ class StoredTeacher(AnsweringFromStore):
         return batch
 
     def read(self, batch: Mapping[str, Tensor], request: Request) -> Trace:
-        """Logits from memory; layers and tokens are mapped into it when they are first asked for."""
+        """Logits from memory; layers and tokens are memory-mapped at the first request."""
         numbers = batch[INDEX].numpy()
         at = np.searchsorted(self._numbers, numbers, side="right") - 1
         if (at < 0).any() or (self._numbers[at] != numbers).any():
@@ -420,7 +420,7 @@ class StoredTeacher(AnsweringFromStore):
             )
 
     def masks(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """As the student's tokenizer made them, where there are stored tokens to lay beside."""
+        """Tokens by the student's tokenizer, if there are stored tokens to align them with."""
         parts = self.outputs.parts
         stacks = () if parts is None else parts.stacks
         found = {name: text_mask(batch, decoder=name == "decoder") for name in stacks}

@@ -32,7 +32,7 @@ from limbeck.support.files import damaged, is_temporary
 logger = logging.getLogger(__name__)
 
 _LOCK = ".limbeck-lock"
-# Beside its manifest; what a start that was killed before the first one may leave, or an earlier version's deletion.
+# Next to its manifest; a start that was killed before the first one, or an earlier version's deletion, may leave it.
 _OF_STORE = re.compile(
     rf"shard-\d+\.parquet(\.part)?|{re.escape(MANIFEST)}\.part|{re.escape(MISSING)}(\.part)?"
 )
@@ -43,7 +43,7 @@ class StoreWriter:
     """Makes a store; several processes may write its shards, one alone records them.
 
     Attributes:
-        files: where it lies.
+        files: its folder.
         manifest: as it was last written.
     """
 
@@ -56,8 +56,8 @@ class StoreWriter:
         """Begin a store, or continue the one that is there.
 
         Args:
-            files: where it is to lie.
-            manifest: what it is to be, without shards.
+            files: its future folder.
+            manifest: its description, without shards.
 
         Raises:
             LimbeckError: another store is there, or files that are no store's; with all that differs.
@@ -97,11 +97,11 @@ class StoreWriter:
     def record(
         self, shard: ShardRecord, layout: OutputLayout, costs: Mapping[str, float] | None = None
     ) -> None:
-        """Name a shard that has been written, and add what it cost.
+        """Name a shard that has been written, and add its cost.
 
         Raises:
-            LimbeckError: its columns are not those of the shards before it, or it is not there: who wrote it may have
-                had another folder of that name.
+            LimbeckError: its columns differ from the shards before it, or it does not exist: another process may have
+                written to a folder of the same name elsewhere.
         """
         columns = layout.columns
         before = self.manifest.columns
@@ -126,7 +126,7 @@ class StoreWriter:
         )
 
     def add_costs(self, costs: Mapping[str, float]) -> None:
-        """What was spent and made no shard."""
+        """Costs that led to no shard."""
         if any(costs.values()):
             self._write(self.manifest.model_copy(update={"costs": self._with(costs)}))
 
@@ -137,7 +137,7 @@ class StoreWriter:
         return spent
 
     def finish(self) -> StoreManifest:
-        """Say that all rows are there, but for those that were left out.
+        """Mark the store as complete, except for the rows that were left out.
 
         Raises:
             LimbeckError: they are not.
@@ -153,7 +153,7 @@ class StoreWriter:
         return self.manifest
 
     def _forget_damaged(self) -> None:
-        """Shards that are not what was written are made again."""
+        """Shards that have changed since they were written are made again."""
         shards = self.manifest.shards
         bad = self._damaged()
         if bad:
@@ -163,7 +163,7 @@ class StoreWriter:
             self._write(self.manifest.model_copy(update={"shards": kept, "complete": False}))
 
     def _damaged(self) -> set[str]:
-        """The names of shards that are not what was written."""
+        """The names of shards that have changed since they were written."""
         shards, files = self.manifest.shards, self.files
         if files.folder is not None:
             return set(damaged(files.folder, {shard.name: shard.checksum for shard in shards}))
@@ -179,7 +179,7 @@ class StoreWriter:
 
 
 def _sweep(files: StoreFiles) -> None:
-    """Remove what a killed start left of files that it was writing."""
+    """Remove unfinished files of a killed start."""
     if files.folder is not None and files.folder.is_dir():
         for path in files.folder.iterdir():
             if is_temporary(path):
@@ -216,7 +216,7 @@ def alone(files: StoreFiles) -> Iterator[None]:
 
 
 def differing(found: StoreManifest, wanted: StoreManifest) -> dict[str, tuple[Any, Any]]:
-    """What two stores differ in, but for how far they have come: by name what is there, and what was asked for."""
+    """The differences between two stores, except for their progress: by name, the existing and the requested value."""
     there, asked = (_identity(manifest) for manifest in (found, wanted))
     names = sorted({*there, *asked})
     return {
@@ -232,7 +232,7 @@ def _identity(manifest: StoreManifest) -> dict[str, Any]:
         "task type": content["kind"],
         "classes": content["classes"],
         "text": content["text"],
-        # Rows are known by what they say, whatever their columns are called.
+        # Rows are identified by content; the names of their columns do not matter.
         "text columns": content["rows"]["columns"] if manifest.text else [],
         "targets": content["rows"]["target"],
         "tokens": content["tokens"],
@@ -256,13 +256,13 @@ def _names(columns: tuple[OutputColumn, ...]) -> str:
 
 
 def remove_store(url: str) -> int:
-    """Delete a store: its manifest, its shards, and what it says of rows without outputs.
+    """Delete a store: its manifest, its shards, and its files about rows without outputs.
 
     Shards that the manifest does not name, as a kill leaves them, are its own too; other files in the folder stay.
     Returns the bytes of the shards that were named.
 
     Raises:
-        LimbeckError: there is none, or its manifest is damaged, so that it does not say what is its own.
+        LimbeckError: it does not exist, or its manifest is damaged, so that its files are unknown.
     """
     files = StoreFiles(url)
     manifest = read_manifest(files)
@@ -272,7 +272,7 @@ def remove_store(url: str) -> int:
             "name the folder or URL that `limbeck label --out` was given",
         )
     with alone(files):
-        # First its name, so that an interrupted deletion leaves nothing that looks whole.
+        # First its name, so that an interrupted deletion leaves nothing that looks complete.
         files.remove(MANIFEST)
         found = {name for name in files.names() if _OF_STORE.fullmatch(name)}
         # A far listing may be older than the last shards.
@@ -292,10 +292,10 @@ def copy_store(
 ) -> StoreManifest:
     """Write a store, or an entry of training, to another place as a store, without a bit changed.
 
-    A copy that was stopped goes on where it was.
+    A copy that was stopped resumes.
 
     Args:
-        store: complete; a row that stands in an entry more than once is taken once.
+        store: complete; if a row occurs in an entry more than once, it is copied once.
         files: the other place.
         advance: called with the number of rows done since the last call.
 

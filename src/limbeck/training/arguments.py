@@ -42,7 +42,7 @@ def training_arguments(
         per_device_eval_batch_size=max(recipe.batch_size, 64),
         gradient_accumulation_steps=share.accumulation,
         bf16=recipe.precision == "bf16",
-        # bf16 on CPU has to be asked for by this name.
+        # bf16 on CPU must be requested under this name.
         use_cpu=accelerator() is None,
         eval_strategy="epoch" if select else "no",
         save_strategy="epoch",
@@ -61,8 +61,8 @@ def training_arguments(
     )
 
 
-# Settings of `TrainingArguments` do what they say, because the Trainer's own code reads them or because what
-# replaces it does. The few that would not are refused here. A test searches the installed transformers for
+# Settings of `TrainingArguments` take effect, because either the Trainer's own code reads them or the code that
+# replaces it does. The few exceptions raise an error here. A test searches the installed transformers for
 # settings that are read only by code that limbeck replaces.
 
 
@@ -102,11 +102,11 @@ REFUSED = {
     **dict.fromkeys(sorted(_OF_SEQ2SEQ), _GENERATES),
     "sortish_sampler": (_GENERATES[0], 'set train_sampling_strategy="group_by_length"'),
 }
-"""Refused where they ask for something (values that are not None, False, 0 or empty): why, and what to do."""
+"""Settings that raise an error if set (not None, False, 0 or empty): the reason, and the fix."""
 
 
 def setting_problems(args: TrainingArguments) -> list[Problem]:
-    """The settings that would not do what they say."""
+    """The settings that would have no effect."""
     problems = [
         Problem(f"args.{name}={value!r}: {why}", fix)
         for name, (why, fix) in REFUSED.items()
@@ -155,10 +155,10 @@ def sharded(trainer: Trainer) -> list[Problem]:
 
 @problem_list
 def keyword_problems(given: Mapping[str, Any], *, staged: bool) -> Iterator[Problem]:
-    """Arguments of `Trainer` that would not do what they say.
+    """Raise an error for arguments of `Trainer` that would have no effect.
 
     Args:
-        given: the keyword arguments that go on to the Trainer.
+        given: the keyword arguments that are passed on to the Trainer.
         staged: more is trained than this one student in one stage.
     """
     if given.get("compute_loss_func") is not None:

@@ -24,7 +24,7 @@ class _Head:
 def pretrained_start(model: PreTrainedModel, *, seed: int) -> PreTrainedModel | None:
     """Build a fine-tuned model as it was before it was fine-tuned.
 
-    A model that was loaded from a run's folder starts where the record says that the run started. Any other model
+    A model loaded from a run's folder starts from the checkpoint in that run's record. Any other model
     starts from the checkpoint that it was loaded from: that is the pretrained one if it was fine-tuned in memory.
 
     Args:
@@ -32,10 +32,10 @@ def pretrained_start(model: PreTrainedModel, *, seed: int) -> PreTrainedModel | 
         seed: of weights that no checkpoint has, such as a new head's.
 
     Returns:
-        The model, or None where nothing tells what it was.
+        The model, or None if its origin is unknown.
 
     Raises:
-        DamagedRecordError: the record is not what a run wrote.
+        DamagedRecordError: the record is not as a run wrote it.
     """
     source = str(model.name_or_path or "")
     if not source:
@@ -51,7 +51,7 @@ def pretrained_start(model: PreTrainedModel, *, seed: int) -> PreTrainedModel | 
     if {name: one.shape for name, one in now.items()} != {
         n: one.shape for n, one in before.items()
     }:
-        return None  # only some layers of the checkpoint, and nothing says which
+        return None  # only some layers of the checkpoint, and it is unknown which
     same = all(torch.equal(before[name], one.to(before[name])) for name, one in now.items())
     return None if same else started
 
@@ -66,8 +66,8 @@ def recorded_start(source: str) -> tuple[StudentSpec, str | None] | None:
         The student's settings, and its teacher if they take layers or sizes from one. None where there is no record.
 
     Raises:
-        DamagedRecordError: the record is not what a run wrote.
-        LimbeckError: the record does not say what the student started from.
+        DamagedRecordError: the record is not as a run wrote it.
+        LimbeckError: the record does not name the student's starting checkpoint.
     """
     folder = files.at_home(source)
     places = (folder, folder.parent) if folder.is_dir() else ()

@@ -1,6 +1,6 @@
-"""What happens beside the step: epoch entries, early stopping, a check for non-finite losses, what trackers are told.
+"""Callbacks around the step: epoch entries, early stopping, a check for non-finite losses, reports to trackers.
 
-Part of `limbeck.training`. Callbacks hold no state of their own: what they decide follows from the
+Part of `limbeck.training`. Callbacks hold no state of their own: their decisions follow from the
 Trainer's history, which a checkpoint carries, so that a resumed run decides alike.
 """
 
@@ -42,7 +42,7 @@ class EpochEntries(TrainerCallback):
         self.trainer = trainer
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        """Put what the student's earlier stages logged first; a continued training has it from its checkpoint."""
+        """Put the log of the student's earlier stages first; a continued training has it from its checkpoint."""
         if state.global_step == 0:
             earlier = [part for part in self.trainer.parts if part.of_student]
             state.log_history[:0] = [entry for part in earlier for entry in part.log_history]
@@ -59,7 +59,7 @@ class EpochEntries(TrainerCallback):
         self.trainer.start_epoch(self.trainer.step_state_at(state.global_step).epoch)
 
     def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        """Let the terms learn what they learn without gradients."""
+        """Let the terms update the state that they learn without gradients."""
         step_state = self.trainer.step_state_at(state.global_step - 1)
         self.trainer.objectives.of(step_state.teacher).after_step()
         if (team := self.trainer.sampled_team) is not None:
@@ -106,7 +106,7 @@ class EpochEntries(TrainerCallback):
 
 
 def users_callbacks(trainer: TakesSteps, given: Any = None) -> list[TrainerCallback]:
-    """The callbacks of a trainer that its user added: those of `given`, or all that are not its own."""
+    """The callbacks that a trainer's user added: those in `given`, or all that are not limbeck's own."""
     known = trainer.callback_handler.callbacks
     if given is not None:
         classes = tuple(one for one in given if isinstance(one, type))
@@ -139,7 +139,7 @@ class Patience(TrainerCallback):
 
 
 class CheckpointEvery(TrainerCallback):
-    """Saves every `steps` optimisation steps, beside the save at the end of each epoch.
+    """Saves every `steps` optimisation steps, in addition to the save at the end of each epoch.
 
     Not at an epoch's last step: its checkpoint comes a moment later, with the dev scores, and a run
     continued from one without them would skip the epoch's evaluation.
@@ -155,8 +155,8 @@ class CheckpointEvery(TrainerCallback):
             control.should_save = True
 
 
-# Progress a person can watch: a bar with the time left, and a line an epoch. On a terminal the bar
-# moves; elsewhere a line says when training begins, after every minute, and after every epoch.
+# Progress for a person to watch: a bar with the time left, and one line per epoch. On a terminal the bar
+# moves; elsewhere a line is printed when training begins, after every minute, and after every epoch.
 
 
 _SECONDS = 60.0
@@ -223,7 +223,7 @@ class Display(TrainerCallback):
         self._print(state, f"  dev {metrics['eval_primary']:.2f}", args)
 
     def _print(self, state: TrainerState, what: str, args: TrainingArguments | None = None) -> None:
-        """A line of the epoch, by the arguments of a training that counts epochs; else of the step."""
+        """A line with the epoch if the arguments count epochs, otherwise with the step."""
         self.said = time.monotonic()
         place = f"step {state.global_step}/{state.max_steps}"
         if args is not None and args.max_steps <= 0:
@@ -292,15 +292,15 @@ def reporting(
     events: Path,
     recipe: Mapping[str, Any] | None = None,
 ) -> Iterator[None]:
-    """Report what is trained inside to the trackers, as a run of its own, however it ends.
+    """Report an inner training to the trackers as a separate run, and close that run even after an error.
 
     transformers leaves W&B's run open for whatever this process trains next, and MLflow's after an error;
     once it is closed nothing more can be logged. A run that the user opened before is joined, and left open.
 
     Args:
-        names: trackers that `tracker_problems` finds nothing wrong with.
-        events: TensorBoard's folder; the others take their places from environment variables of their own.
-        recipe: what TensorBoard, W&B and MLflow are told of the run, in plain values.
+        names: trackers without an entry in `tracker_problems`.
+        events: TensorBoard's folder; the other trackers read their folders from environment variables.
+        recipe: plain values of the run for TensorBoard, W&B and MLflow.
     """
     ours = [name for name in names if name in _TRACKERS and _open_id(name) is None]
     callbacks: list[TrainerCallback] = [
@@ -322,7 +322,7 @@ def reporting(
 
 log = logging.getLogger(__name__)
 
-# What limbeck closes and tells the recipe; `module` is the tracker's own.
+# The run to close and to send the recipe to; `module` is the tracker's own.
 
 
 class _Wandb:
@@ -355,7 +355,7 @@ class _Mlflow:
         longest = module.utils.validation.MAX_PARAM_VAL_LENGTH
         try:
             module.log_params({name: text[:longest] for name, text in flattened(recipe, "recipe")})
-        # A run of the user's own, which had another recipe before: what was logged cannot be changed.
+        # The user's own run, which had another recipe before: logged values cannot be changed.
         except module.exceptions.MlflowException as error:
             log.warning("MLflow does not take the recipe: %s", str(error).splitlines()[0])
 
@@ -375,9 +375,9 @@ _EVAL = "eval_"
 
 
 class TrackedRecipe(TrainerCallback):
-    """Tells the trackers that limbeck knows what transformers' callbacks do not.
+    """Sends the trackers limbeck's values that transformers' callbacks do not know.
 
-    Before the first step it sends the recipe, at the end the dev scores of the epoch that is kept. It has to stand
+    Before the first step it sends the recipe, at the end the dev scores of the best epoch. It has to come
     before the trackers' own callbacks: MLflow's closes its run when training ends.
     """
 

@@ -1,4 +1,4 @@
-"""Checkpoints: the wrapper's raw state and the run's progress, and which of them are whole.
+"""Checkpoints: the wrapper's raw state and the run's progress, sealed by checksums once they are complete.
 
 Part of `limbeck.training`. Stock saving and loading goes through `from_pretrained`, which restores a
 ViT only partly and fails on T5's shared tensors; raw state does neither. A checkpoint is sealed when
@@ -48,14 +48,14 @@ def save(folder: str | Path, model: nn.Module, progress: dict[str, Any]) -> None
     """
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
-    # A folder that is written again is not whole until it is sealed again.
+    # A folder that is written again is incomplete until it is sealed again.
     (path / SEAL).unlink(missing_ok=True)
     save_model(model, str(path / WEIGHTS))
     (path / PROGRESS).write_text(json.dumps(progress), encoding="utf-8")
 
 
 def seal(folder: str | Path) -> None:
-    """Wait until all that was written is on disk, and say by checksums what it was."""
+    """Wait until all files are on disk, and record their checksums."""
     path = Path(folder)
     sync_files(path)
     files = (file for file in path.rglob("*") if file.is_file() and not is_temporary(file))
@@ -67,7 +67,7 @@ def load_weights(folder: str | Path, model: nn.Module) -> None:
     """Every weight of the wrapper, or an error.
 
     Raises:
-        LimbeckError: the file is not what was written.
+        LimbeckError: the file has changed since it was written.
     """
     path = Path(folder)
     sealed = _sealed(path) or {}
@@ -87,13 +87,13 @@ def is_last(folder: str | Path) -> bool:
 
 
 def last_whole(folder: str | Path, *, run: str | None = None) -> Path | None:
-    """The newest checkpoint to continue from: whole, and its best epoch's as well.
+    """The newest complete checkpoint to continue from, if the checkpoint of its best epoch is complete too.
 
     Says so where a newer one was damaged.
 
     Args:
-        folder: where checkpoints lie.
-        run: only those of this training of several parts (`limbeck.training.progress`).
+        folder: the folder of the checkpoints.
+        run: consider only those of this training of several parts (`limbeck.training.progress`).
     """
     lost: list[str] = []
     for path in reversed(_numbered(Path(folder))):
@@ -147,7 +147,7 @@ def rotate(folder: str | Path, limit: int | None, best: str | None) -> None:
 
 
 def remove_unfinished(folder: str | Path) -> None:
-    """Delete what was begun and never sealed."""
+    """Delete checkpoints that were begun and never sealed."""
     for path in Path(folder).rglob(f"{PREFIX_CHECKPOINT_DIR}-*"):
         if path.is_dir() and not (path / SEAL).is_file():
             shutil.rmtree(path, ignore_errors=True)
@@ -189,7 +189,7 @@ def _sealed(path: Path) -> dict[str, str] | None:
 
 
 def _broken_best(path: Path) -> list[str]:
-    """What is wrong with the checkpoint of the best epoch so far, which the end of the run loads."""
+    """The problem with the checkpoint of the best epoch so far, which the end of the run loads."""
     state = json.loads((path / STATE).read_text(encoding="utf-8"))
     best = state.get("best_global_step")
     if not best or not state.get("best_model_checkpoint"):
@@ -210,8 +210,8 @@ def _refuse(path: Path, broken: list[str]) -> None:
         )
 
 
-# What an optimiser, a schedule or a generator remembers, as safetensors and JSON. Stock
-# checkpoints pickle it, and what is pickled may run code when it is read. Here tensors lie in a
+# The state of an optimiser, a schedule or a generator, as safetensors and JSON. Stock
+# checkpoints pickle it, and reading a pickle may run code. Here tensors are in a
 # safetensors file and all else, as JSON, in that file's header; numbers come back bit for bit.
 
 
@@ -238,10 +238,10 @@ def read_state(path: Path) -> Any:
 
 
 def _pack(value: Any, tensors: dict[str, Tensor], path: Path) -> Any:
-    """As JSON can keep it: what is not plain is a list whose first item says what it was."""
+    """Convert to JSON; a value that is not plain becomes a list whose first item names its type."""
     if isinstance(value, Tensor):
         name = str(len(tensors))
-        # Its own memory: safetensors refuses tensors that share theirs.
+        # Memory of its own: safetensors rejects tensors that share memory.
         tensors[name] = value.detach().cpu().clone(memory_format=torch.contiguous_format)
         return ["tensor", name]
     if isinstance(value, np.generic):
@@ -281,9 +281,9 @@ def _unpack(value: Any, tensors: dict[str, Tensor]) -> Any:
 
 
 def generators(every_device: bool) -> dict[str, Any]:
-    """The states of Python's, numpy's and torch's generators, those of the accelerator included.
+    """The states of Python's, numpy's and torch's generators, including the accelerators'.
 
-    With `every_device` those of all accelerators that this process sees, else the current one's.
+    With `every_device`, the states of all accelerators that this process sees, otherwise only the current one's.
     """
     kind, keys, *rest = np.random.get_state()
     state = {
@@ -340,10 +340,10 @@ class Resumes(SendsBatches):
     """A Trainer whose checkpoints are sealed, and whose state is never pickled."""
 
     def train(self, resume_from_checkpoint: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """As the Trainer's; `resume_from_checkpoint=True` is the last whole one of `output_dir`.
+        """As the Trainer's; `resume_from_checkpoint=True` is the last complete checkpoint of `output_dir`.
 
         Raises:
-            LimbeckError: a checkpoint that is damaged, not whole, or pickled.
+            LimbeckError: a checkpoint that is damaged, incomplete, or pickled.
         """
         if missing := [name for name in PRIVATES if not hasattr(Trainer, name)]:
             raise LimbeckError(
@@ -410,7 +410,7 @@ class Resumes(SendsBatches):
         write_state(self._generators_in(output_dir), generators(self._sees_every_device))
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
-        # Continued by another number of processes, some of them have none.
+        # With another number of processes than before, some of them have no state.
         if checkpoint is not None and (path := self._generators_in(checkpoint)).is_file():
             restore_generators(read_state(path), self._sees_every_device)
 

@@ -20,11 +20,11 @@ from limbeck.tasks import TaskType
 from limbeck.training.method import OBJECTS, method_defaults, of_kind, own_terms
 from limbeck.training.optimizer import Optimisation
 
-# What limbeck reads besides the Trainer's own arguments.
+# The settings that limbeck reads in addition to the Trainer's own arguments.
 
 
 BESIDE = tuple(key for key in LOSS_KEYS if key != "objectives")
-"""Settings that go with terms, and stand in a method's recipe."""
+"""Settings of terms, which a method's recipe may contain."""
 
 
 _DICTS = [
@@ -39,7 +39,7 @@ DEFAULT_OPTIM: Any = next(one.default for one in fields(TrainingArguments) if on
 
 
 def said(default: Any, meaning: str) -> Any:
-    """A setting with its default, and what it means, which a command line's help shows."""
+    """A setting with its default and its meaning, which `--help` shows."""
     return field(default=default, metadata={"help": meaning})
 
 
@@ -47,10 +47,10 @@ def said(default: Any, meaning: str) -> Any:
 class DistillationConfig(TrainingArguments):
     """`TrainingArguments` with a method: what `DistillationTrainer` takes as `args`.
 
-    Training settings that are left out are the method's own, and stand in the made object: epochs or steps,
+    Training settings that are left out are filled in from the method: epochs or steps,
     learning rate, its schedule and warm-up, batch size, accumulation, weight decay, epsilon, clipping, seed
     and optimiser. Epochs and learning rate that the method leaves open follow the rows and the student: a
-    trainer has them (`trainer.args`), and until then the usual ones stand here. Everything can be written to
+    trainer has them (`trainer.args`), and until then the usual ones are set here. Everything can be written to
     JSON and read back (`to_dict`); settings of terms given as objects become plain values. `HfArgumentParser`
     reads it from a command line.
 
@@ -142,7 +142,7 @@ class DistillationConfig(TrainingArguments):
         "large as a vocabulary for some.",
     )
 
-    # Of the Trainer's arguments those that a method sets: None, which the Trainer's own types do not have, until
+    # The Trainer's arguments that a method sets: None, which the Trainer's own types do not have, until
     # `__post_init__` puts the method's in. mypy takes each for another type than the base class's.
     num_train_epochs: float | None = said(None, "Passes over the training rows.")  # type: ignore[assignment]
     max_steps: int | None = said(None, "Steps at most, overriding the epochs.")  # type: ignore[assignment]
@@ -168,7 +168,7 @@ class DistillationConfig(TrainingArguments):
         elif self.how_to_optimise().milestones and self.lr_scheduler_type is None:
             self.lr_scheduler_type = "constant"  # what falls in steps is else constant
         if self.num_train_epochs is not None and self.max_steps is None:
-            self.max_steps = -1  # whoever says epochs means them
+            self.max_steps = -1  # setting epochs explicitly overrides steps
         defaults = method_defaults(recipe)
         self.by_rows = tuple(
             name for name in _BY_ROWS if getattr(self, name) is None and defaults[name] is None
@@ -217,7 +217,7 @@ class DistillationConfig(TrainingArguments):
         return Optimisation(**{**given, **tuples})
 
     def for_rows(self, rows: int, kind: TaskType | None, depth: float) -> "DistillationConfig":
-        """The same with what it leaves to the rows: a copy, where anything is left to them.
+        """Fill in the values that depend on the rows; returns a copy if there are any.
 
         Args:
             rows: training examples.
@@ -237,9 +237,9 @@ class DistillationConfig(TrainingArguments):
 
     @classmethod
     def like(cls, args: TrainingArguments, **own: Any) -> "DistillationConfig":
-        """All settings of `args`, plain ones too (which train method kd), with limbeck's own as `own` says.
+        """All settings of `args`, also of plain ones (which train method kd), with limbeck's own from `own`.
 
-        A method, or terms, in `own` take the place of those of `args`.
+        A method or terms in `own` override those in `args`.
 
         Raises:
             LimbeckError: `own` holds other settings.
@@ -253,7 +253,7 @@ class DistillationConfig(TrainingArguments):
         known = vars(args)
         if not isinstance(args, DistillationConfig):
             defaults = {one.name: one.default for one in fields(cls) if one.name in OWN_SETTINGS}
-            # Their order of examples is what `train_sampling_strategy` says.
+            # `train_sampling_strategy` determines their order of examples.
             known = defaults | known | {"method": "kd", "group_by_length": False}
         if own.get("method") is not None or own.get("objectives") is not None:
             known = known | dict.fromkeys(_TERMS)
@@ -295,7 +295,7 @@ class DistillationConfig(TrainingArguments):
             setattr(self, name, value if name in _OF_TERMS else _plain(value))
 
     def _of_method(self, recipe: Recipe) -> dict[str, Any]:
-        """The method's optimiser and schedule, as far as the arguments say no other."""
+        """The method's optimiser and schedule, unless the arguments set others."""
         own = Optimisation.of(recipe.stages()[-1].recipe)
         found = asdict(own)
         plain = asdict(Optimisation())
@@ -356,7 +356,7 @@ def combination_problems(config: DistillationConfig) -> Iterator[Problem]:
 
 
 def said_twice(config: DistillationConfig) -> list[Problem]:
-    """An optimiser, or a course of the rate, that two settings say."""
+    """Raise an error if two settings each name an optimiser, or a schedule."""
     given: Any = config.optimisation or {}
     course = getattr(config.lr_scheduler_type, "value", config.lr_scheduler_type)
     own = [key for key in ("momentum", "bert_adam") if given.get(key) not in (None, False)]

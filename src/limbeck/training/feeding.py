@@ -64,7 +64,7 @@ class RepeatedExamples(dict[str, Any]):
 
 
 class BatchWeights(NamedTuple):
-    """How much a micro-batch weighs next to the mean of its step's, by what a term is a mean over."""
+    """The weight of a micro-batch relative to the mean of its step's, by the examples that a term averages over."""
 
     examples: float | Tensor = 1.0
     labelled: float | Tensor = 1.0
@@ -77,7 +77,7 @@ class BatchWeights(NamedTuple):
     def weighed(
         self, terms: Mapping[str, Tensor], of_labelled: frozenset[str]
     ) -> dict[str, Tensor]:
-        """The terms times their weights; `of_labelled` names those that are means over labelled examples."""
+        """The weighted sum of the terms; `of_labelled` names the terms that are means over labelled examples."""
         return {
             name: value * (self.labelled if name in of_labelled else self.examples)
             for name, value in terms.items()
@@ -86,7 +86,7 @@ class BatchWeights(NamedTuple):
 
 @dataclass(frozen=True)
 class StepCounts:
-    """What an optimisation step holds.
+    """The number of examples in an optimisation step.
 
     Attributes:
         parts: micro-batches, of all processes.
@@ -123,18 +123,18 @@ def examples_in(batch: Any) -> int:
     return next(sizes, 0)
 
 
-# How much a micro-batch weighs in its step. A term is a mean over the examples of a micro-batch, or over those of
-# them that have a label. The Trainer averages over micro-batches, and processes over each other: weighed by its part
-# of what the step holds of either, every micro-batch gives what it would give to the mean over one large batch.
+# The weight of a micro-batch in its step. A term is a mean over the examples of a micro-batch, or over
+# its labelled examples. The Trainer averages over micro-batches, and processes over each other: weighted by its share
+# of the step's examples of either sort, every micro-batch contributes as it would to the mean over one large batch.
 
 # When a batch goes to the device: in the step, and not when it is loaded.
 
 
 class SendsBatches(Trainer):
-    """A Trainer whose training steps know of a batch what it was on the host, without waiting."""
+    """A Trainer whose training steps read properties of a batch on the host, without waiting."""
 
     def get_train_dataloader(self) -> DataLoader[Any]:
-        """Its batches stay on the host until a step, which reads there what it has to know."""
+        """Keep batches on the host until a step, which reads the values that it needs there."""
         placed = self.accelerator.device_placement
         self.accelerator.device_placement = False
         try:
@@ -143,7 +143,7 @@ class SendsBatches(Trainer):
             self.accelerator.device_placement = placed
 
     def _prepare_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        # Evaluation's loader has sent them already, and nobody asks for what they were.
+        # Evaluation's loader has sent them already, and their host copies are not needed.
         return SentBatch(super()._prepare_inputs(inputs), host=inputs)
 
     def _prepare_input(self, data: Any) -> Any:
@@ -173,7 +173,7 @@ class FeedsExamples(SendsBatches):
     # ---- columns ----
 
     def columns_read(self) -> Sequence[str]:
-        """What whoever is shown a batch reads of an example; each takes what it names."""
+        """The fields that a reader of a batch takes from an example; each reader takes the ones that it names."""
         raise NotImplementedError
 
     def _set_signature_columns_if_needed(self) -> None:
@@ -182,7 +182,7 @@ class FeedsExamples(SendsBatches):
             self._signature_columns = list(columns)  # type: ignore[assignment]  # declared as None there
 
     def readable(self, rows: Any) -> tuple[Any, Any]:
-        """Rows without the columns that nobody reads, and what makes batches of them."""
+        """Rows without unused columns, and the collator that makes batches of them."""
         if isinstance(rows, Rows):
             return self._remove_unused_columns(rows), self.data_collator
         return rows, self._get_collator_with_removed_columns(self.data_collator)
@@ -191,7 +191,7 @@ class FeedsExamples(SendsBatches):
 
     @property
     def training_rows(self) -> int | None:
-        """How many training examples an epoch has; None where nobody knows."""
+        """The number of training examples in an epoch; None if unknown."""
         if self._order is not None:
             return len(self._order)
         rows: Any = self.train_dataset
@@ -228,10 +228,10 @@ class FeedsExamples(SendsBatches):
         return self._order
 
     def _together(self, dataset: Any, seed: int, lengths: np.ndarray | None) -> QuerySampler | None:
-        """The order of rows that belong together; None where each stands for itself.
+        """The order of rows that belong together; None if rows are independent.
 
         Raises:
-            LimbeckError: some of each query are asked for, and nobody knows whose candidates the rows are.
+            LimbeckError: some candidates of each query are requested, but the rows do not identify their query.
         """
         found = together(
             self.kind,
@@ -253,7 +253,7 @@ class FeedsExamples(SendsBatches):
         """Lengths by which batches hold similar examples; None where they are not to, or all are alike.
 
         Raises:
-            LimbeckError: they are asked for, and nobody knows them.
+            LimbeckError: they are requested, but unknown.
         """
         asked = self.group_by_length or strategy == GROUPED
         if not asked and not (self.group_by_length is None and self.may_group):
@@ -275,9 +275,9 @@ class FeedsExamples(SendsBatches):
         return SequentialSampler(cast(Any, eval_dataset)) if self.args.world_size <= 1 else None
 
     def start_epoch(self, epoch: int) -> None:
-        """Put an epoch, counted from 0, and its examples in their places.
+        """Pass an epoch, counted from 0, to the sampler and the examples.
 
-        The Trainer tells the sampler too, but does not reach it behind the wrappers of a run that
+        The Trainer sets it on the sampler too, but does not reach it behind the wrappers of a run that
         is continued in several processes.
         """
         if self._order is not None:
@@ -288,7 +288,7 @@ class FeedsExamples(SendsBatches):
     def get_batch_samples(
         self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
     ) -> Any:
-        """As the Trainer's; the examples of the step are counted, on the host where they lie there."""
+        """As the Trainer's; also counts the step's examples, on the host if they are there."""
         samples = super().get_batch_samples(epoch_iterator, num_batches, device)
         self._drop_repeated(samples[0])
         own = [self.counts_of(batch) for batch in samples[0]]
@@ -331,7 +331,7 @@ class FeedsExamples(SendsBatches):
         return BatchCounts.of(batch, self.kind.label_names[0])
 
     def weights_of(self, counts: BatchCounts) -> BatchWeights:
-        """How much a micro-batch with so many examples weighs in the step that is under way.
+        """The weight of a micro-batch with this number of examples in the current step.
 
         Weighed so, every example counts alike in a step, and every labelled one in the terms of labels, whichever
         micro-batch or process it is in.
@@ -355,7 +355,7 @@ def labelled_examples(rows: Any) -> np.ndarray:
 
 
 def numbered(rows: Any) -> Any:
-    """Rows with a column `index` that counts them; as they are where they have one, or bear none."""
+    """Rows with a column `index` that counts them; unchanged if they have one, or support none."""
     if not isinstance(rows, Rows) or "index" in rows.column_names:
         return rows
     return rows.add_column("index", list(range(len(rows))))
@@ -385,14 +385,14 @@ def padded(batch: Any, width: int, padding: int) -> Any:
     }
 
 
-# Rows held out of training to see progress on, where whom to sample is learned.
+# Rows held out of training to measure progress, used to learn which teacher to sample.
 
 HELD_OUT = 128
-"""Training rows held out where nobody says how many."""
+"""The default number of training rows to hold out."""
 
 
 def hold_out(rows: Any, count: int | None, seed: int) -> tuple[Any, Any]:
-    """Rows to see progress on, sampled from the labelled training rows, and those that are left to train on.
+    """Rows to measure progress on, sampled from the labelled training rows, and the remaining training rows.
 
     Raises:
         LimbeckError: there are no more rows than are to be held out.
@@ -413,6 +413,6 @@ def hold_out(rows: Any, count: int | None, seed: int) -> tuple[Any, Any]:
 
 
 def _labelled(rows: Any, known: int) -> np.ndarray:
-    """Places of the rows that progress can be seen on: of a table those with a label for the whole example."""
+    """Indices of the rows that can measure progress: in a table, the rows with a label for the entire example."""
     labels = facts_of(rows).labels
     return np.arange(known) if labels is None else np.flatnonzero(labelled_rows(labels))

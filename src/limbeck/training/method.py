@@ -1,4 +1,4 @@
-"""From what a user of `DistillationTrainer` gives to one checked recipe. Part of `limbeck.training`."""
+"""From the arguments of a `DistillationTrainer` to one checked recipe. Part of `limbeck.training`."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ from limbeck.teachers.team import (
 )
 
 OBJECTS = ("teacher", "train_dataset", "data_collator")
-"""Of a first stage: what a recipe says by names, and Python by the things themselves."""
+"""For a first stage: the objects that replace the names in a recipe."""
 
 _ARGUMENTS = {
     "epochs": "num_train_epochs",
@@ -42,7 +42,7 @@ _ARGUMENTS = {
 
 _NAMED = dict.fromkeys(("task", "data", "corpus", "train_rows"), "train_dataset")
 _NAMED["teacher"] = "teacher"
-"""What a recipe's first stage names, and what a Trainer is given for it."""
+"""The names in a recipe's first stage, with the arguments of a Trainer that replace them."""
 
 
 def own_terms(objectives: Mapping[str, Any], beside: Mapping[str, Any]) -> Recipe:
@@ -64,7 +64,7 @@ def own_terms(objectives: Mapping[str, Any], beside: Mapping[str, Any]) -> Recip
 
 
 def kind_of(model: PreTrainedModel | None) -> TaskType | None:
-    """A student's task type; None where it is not there yet, or is of none, which is said with everything else."""
+    """A student's task type; None if the student is missing or has none, which is reported with the other problems."""
     try:
         return None if model is None else task_type_of(model)
     except LimbeckError:
@@ -72,7 +72,7 @@ def kind_of(model: PreTrainedModel | None) -> TaskType | None:
 
 
 def of_kind(recipe: Recipe, kind: TaskType) -> Recipe:
-    """The recipe with a task type's own terms in the places of those that mean something else there.
+    """The recipe, with terms replaced by the task type's own where they have another meaning there.
 
     Raises:
         LimbeckError: no term is left.
@@ -102,7 +102,7 @@ def with_first_stage(recipe: Recipe, given: Mapping[str, Any] | None) -> Recipe:
 
     Raises:
         LimbeckError: unknown keys; settings of a stage that the method does not have; a first stage
-            whose rows or teacher the recipe names, and nobody gives.
+            or its rows or teacher are named in the recipe but not given.
     """
     given = given or {}
     choices = ["objectives", "curriculum", *TRANSFORMS, *TRAINING, *OBJECTS]
@@ -129,7 +129,7 @@ def with_first_stage(recipe: Recipe, given: Mapping[str, Any] | None) -> Recipe:
 
 
 def _named_only(first: FirstStage | None, given: Mapping[str, Any]) -> list[Problem]:
-    """What the recipe's first stage names, and a Trainer would have to be given."""
+    """The objects of the recipe's first stage that a Trainer has to be given."""
     if first is None:
         return []
     return [
@@ -143,14 +143,14 @@ def _named_only(first: FirstStage | None, given: Mapping[str, Any]) -> list[Prob
 
 
 def method_defaults(recipe: Recipe) -> dict[str, Any]:
-    """The recipe's training settings by the Trainer's names, for a user who says nothing else."""
+    """The recipe's training settings by the Trainer's names, used as defaults."""
     own = {"adam_epsilon": recipe.epsilon, "max_grad_norm": recipe.max_grad_norm}
     own |= {name: _value(key, getattr(recipe, key)) for key, name in _ARGUMENTS.items()}
     return own | {"seed": recipe.seed}
 
 
 def first_stage_arguments(recipe: Recipe, args: TrainingArguments) -> TrainingArguments:
-    """The user's, with what the recipe's first stage has for itself.
+    """The user's settings, overridden by those of the recipe's first stage.
 
     No epoch is scored: the head is not trained yet.
     """
@@ -183,7 +183,7 @@ def _value(key: str, value: Any) -> Any:
     return "constant" if key == "lr_schedule" and value == "step" else value
 
 
-# Who teaches, from what a user gives: a model, several of them, a team.
+# Build the teachers from the user's argument: one model, several models, or a team.
 
 
 RANKED = ("teacher-rank", "student-rank", "best-of")
@@ -194,7 +194,7 @@ Members = tuple[Teacher, ...]
 
 
 def teaching(recipe: Recipe, given: Any) -> tuple[Teacher | Team | None, Members, tuple[str, ...]]:
-    """Who teaches a recipe: one, or a team (of a chain the smallest); the teachers, and what each is called.
+    """The teachers of a recipe and their names: one, or a team (for a chain, the smallest).
 
     Args:
         recipe: of a method, or of the user's own terms (which take any team).
@@ -267,7 +267,7 @@ def _members(given: Any, *, dropout: bool) -> tuple[Members, tuple[str, ...]]:
 
 
 def _names(models: Sequence[Any]) -> list[str]:
-    """What they were loaded from, where that tells them apart; else their numbers."""
+    """The checkpoints they were loaded from, if these differ; otherwise their numbers."""
     configs = [model.config for model in models]
     paths = [str(getattr(config, "name_or_path", "") or "") for config in configs]
     if all(paths) and len(set(paths)) == len(paths):
@@ -276,7 +276,7 @@ def _names(models: Sequence[Any]) -> list[str]:
 
 
 def _check_formed(recipe: Recipe, team: Team) -> None:
-    """Raise LimbeckError if a formed team does not do what the recipe's is to do."""
+    """Raise LimbeckError if a formed team does not combine teachers as the recipe requires."""
     spec = recipe.team
     if spec is None:
         return

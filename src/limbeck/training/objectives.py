@@ -1,4 +1,4 @@
-"""The terms between a student and whoever teaches it, bound to their shapes. Part of `limbeck.training`."""
+"""The terms between a student and its teacher, bound to their shapes. Part of `limbeck.training`."""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,14 +32,14 @@ def objectives_for(
     *,
     kind: TaskType | None = None,
 ) -> Objectives | TeamObjectives:
-    """The terms between a student and whoever teaches it.
+    """The terms between a student and its teacher.
 
     Args:
         student: the model that is trained.
-        teacher: whom it learns from.
+        teacher: the model or team that it learns from.
         loss: the terms.
         examples: the training rows, for terms that count their classes or remember examples by their number.
-        kind: of the student, where its model alone does not say.
+        kind: of the student, if its model alone does not determine it.
 
     Raises:
         LimbeckError: every term that cannot be built for these models, with its reason.
@@ -68,26 +68,26 @@ def objectives_for(
     return Objectives(loss, shapes[0])
 
 
-# The terms that made a checkpoint, held against those that would go on with it.
+# Compare the terms that made a checkpoint with those of the training that would continue from it.
 
 
 _SAID = {*LOSS_KEYS}
 
 
 def terms_of(recipe: Recipe) -> dict[str, Any]:
-    """What a checkpoint keeps of the stage that made it, as plain values."""
+    """The terms and settings of the stage that made a checkpoint, as plain values."""
     return recipe.model_dump(mode="json", include=_SAID)
 
 
 def check_terms(began: Mapping[str, Any] | None, recipe: Recipe, checkpoint: str) -> None:
-    """Raise LimbeckError where a checkpoint was trained by other terms than a recipe's, naming the keys.
+    """Raise LimbeckError if a checkpoint was trained with other terms than a recipe's, naming the keys.
 
-    `began` is what `terms_of` said then; None, of a checkpoint of an older version, fits any.
+    `began` is what `terms_of` returned then; None, from a checkpoint of an older version, fits any.
     """
     if began is None:
         return
     then, now = dict(flat(began)), dict(flat(terms_of(recipe)))
-    # A key that only one of them has is one that an older or newer version says; a term is neither.
+    # A key that only one of them has comes from an older or newer version; terms are in both.
     wholes = _terms(began) ^ _terms(terms_of(recipe))
     keys = {key for key in then.keys() & now.keys() if then[key] != now[key]}
     if wholes or keys:
@@ -115,11 +115,11 @@ _SHOWN = 3
 def pair_problems(
     student: PreTrainedModel, teachers: Sequence[Teacher], names: Sequence[str], *, compared: bool
 ) -> list[Problem]:
-    """What makes a student and its teachers no pairs.
+    """The reasons why a student and its teachers cannot be compared.
 
     Args:
         student: the model that is trained.
-        teachers: whom it learns from, and `names`: what each is called.
+        teachers: the models that it learns from, and `names`: their names.
         compared: whether their logits are compared, so that classes have to mean the same.
     """
     problems = []
@@ -209,7 +209,7 @@ def _some(names: Iterable[str]) -> str:
     return ", ".join(listed[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 
 
-# Says when a teacher that tells two texts apart is given pairs as one text.
+# Warns when a teacher that distinguishes two texts is given pairs as one text.
 
 
 _TYPES = "token_type_ids"
@@ -243,7 +243,7 @@ def _has_segments(teacher: Teacher) -> bool:
 
 
 def _has_pairs(rows: Any) -> bool:
-    """Whether the token that ends every row also stands in the middle of some."""
+    """Whether the token that ends every row also occurs in the middle of some."""
     some = [list(ids) for ids in rows[: min(_SAMPLE, len(rows))]["input_ids"]]
     last = {ids[-1] for ids in some if ids}
     return len(last) == 1 and any(ids.count(ids[-1]) > 1 for ids in some if ids)

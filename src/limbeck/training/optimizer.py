@@ -20,7 +20,7 @@ from limbeck.training.feeding import FeedsExamples
 
 @dataclass(frozen=True)
 class Optimisation:
-    """What makes a step of the gradients; the defaults leave everything to the Trainer.
+    """How gradients become a step; the defaults leave everything to the Trainer.
 
     Attributes:
         momentum: of SGD; None for AdamW, the Trainer's own, and for `bert_adam`.
@@ -55,7 +55,7 @@ class Optimisation:
 
     @classmethod
     def of(cls, recipe: Recipe) -> "Optimisation":
-        """As a recipe of one stage says it."""
+        """As in a recipe of one stage."""
         sgd = recipe.optimizer == "sgd"
         return cls(
             momentum=recipe.sgd_momentum if sgd else None,
@@ -109,7 +109,7 @@ def _meaningless(name: str, value: object, say: str) -> Problem:
 
 
 class Optimises(FeedsExamples):
-    """A Trainer that makes its steps as an `Optimisation` says."""
+    """A Trainer that makes its steps as configured by an `Optimisation`."""
 
     optimisation: Optimisation
 
@@ -192,12 +192,12 @@ def unseen_maps(optimizer: torch.optim.Optimizer | None, objectives: nn.Module) 
 
 
 class BertAdam(torch.optim.Optimizer):
-    """Adam without bias correction, with decoupled weight decay and every tensor clipped by itself.
+    """Adam without bias correction, with decoupled weight decay and clipping of each tensor separately.
 
-    Of a parameter p with gradient g, first scaled down to the norm `max_tensor_norm` where it is
+    For a parameter p with gradient g, first scaled down to the norm `max_tensor_norm` if it is
     longer: m ← β₁m + (1−β₁)g, v ← β₂v + (1−β₂)g², p ← p − lr·(m / (√v + ε) + decay·p). The averages
     start at 0 and are not corrected for it, so that first steps are about three times as long as
-    Adam's. Devlin et al. 2019, `AdamWeightDecayOptimizer`; the clipping is that of its PyTorch ports.
+    Adam's. Devlin et al. 2019, `AdamWeightDecayOptimizer`; the clipping follows its PyTorch ports.
 
     Args:
         params: parameters, or groups of them.

@@ -1,4 +1,4 @@
-"""What is trained before a training's own stages, or in their place: rankings, chains, the best of several.
+"""Trainings that come before a training's own stages, or replace them: rankings, chains, the best of several.
 
 Part of `limbeck.training`. Which parts a recipe needs and what follows from them is written once, over a `Maker` that
 trains a part to its end or finds it: a run makes a run of it in a folder of its own (`limbeck.run.several_teachers`), a
@@ -48,9 +48,9 @@ class Part(Generic[Made]):
 
     Attributes:
         name: its folder: students/NAME, assistants/01-NAME, tries/BY.
-        recipe: what it trains.
-        teacher: whom it learns from: the place of one of the teachers, or a part; None for all of them.
-        assistant: the place of the teacher whose model is trained; None for the student.
+        recipe: the recipe that it trains.
+        teacher: the teacher it learns from: the index of one, or a part; None for all of them.
+        assistant: the index of the teacher whose model is trained; None for the student.
         epochs: its own, where it has some.
     """
 
@@ -62,35 +62,35 @@ class Part(Generic[Made]):
 
 
 class Maker(ABC, Generic[Made]):
-    """What trains parts, and scores what comes out of them.
+    """Trains parts, and scores their students.
 
     Attributes:
-        names: what the teachers are called.
+        names: the teachers' names.
     """
 
     names: Sequence[str]
 
     @abstractmethod
     def make(self, part: Part[Made]) -> Made:
-        """Train a part to its end, go on with it, or find it finished."""
+        """Train a part to its end, resume it, or find it finished."""
 
     @abstractmethod
     def score(self, made: Made) -> float | None:
-        """The dev score of a part's student, the higher the better; None where nobody knows it."""
+        """The dev score of a part's student, the higher the better; None if unknown."""
 
     @abstractmethod
     def score_of_teacher(self, place: int) -> float | None:
-        """The dev score of one of the teachers, likewise."""
+        """The dev score of one of the teachers, the higher the better; None if unknown."""
 
     def folder_name(self, place: int) -> str:
-        """A teacher's name as that of a folder."""
+        """A teacher's name as a folder name."""
         return self.names[place].replace("/", "-")
 
 
 def ranked(
     recipe: Recipe, by: str | list[float], maker: Maker[Made]
 ) -> tuple[list[float], list[float | None], list[Made]]:
-    """Shares by the rank of the teachers' scores, or of those of their students' (SKDBERT, Eq. 2).
+    """Shares by the rank of the teachers' scores, or of their students' scores (SKDBERT, Eq. 2).
 
     Returns:
         The shares, and by which scores and which students they came about.
@@ -132,7 +132,7 @@ def best_of(recipe: Recipe, maker: Maker[Made]) -> tuple[int, list[Made]]:
     return scores.index(max(scores)), made
 
 
-# How a trainer's parts go on after a stop: their checkpoints say how far each is, and whose they are.
+# How a trainer's parts resume after a stop: their checkpoints record the progress and the owner of each.
 
 IDENTITY = "limbeck_run.json"
 """In `output_dir`: which call of `train` its parts and checkpoints are of."""
@@ -172,7 +172,7 @@ class Course:
             checkpoint: a checkpoint of the trainer or of one of its parts; True for the newest.
 
         Raises:
-            LimbeckError: there is nothing to go on from, or a checkpoint of another sort.
+            LimbeckError: there is no checkpoint to resume from, or it is of another type.
         """
         if checkpoint is True:
             try:
@@ -197,7 +197,7 @@ class Course:
         return cls(identity, fresh=False, parts_are_done=True), path
 
     def checkpoint_in(self, folder: Path) -> Path | None:
-        """From which checkpoint a part goes on; every process has to ask.
+        """The checkpoint from which a part resumes; every process has to call it.
 
         Raises:
             LimbeckError: the part has not finished, where it has to.
@@ -241,17 +241,17 @@ class FinishedPart:
 
     @property
     def of_student(self) -> bool:
-        """Whether it trained the very student that goes on."""
+        """Whether it trained the very student that continues."""
         return self.name == FIRST
 
 
 class MethodPlan:
-    """What a recipe trains besides the terms of its last stage.
+    """The parts that a recipe trains in addition to the terms of its last stage.
 
     Args:
-        recipe: the whole one.
-        given: who teaches it, as a user gives it.
-        first: of the first stage what the user gives as objects: teacher, rows, collator.
+        recipe: the complete one.
+        given: its teachers, as the user passes them.
+        first: the first stage's objects from the user: teacher, rows, collator.
     """
 
     def __init__(self, recipe: Recipe, given: Any, first: Mapping[str, Any]) -> None:
@@ -262,7 +262,7 @@ class MethodPlan:
         self.first_stage: Stage | None = before[0] if before else None
         self.last = last.recipe
         by = getattr(recipe.team, "by", None)
-        # Of a team that the user has formed the shares are known.
+        # The shares of a team that the user has formed are known.
         self.ranking: str | None = (
             by if by in method.RANKED and not isinstance(given, Team) else None
         )
@@ -272,19 +272,19 @@ class MethodPlan:
 
     @property
     def staged(self) -> bool:
-        """Whether anything is trained or scored besides the last stage."""
+        """Whether anything is trained or scored in addition to the last stage."""
         return self.first_stage is not None or self.ranking is not None or self.chained
 
     @property
     def best_of(self) -> bool:
-        """Whether whole trainings take the place of the trainer's own, and the best one is kept."""
+        """Whether complete trainings replace the trainer's own, and the best one is kept."""
         return self.ranking == "best-of"
 
     def check(self, student: PreTrainedModel, trainer: TakesSteps) -> None:
         """Look for everything that would end the training after hours of it.
 
         Raises:
-            LimbeckError: terms that do not fit the models, or scores that nobody can compute.
+            LimbeckError: terms that do not fit the models, or scores that cannot be computed.
         """
         problems: list[Problem] = []
         if self.first_stage is not None:
@@ -393,7 +393,7 @@ class TrainerParts(Maker[FinishedPart]):
         )
 
     def _teacher_of(self, made: FinishedPart) -> Teacher:
-        """An assistant as a teacher, which reads what the teacher in whose place it is reads."""
+        """An assistant as a teacher, which reads the same inputs as the teacher that it replaces."""
         assert made.assistant is not None
         teacher = Teacher(made.student, dropout=self.plan.recipe.teacher_dropout)
         teacher.inputs = self.members[made.assistant].inputs
@@ -423,13 +423,13 @@ class TrainerParts(Maker[FinishedPart]):
         scored: bool = False,
         **changes: Any,
     ) -> FinishedPart:
-        """Train one part to its end, go on with it, or find it finished.
+        """Train one part to its end, resume it, or find it finished.
 
         Args:
             name: of its folder.
-            student: whom it trains, in place.
-            teacher: whom it learns from.
-            args: its own, but for the folder.
+            student: the model to train, in place.
+            teacher: the teacher it learns from.
+            args: its own, except for the folder.
             scored: evaluate the student that comes out.
             changes: to what `DistillationTrainer` and its configuration are given.
         """
@@ -441,7 +441,7 @@ class TrainerParts(Maker[FinishedPart]):
         part = self.trainer.for_part(student, teacher, own, self.course, **changes)
         part.start_or_continue(checkpoint)
         metrics = part.evaluate() if scored else {}
-        # Its entries are kept apart from those of the trainer's own stage.
+        # Its entries are stored separately from those of the trainer's own stage.
         history = [
             entry | {"part": f"{name}/{entry['part']}" if "part" in entry else name}
             for entry in part.state.log_history

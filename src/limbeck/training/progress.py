@@ -1,7 +1,7 @@
-"""What a run has measured so far: means of the terms, seconds by cause, one entry an epoch.
+"""Measurements of a run so far: means of the terms, seconds by cause, one entry per epoch.
 
-Part of `limbeck.training`. Saved in every checkpoint, so that a resumed run reports what an unbroken
-one does. With several processes every number is that of all of them together.
+Part of `limbeck.training`. Saved in every checkpoint, so that a resumed run reports the same as an
+uninterrupted one. With several processes every number covers all of them together.
 """
 
 import math
@@ -28,7 +28,7 @@ PARTS: tuple[Part, ...] = get_args(Part)
 
 
 class Parts:
-    """Seconds by part, from now on; what no other part claims is preparation.
+    """Seconds by part, from now on; time that no other part claims counts as preparation.
 
     Args:
         clock: gives seconds.
@@ -36,7 +36,7 @@ class Parts:
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self.before: dict[str, float] = {}
-        """Of earlier starts."""
+        """Seconds of earlier starts."""
         self._clock = clock
         self._seconds: dict[str, float] = {}
         self._running: str = "preparation"
@@ -63,7 +63,7 @@ class Parts:
         return {name: self.before.get(name, 0.0) + self._seconds.get(name, 0.0) for name in PARTS}
 
     def restore(self, seconds: dict[str, float]) -> None:
-        """Start from what an earlier start had come to, whatever was known of earlier ones before."""
+        """Start from an earlier start's totals, and forget the totals of any before."""
         self.before = {name: float(seconds.get(name, 0.0)) for name in PARTS}
 
 
@@ -76,7 +76,7 @@ class Window:
 
     Scalars that come together are one group: while layers learn one after the other, not all terms
     come all the time. A scalar that is itself a mean, over the labelled examples of a micro-batch, is also kept by
-    example, so that its mean is that of the labelled examples, however few each micro-batch holds.
+    example, so that its mean covers the labelled examples, however few each micro-batch holds.
     """
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class Window:
         _add(self.groups, names, values, 1)
 
     def add_labelled(self, names: tuple[str, ...], values: Tensor, count: Count) -> None:
-        """Add a micro-batch's means over its labelled examples, which `count` says the number of."""
+        """Add a micro-batch's means over its labelled examples, whose number is `count`."""
         _add(self.of_labelled, names, values, count)
 
     def sums(self) -> dict[str, float]:
@@ -100,14 +100,14 @@ class Window:
     def means(self) -> dict[str, float]:
         """Mean of each scalar over the micro-batches since the last `clear` that had it, or over the labelled examples.
 
-        Without what had no labelled example; empty if nothing was added. Every process has to call it, and gets the
-        same answer.
+        Scalars without a labelled example are left out; empty if nothing was added. Every process has to call it,
+        and gets the same answer.
         """
         found = _by_name(self.groups) | _by_name(self.of_labelled)
         return {name: total / count for name, (total, count) in found.items() if count}
 
     def labelled(self) -> int | None:
-        """How many labelled examples came since the last `clear`; None where nobody counts them.
+        """The number of labelled examples since the last `clear`; None if they are not counted.
 
         Every process has to call it.
         """
@@ -128,7 +128,7 @@ class Window:
         ]
 
     def restore(self, state: list[dict[str, Any]], device: torch.device) -> None:
-        """From a checkpoint, whose sums are those of all processes: the first one takes them."""
+        """From a checkpoint, whose sums cover all processes: the first one takes them."""
         self.clear()
         for group in state:
             kind, groups = "count", self.groups
@@ -245,7 +245,7 @@ class Progress:
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
     epoch_clock: Clock = field(default_factory=Clock)
     parts: Parts = field(default_factory=Parts)
-    """Of the whole run, all its stages."""
+    """Of the entire run, with all its stages."""
     epochs: list[dict[str, Any]] = field(default_factory=list)
     sampled: Counter[str] = field(default_factory=Counter)
     """By teacher, of several, the optimisation steps of this epoch."""
@@ -295,7 +295,7 @@ class Progress:
         self.sampled.clear()
 
     def restart(self) -> None:
-        """Forget what was trained: the same run begins again. Its clocks go on."""
+        """Forget the training so far: the same run begins again. Its clocks continue."""
         for window in (self.since_log, self.this_epoch, self.seen):
             window.clear()
         self.sampled.clear()
@@ -358,4 +358,4 @@ def stop_if_not_finite(progress: Progress, step: int, model: nn.Module | None = 
 _NAMED = 5
 
 PassesState = dict[str, Any]
-"""`student`: its passes; `teachers`: those of each, as `Passes.state` has them."""
+"""`student`: its passes; `teachers`: each teacher's passes, as returned by `Passes.state`."""

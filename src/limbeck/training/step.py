@@ -1,6 +1,6 @@
-"""A step of a training: which state the run is in, who teaches, the weighted terms, and what is logged.
+"""A step of a training: the state of the run, its teacher, the weighted terms, and the log.
 
-Part of `limbeck.training`. Each is a function of the step alone, so that a continued run goes on as it would have.
+Part of `limbeck.training`. Each is a function of the step alone, so that a resumed run continues unchanged.
 """
 
 from collections.abc import Callable, Mapping, Sequence, Sized
@@ -30,7 +30,7 @@ from limbeck.training.progress import LabelledTerms, PassesState, Progress, stop
 
 _NO_TEACHER = Trace()
 _NOTHING = Request()
-# The step's generator is also asked by others.
+# The step's generator also has other users.
 _STREAM = 2
 
 
@@ -40,10 +40,10 @@ class Distiller(nn.Module):
     Args:
         student: the model that is trained and shipped.
         objectives: the terms; their projections are trained with the student and never shipped.
-        kind: what the student's head predicts.
+        kind: the student's task type.
         compiled: run the student's training passes as compiled graphs, but for inputs that are
             transformed.
-        bandit: what a team of teachers learns about whom to draw; checkpoints carry it.
+        bandit: learns which teacher of a team to draw; checkpoints contain it.
         compact: in evaluation keep only what scores need (`TaskType.compact_outputs`), not the logits.
     """
 
@@ -99,11 +99,11 @@ class Distiller(nn.Module):
         teacher: Callable[[StepInputs, Request], Trace] | None = None,
         **batch: Tensor,
     ) -> dict[str, Any]:
-        """Of a step's inputs: the loss and its terms. Of a plain batch: the logits, and their loss if labelled.
+        """The loss and its terms for a step's inputs. For a plain batch: the logits, and their loss if labelled.
 
         Args:
             inputs: of a training step.
-            step_state: where the run stands, with `inputs`.
+            step_state: the state of the run, with `inputs`.
             teacher: the teacher of this step; it runs only if a term needs something of it.
             **batch: in evaluation.
         """
@@ -148,7 +148,7 @@ class Distiller(nn.Module):
 
     def _predict(self, batch: dict[str, Tensor]) -> dict[str, Any]:
         logits = capture(self.student, batch, Request.of_logits()).logits
-        assert logits is not None  # capture refuses a model without a head
+        assert logits is not None  # capture rejects a model without a head
         kept = self.kind.compact_outputs(self.student, batch, logits) if self.compact else logits
         if any(name not in batch for name in self.kind.label_names):
             return {"logits": kept}
@@ -178,9 +178,9 @@ class TakesSteps(feeding.FeedsExamples):
     transform: InputTransform | None
     padded_width: int | None
     parts: Sequence[Any] = ()
-    """What has been trained before (`limbeck.training.parts.FinishedPart`)."""
+    """The parts that have been trained before (`limbeck.training.parts.FinishedPart`)."""
     own_callbacks: set[int]
-    """The callbacks that nobody gave, by id."""
+    """The trainer's own callbacks, by id."""
     _batches: tuple[Sized, int] | None = None
     """A loader, and how many batches it has in an epoch."""
 
@@ -195,14 +195,14 @@ class TakesSteps(feeding.FeedsExamples):
         """The team whose members take turns, if that is who teaches."""
         return self.teacher if isinstance(self.teacher, SampledTeam) else None
 
-    # ---- what it costs ----
+    # ---- passes of the models ----
 
     @property
     def _counted(self) -> list[Distiller | Teacher]:
         return [self.distiller, *members_of(self.teacher)]
 
     def begin_counting(self) -> None:
-        """Forget passes that are none of this training's."""
+        """Forget passes of other trainings."""
         for one in self._counted:
             one.passes = Passes()
 
@@ -214,7 +214,7 @@ class TakesSteps(feeding.FeedsExamples):
         return {"student": student, "teachers": teachers}
 
     def restore_passes(self, state: PassesState | None) -> None:
-        """Go on from a checkpoint's, which are those of all processes: the first one takes them."""
+        """Continue from a checkpoint's passes, which cover all processes: the first one takes them."""
         self.begin_counting()
         if state is None or not is_first():
             return
@@ -232,7 +232,7 @@ class TakesSteps(feeding.FeedsExamples):
         with self.progress.parts.part("evaluation"):
             return super().predict(*args, **kwargs)
 
-    # ---- where the run stands ----
+    # ---- the state of the run ----
 
     def step_state_at(self, step: int) -> StepState:
         """The moment of an optimisation step, counted from 0: a function of the step alone."""
@@ -268,7 +268,7 @@ class TakesSteps(feeding.FeedsExamples):
     def prediction_step(
         self, model: nn.Module, inputs: Any, prediction_loss_only: bool, *args: Any, **kwargs: Any
     ) -> Any:
-        """As the Trainer's; the loss is that of the process's own rows, without those that fill up its last batch."""
+        """As the Trainer's; the loss covers the process's own rows, without the rows that fill up its last batch."""
         loss, *found = super().prediction_step(model, inputs, prediction_loss_only, *args, **kwargs)
         rows = getattr(self.callback_handler.eval_dataloader, "dataset", None)
         if loss is not None and has_length(rows):
@@ -315,7 +315,7 @@ class TakesSteps(feeding.FeedsExamples):
     def _weighed(
         self, outputs: dict[str, Any], inputs: dict[str, Tensor], step_state: StepState
     ) -> Tensor:
-        """A micro-batch's loss, each term as much as it weighs in the step; the log is told of the terms."""
+        """A micro-batch's loss, with each term weighted by its share in the step; the terms are logged."""
         terms, loss, counts = outputs["terms"], outputs["loss"], self.counts_of(inputs)
         objectives = self.objectives.of(step_state.teacher)
         of_labelled = objectives.labelled_terms
@@ -335,7 +335,7 @@ class TakesSteps(feeding.FeedsExamples):
 
     @cached_property
     def _some_unlabelled(self) -> bool:
-        """Whether training examples may have no label; of a stream nobody knows."""
+        """Whether training examples may have no label; unknown for a stream."""
         if no_unlabelled(self.kind) is not None:
             return False
         labels = facts_of(self.train_dataset).labels
@@ -382,14 +382,14 @@ class TakesSteps(feeding.FeedsExamples):
         super().log(logs, start_time)
 
 
-# What stands behind a student's last layer.
+# The layers after a student's last encoder layer.
 
 
 def head_of(student: PreTrainedModel) -> list[nn.Parameter]:
     """The weights behind a model's last layer: of its head, and of the pooling before it.
 
-    None that the body uses too, as a tied output embedding; none at all where a model does not say
-    what its body is.
+    Excludes weights that the body uses too, such as a tied output embedding; empty if the model does not
+    identify its body.
     """
     body = student.base_model
     pooler = getattr(body, "pooler", None)

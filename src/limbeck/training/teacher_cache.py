@@ -1,4 +1,4 @@
-"""A trainer's teachers answering from what they said once: `cache_teacher_outputs`. Part of `limbeck.training`."""
+"""Cached outputs for a trainer's teachers: `cache_teacher_outputs`. Part of `limbeck.training`."""
 
 import hashlib
 from collections.abc import Iterator
@@ -30,15 +30,15 @@ _GIB = 2**30
 
 
 def answering_once(trainer: TakesSteps, mode: str, gib: float) -> Teacher | Team | None:
-    """Who teaches a trainer, its members' outputs kept as `cache_teacher_outputs` says, the `mode`.
+    """A trainer's teacher or team, with outputs cached as `cache_teacher_outputs`, the `mode`, requires.
 
     Args:
-        trainer: whose teachers are asked about its training rows.
+        trainer: its teachers are run on its training rows.
         mode: of keeping them.
         gib: of all entries of the store, at most.
 
     Raises:
-        LimbeckError: outputs cannot be kept, where `memory` or `disk` says that they are to be.
+        LimbeckError: outputs cannot be cached, although `memory` or `disk` requires it.
     """
     teacher = trainer.teacher
     if mode == "off" or teacher is None:
@@ -66,7 +66,7 @@ def answering_once(trainer: TakesSteps, mode: str, gib: float) -> Teacher | Team
 
 
 def wanted_of(teacher: Teacher | Team, objectives: Objectives) -> Ask:
-    """All that terms may ask of a teacher, or of a member of a team."""
+    """Everything that terms may request from a teacher, or from a member of a team."""
     asked = teacher.asks(objectives.ever("teacher"))
     return Ask(asked, objectives.differences("teacher").items)
 
@@ -95,7 +95,7 @@ def why_live(
 
 
 def _unfit_rows(trainer: TakesSteps, member: Teacher, *, disk: bool) -> str | None:
-    """Why a trainer's own rows are none of which outputs can be kept, if they are not."""
+    """Why outputs cannot be cached for a trainer's own rows, or None."""
     if not isinstance(trainer.train_dataset, Dataset):
         return "the training rows are no datasets.Dataset"
     one, other = (next(_Rows.of(trainer, member).batches(range(8))) for _ in "12")

@@ -1,6 +1,6 @@
 """`DistillationTrainer`: `transformers.Trainer` with a teacher.
 
-It captures what the objectives need, and weighs and adds their terms. The loop, logging, mixed
+It captures the activations that the objectives need, and weights and adds their terms. The loop, logging, mixed
 precision and multi-process training are the Trainer's own.
 """
 
@@ -39,22 +39,22 @@ from limbeck.training.progress import Progress, stop_if_not_finite
 from limbeck.training.step import Distiller, TakesSteps
 from limbeck.training.word_embeddings import WordsInUse, words_of
 
-# What the trainer of a part is given as this one was.
+# The arguments that the trainer of a part shares with this one.
 _SHARED = (
     *("train_dataset", "eval_dataset", "data_collator", "processing_class", "compute_metrics"),
     "preprocess_logits_for_metrics",
 )
-# What a user may take off a trainer, and then wants to see nowhere.
+# Callbacks that a user may remove from a trainer, and that its parts then leave out too.
 _SHOWING = (PrinterCallback, ProgressCallback)
 
 
 class DistillationTrainer(TakesSteps, Optimises, Resumes):
     """A drop-in for `transformers.Trainer` that also takes a teacher and a method.
 
-    `train` trains the whole method. What comes before its last stage, or beside it, is trained first by
+    `train` trains the complete method. The parts before its last stage are trained first by
     trainers of its own, with the same data, collator, metrics and callbacks, in folders below
     `args.output_dir`: `first_stage`, `students/NAME` (to rank teachers by), `assistants/01-NAME` (a chain),
-    `tries/BY` (the best of three). `train(resume_from_checkpoint=True)` goes on in whichever part a training
+    `tries/BY` (the best of three). `train(resume_from_checkpoint=True)` resumes in the part in which training
     was stopped.
 
     Args:
@@ -62,17 +62,17 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
         teacher: the model to learn from; several of them as a list, as a dict by name, or as a
             `limbeck.teachers.Team`; None for plain fine-tuning.
         args: a `DistillationConfig`: the method, and the Trainer's arguments of the last stage; of the others
-            too, where the method or its `first_stage` says nothing else. Plain `TrainingArguments` train
-            method kd. Every setting does what it says or is refused.
+            too, unless the method or its `first_stage` sets others. Plain `TrainingArguments` train
+            method kd. Every setting takes effect or raises an error.
         data_collator: as for `Trainer`.
         train_dataset: as for `Trainer`.
         eval_dataset: as for `Trainer`.
         processing_class: as for `Trainer`.
         compute_metrics: as for `Trainer`.
         callbacks: as for `Trainer`.
-        first_stage: what a first stage has for itself and a configuration cannot hold: its own `teacher`,
+        first_stage: a first stage's own objects, which a configuration cannot hold: its own `teacher`,
             `train_dataset`, `data_collator`.
-        holdout: rows on which a team that learns whom to sample sees its progress; by default some of
+        holdout: rows to measure progress on for a team that learns which teacher to sample; by default some of
             the training rows, which are not trained on then.
         **kwargs: as for `Trainer`, `model_init` among them.
 
@@ -80,7 +80,7 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
     hold the learned parts of the objectives. `trainer.parts` are the parts that have been trained.
 
     Raises:
-        LimbeckError: the method does not fit the models, or a setting would not do what it says.
+        LimbeckError: the method does not fit the models, or a setting would have no effect.
     """
 
     plan: MethodPlan
@@ -98,7 +98,7 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
     """Those of them that a subclass's `__init__` takes for itself."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Keep what the user gave, before a subclass takes its share."""
+        """Store the user's arguments, before a subclass removes its own."""
         made = super().__new__(cls)
         made._given = kwargs
         return made
@@ -174,7 +174,7 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
     # ---- how it is made ----
 
     def _plan(self, own: DistillationConfig, model: Any, teacher: Any, first: Any) -> None:
-        """What is to be trained, and by whom."""
+        """Resolve the recipe and the teachers."""
         self.own = own
         settings = cast(dict[str, Any], own.first_stage or {})
         recipe = method.with_first_stage(own.recipe(method.kind_of(model)), {**settings, **first})
@@ -193,7 +193,7 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
     def _rows_to_train(
         self, args: TrainingArguments, rows: Any, holdout: Dataset[Any] | None
     ) -> tuple[Any, Dataset[Any] | None]:
-        """The training rows, numbered where somebody finds them by number, and those held out."""
+        """The training rows, numbered if something looks them up by number, and the rows held out."""
         recipe = self.plan.recipe
         if method.learns_whom_to_sample(recipe) and holdout is None:
             holdout, rows = feeding.hold_out(rows, getattr(recipe.team, "holdout", None), args.seed)
@@ -206,7 +206,7 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
     def _for_rows(
         self, args: TrainingArguments, rows: Any, student: PreTrainedModel | None
     ) -> TrainingArguments:
-        """The arguments with epochs and rate for these rows and this student, where nobody set them."""
+        """The arguments with epochs and rate for these rows and this student, unless they are set."""
         if not isinstance(args, DistillationConfig):
             return args
         if student is None or not has_length(rows):
@@ -218,7 +218,7 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
         return args.for_rows(len(rows), method.kind_of(student), share)
 
     def _add_callbacks(self, given: Any, holdout: Dataset[Any] | None) -> None:
-        """Its own, distinguished from those that the user gave."""
+        """The trainer's own callbacks, without the user's."""
         own: list[Any] = [EpochEntries(self)]
         if self.bandit is not None:
             own.append(self.bandit.callback(self, holdout))
@@ -229,7 +229,7 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
             self.add_callback(callback)
 
     def _distil(self, student: PreTrainedModel) -> Distiller:
-        """A student, from the beginning, and the terms between it and whoever teaches it."""
+        """A student, from the beginning, and the terms between it and its teacher."""
         if not isinstance(student, PreTrainedModel):
             raise LimbeckError(
                 f"model: a {type(student).__name__} is not a transformers model",
@@ -276,7 +276,7 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
 
     @property
     def bandit(self) -> LearnedProbabilities | None:
-        """What learns whom to draw, if anything does."""
+        """The bandit that learns which teacher to draw, if there is one."""
         sampling = None if self.sampled_team is None else self.sampled_team.sampling
         return sampling if isinstance(sampling, LearnedProbabilities) else None
 
@@ -284,12 +284,12 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
 
     @property
     def embeddings_trained(self) -> int | None:
-        """How many word embeddings were trained, where those of no training row were left out."""
+        """The number of trained word embeddings, if tokens that occur in no training row were left out."""
         return None if self._words is None else len(self._words.used)
 
     @property
     def folder(self) -> Path:
-        """Where checkpoints and parts lie: `output_dir`, or a trial's below it."""
+        """The folder of checkpoints and parts: `output_dir`, or a trial's folder below it."""
         return Path(str(self._get_output_dir(getattr(self, "_trial", None))))
 
     def train(
@@ -298,7 +298,7 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
         trial: Any = None,
         ignore_keys_for_eval: list[str] | None = None,
     ) -> TrainOutput:
-        """Train the whole method, as the Trainer's `train`.
+        """Train the complete method, as the Trainer's `train`.
 
         Args:
             resume_from_checkpoint: as for the Trainer; of a method of several parts True finds the
@@ -334,7 +334,7 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
             if self.plan.best_of:
                 return self._best_of(parts)
             self.parts = parts.before()
-            # What comes next draws alike, whether the parts were trained just now or earlier.
+            # Later draws are the same, whether the parts were trained just now or earlier.
             (enable_full_determinism if self.args.full_determinism else set_seed)(self.args.seed)
             self._run = course.identity
             if kwargs.get("resume_from_checkpoint") is None:
@@ -386,7 +386,7 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
             for name in OWN_SETTINGS
             if name in changes and name != "first_stage"
         }
-        # Its terms take the place of the whole method's.
+        # Its terms replace the complete method's.
         config = DistillationConfig.like(args, **({"optimisation": self.optimisation} | method))
         make: Any = type(self)
         part: DistillationTrainer = make(
@@ -409,7 +409,7 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
         """
         if checkpoint is None or not checkpoints.is_last(checkpoint):
             self.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-            if self.args.save_strategy == "best":  # whose checkpoints are none of the last step
+            if self.args.save_strategy == "best":  # its checkpoints are not from the last step
                 self._save_checkpoint(self.model, None)
             return
         self.state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
@@ -423,9 +423,9 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Write the student, and its tokenizer or image processor, by `save_pretrained`.
 
-        Inside a checkpoint: the whole wrapper and the progress.
+        Inside a checkpoint: the complete wrapper and the progress.
         """
-        # The Trainer calls it without a folder too, for what it is going to push.
+        # The Trainer also calls it without a folder before a push to the Hub.
         if _internal_call and output_dir is not None:
             self.save_checkpoint(str(output_dir))
             return
@@ -453,7 +453,7 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
             super()._save_checkpoint(*args, **kwargs)
 
     def save_checkpoint(self, folder: str) -> None:
-        """The whole wrapper and the progress."""
+        """The complete wrapper and the progress."""
         stop_if_not_finite(self.progress, self.state.global_step, self.distiller)
         state = self.progress.state() | {"finished": self.control.should_training_stop}
         state |= {

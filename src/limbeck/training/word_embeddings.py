@@ -3,9 +3,9 @@
 Part of `limbeck.training`. Word embeddings are most of a small student's weights: two thirds of a 3-layer MiniLM's. The
 gradient of a word that does not occur is zero, and without weight decay so are its moments and its update, yet plain
 training clears, sums, reads and writes them in every step. While `WordsInUse` is engaged, the rows of the words that
-occur stand in a parameter of their own. The whole matrix follows whenever somebody looks at it: in passes without
+occur are a separate parameter. The complete matrix is updated whenever it is read: in passes without
 gradients, in `state_dict`, in the end. Before that a batch of the training rows has to come out the same both ways
-(`is_exact`). The student that comes out is that of plain training, but for the rounding of
+(`is_exact`). The resulting student equals plain training's, except for the rounding of
 the gradient's norm, which is summed over fewer zeros.
 """
 
@@ -35,7 +35,7 @@ WORTH = 1_000_000
 _NAME = "weight_in_use"
 # Rows that its exactness is looked at on.
 _FEW = 4
-# Without weight decay they leave alone what has no gradient and never had one.
+# Without weight decay they leave a parameter unchanged that has no gradient and never had one.
 _OPTIMISERS = (OptimizerNames.ADAMW_TORCH, OptimizerNames.ADAMW_TORCH_FUSED)
 
 
@@ -43,7 +43,7 @@ class WordsInUse:
     """An embedding whose rows `used` are trained, as `nn.Embedding` trains all of its rows.
 
     Args:
-        embedding: trained, and looked up by nobody but its own `forward`.
+        embedding: trained, and used only by its own `forward`.
         used: the only words (ids, ascending) whose rows get a gradient. Another one in a training pass is an error of
             torch: its index is out of range.
     """
@@ -68,7 +68,7 @@ class WordsInUse:
 
     @contextmanager
     def engaged(self) -> Iterator[None]:
-        """Inside, the rows in use are what is trained; afterwards everything is as before, and trained."""
+        """Inside, the rows in use are trained; afterwards everything is as before, and trained."""
         embedding, whole = self.embedding, self.embedding.weight
         former = vars(embedding).get("forward")
         with torch.no_grad():
@@ -100,7 +100,7 @@ class WordsInUse:
 
     @torch.no_grad()
     def _bring_up_to_date(self) -> None:
-        """The whole matrix after the rows in use: always, as fused optimisers change them without a trace."""
+        """Update the complete matrix from the rows in use: always, as fused optimisers change them without a trace."""
         self.embedding.weight.index_copy_(0, self.used, self.rows)
 
     def _take_in(self, module: nn.Module, state: dict[str, Any], prefix: str, *others: Any) -> None:
@@ -122,14 +122,14 @@ def _set_forward(module: Any, forward: Any) -> None:
 def words_of(
     trainer: FeedsExamples, student: PreTrainedModel, former: WordsInUse | None
 ) -> WordsInUse | None:
-    """What a trainer is to train of its student's word embeddings; None for all of them, the plain way.
+    """The word embeddings that a trainer trains of its student; None for all of them, the plain way.
 
-    It has to know every word a batch may hold, and what becomes of a weight without a gradient: limbeck's own collator
-    with fixed texts, AdamW or SGD of its own making, no weight decay, whole weights in each process. And the student
+    It has to know every word a batch may hold, and the effect on a weight without a gradient: limbeck's own collator
+    with fixed texts, its own AdamW or SGD, no weight decay, complete weights in each process. And the student
     has to show, on a batch of the training rows, that its outputs and gradients are then the same.
 
     Raises:
-        LimbeckError: rows with other words than those of the `former` training, whose optimiser goes on.
+        LimbeckError: rows with other words than the `former` training had, whose optimiser continues.
     """
     collator, args = trainer.data_collator, trainer.args
     if former is not None:
@@ -157,9 +157,9 @@ def _few(trainer: FeedsExamples, student: PreTrainedModel) -> dict[str, Tensor]:
 
 
 def is_exact(words: WordsInUse, student: PreTrainedModel, batch: dict[str, Tensor]) -> bool:
-    """Whether the student's outputs and gradients on a batch are those of plain training, said if they are not.
+    """Whether the student's outputs and gradients on a batch equal plain training's; logs a difference.
 
-    That something else than looking words up reads the embedding's weights, no list of architectures can tell. On a CPU
+    No list of architectures can show whether other modules read the embedding's weights. On a CPU
     equal is equal bit for bit; elsewhere sums may come in another order.
     """
     training, whole = student.training, words.embedding.weight
@@ -202,8 +202,8 @@ def words_in_use(
 ) -> WordsInUse | None:
     """What `rows` (with `input_ids`) leave to train of a student's embedding; None where it is no use.
 
-    That is: embeddings of another sort, frozen, shared with an output layer or a decoder; rows that are not known as a
-    whole; or fewer than `worth` weights to save.
+    That is: embeddings of another type, frozen, shared with an output layer or a decoder; rows that are not all
+    known; or fewer than `worth` weights to save.
 
     Args:
         padding: the word that fills batches up, which no row holds.
