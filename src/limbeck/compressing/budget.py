@@ -1,4 +1,4 @@
-"""A budget, `size=6MB,latency=2ms,score=97%`: what a student may cost, and which share of the score it keeps.
+"""A budget, `size=6MB,latency=2ms,score=97%`: limits on a student's cost, and the share of the score to keep.
 
 Part of `limbeck.compressing`; free of torch.
 """
@@ -28,10 +28,10 @@ _VALUE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([A-Za-z%]*)")
 
 @dataclass(frozen=True)
 class Costs:
-    """What a model costs in one form.
+    """A model's cost in one form.
 
     Attributes:
-        size: bytes on disk of what ships: weights, configuration and tokenizer.
+        size: bytes on disk of the shipped files: weights, configuration and tokenizer.
         latency: milliseconds of a pass.
         parameters: numbers that were learned.
         memory: bytes that the process takes for it.

@@ -1,4 +1,4 @@
-"""Cascades of measured models: a fast one answers what it is sure of, and sends the other rows on to a better one.
+"""Cascades of measured models: a fast model answers the rows it is sure of, and sends others to a better one.
 
 Part of `limbeck.compressing`. No model runs for them: each one's outputs about both halves of the dev rows are there.
 """
@@ -20,7 +20,7 @@ from limbeck.support.cells import percent
 from limbeck.support.errors import LimbeckError
 
 Halves = Sequence[Scored]
-"""What a model puts out about the rows that choose, and about those that score."""
+"""A model's outputs for the rows that choose, and for the rows that score."""
 
 
 def cascades(
@@ -31,7 +31,7 @@ def cascades(
     Args:
         points: as measured, the teacher's among them.
         outputs: of each point that ships, by its folder.
-        budget: says what the thresholds are chosen for, too.
+        budget: also determines the thresholds' objective.
         folder: for the cascades.
     """
     teacher = next(one for one in points if one.kind == "teacher")
@@ -62,7 +62,7 @@ def cascades(
 
 
 def _wish(budget: Budget, teacher: float, slow: float) -> tuple[str, float]:
-    """What the thresholds are chosen for: a share of the score to keep, else the latency, else the teacher's score."""
+    """The thresholds' objective: a share of the score to keep, otherwise the latency, otherwise the teacher's score."""
     if budget.score is not None:
         return "score", budget.score * teacher
     if (limit := budget.limits.get("latency")) is not None:
@@ -86,7 +86,7 @@ def _point(
     (fast, slow), (choosing, scoring) = pair, halves
     try:
         manifest = choosing.measured(*wish)
-    except LimbeckError:  # no threshold does what is wanted
+    except LimbeckError:  # no threshold meets the objective
         return None
     (sent,) = manifest.chosen.sent
     if not 0 < sent < 1:
@@ -109,11 +109,11 @@ def _point(
 
 
 def _costs(fast: FrontPoint, slow: FrontPoint, sent: float) -> Costs:
-    """Of both together, where the slow one runs for a share of the rows."""
+    """The cost of both together, if the slow one runs for a share of the rows."""
     both = {name: value + getattr(slow.costs, name) for name, value in vars(fast.costs).items()}
     return Costs(**{**both, "latency": fast.costs.latency + sent * slow.costs.latency})
 
 
 def have_confidence(scored: Scored) -> bool:
-    """Whether a model says how sure it is."""
+    """Whether a model has a confidence."""
     return not confidence_problems(scored.task.kind, scored.outputs.shape[-1], "")

@@ -1,8 +1,8 @@
 """`compress(teacher, budget)`: find, train and export the best student that meets a budget.
 
-The rows are read and the teacher asked; shapes are costed; candidates are tried for a short time; finalists are
-trained to the end, exported and measured. Every step keeps what it has made in the folder, so that the same command
-goes on after a kill.
+The rows are read and labelled by the teacher; shapes are costed; candidates are tried for a short time; finalists are
+trained to the end, exported and measured. Every step stores its results in the folder, so that the same command
+resumes after a kill.
 """
 
 import json
@@ -41,7 +41,7 @@ from limbeck.support.words import count_of
 from limbeck.tasks import kind_of_config
 
 ASKED_NAME = "compress.json"
-"""What was asked for, in the folder."""
+"""The file of the settings, in the folder."""
 # Parts of the time that a short training may take, and the teacher's outputs, by the time of a pass.
 _FIRST, _ASKED = 8.0, 4.0
 _FINAL = 2 / 3
@@ -50,12 +50,12 @@ _FINAL = 2 / 3
 
 @dataclass(frozen=True)
 class CompressResult:
-    """What a compression found.
+    """The result of a compression.
 
     Attributes:
         path: its folder, with `front.json`, the drawing, the page and all students.
-        points: every measured model, with what is on the front and what is recommended.
-        about: what else `front.json` holds.
+        points: every measured model; the front and the recommendation are marked.
+        about: the other contents of `front.json`.
     """
 
     path: Path
@@ -78,15 +78,15 @@ def compress(
     recipe: dict[str, Any] | None = None,
     **settings: Any,
 ) -> CompressResult:
-    """Find, train and export students that meet a budget; called again after a kill it goes on.
+    """Find, train and export students that meet a budget; called again after a kill it resumes.
 
     Args:
         teacher: a run's folder, a checkpoint's folder or Hub name.
         budget: limits, such as `size=6MB,latency=2ms,score=97%`.
         out: the folder to write.
-        overwrite: replace another compression that lies there.
-        show: print what is reachable, and progress, on standard error.
-        recipe: settings of `distill` that say which rows there are and how they are read: data, dev, task, unlabelled,
+        overwrite: replace another compression in the folder.
+        show: print the reachable budgets, and progress, on standard error.
+        recipe: settings of `distill` that determine the rows and how they are read: data, dev, task, unlabelled,
             text_columns, label_column, outputs, max_length, ….
         settings: of `CompressSettings`: hours, trials, finalists, seeds, methods, precisions, batch, length, threads.
 
@@ -104,7 +104,7 @@ def compress(
 
 
 def _checked(given: dict[str, Any], teacher: str) -> tuple[CompressSettings, Budget]:
-    """The settings and the budget. Raises LimbeckError for all that is wrong with them, and for what is missing."""
+    """The settings and the budget. Raises LimbeckError for all problems with them, and for missing settings."""
     problems: list[Problem] = []
 
     def tried(work: Callable[[], Any]) -> Any:
@@ -127,7 +127,7 @@ def _checked(given: dict[str, Any], teacher: str) -> tuple[CompressSettings, Bud
 
 
 def _take(place: Path, asked: dict[str, Any], overwrite: bool) -> None:
-    """Take the folder for this compression; more time or trials go on with the same one."""
+    """Take the folder for this compression; with more time or trials the same one continues."""
     path = place / ASKED_NAME
     others = [one for one in place.iterdir() if not one.name.startswith(".limbeck")]
     if path.is_file():
@@ -163,7 +163,7 @@ class _Compression:
         terminal.print_line(terminal.messages(shown=self.show), line)
 
     def carry_out(self, given: dict[str, Any]) -> CompressResult:
-        """All steps; those that are done are read from the folder."""
+        """All steps; finished steps are read from the folder."""
         hours = Hours(self.place / "spent.json", self.asked.hours)
         with hours.step("rows, costs and outputs of the teacher"):
             trainings, proposals, said = self._begun(given)
@@ -173,11 +173,11 @@ class _Compression:
         return self._told(trainings.rows, trials, points, [*said, *notes])
 
     def _begun(self, given: dict[str, Any]) -> tuple[Trainings, Proposals, list[str]]:
-        """What precedes the first trial, and what to say of it."""
+        """The steps before the first trial, and their messages."""
         rows = rows_of(self.teacher, given, self.place / "rows")
         teacher, model, reached = self._costed(rows)
         proposals = Proposals(model, self.budget, self.asked.methods or _usual_methods(rows))
-        for method in proposals.methods:  # what a recipe refuses is said before any work
+        for method in proposals.methods:  # a recipe's errors are raised before any work
             start = proposals.starts[0].model_copy(update={"method": method})
             Trainings(teacher, rows, model).recipe(start, rows.count, SEED)
         some, said = self._answered_in_time(rows, model), [reached]
@@ -195,7 +195,7 @@ class _Compression:
         return rows.limited(int(3600 * self.asked.hours / _ASKED / each))
 
     def _costed(self, rows: CompressRows) -> tuple[str, CostModel, str]:
-        """The teacher's place, costs of all shapes, and what is reachable: by arithmetic alone, then as measured."""
+        """The teacher's folder, costs of all shapes, and the reachable budgets: by arithmetic, then as measured."""
         kind = rows.task.kind
         if kind.generates or not kind.reads.in_columns:
             raise LimbeckError(
@@ -223,7 +223,7 @@ class _Compression:
         return place, model, said
 
     def _tried(self, trainings: Trainings, proposals: Proposals, hours: Hours) -> list[Trial]:
-        """The trials, made until they are enough, or the time that is left is that of the finalists.
+        """The trials, made until there are enough, or the remaining time is reserved for the finalists.
 
         Raises:
             LimbeckError: no trial has ended with a score.
@@ -269,7 +269,7 @@ class _Compression:
         points: Sequence[FrontPoint],
         notes: Sequence[str],
     ) -> CompressResult:
-        """The front, what is recommended of it, and all that is written about both."""
+        """The front, its recommendation, and the files about both."""
         whole = front.with_front(points, self.budget)
         teacher = next(one for one in whole if one.kind == "teacher")
         best = front.recommended(whole, self.budget, teacher.chosen_on)
@@ -300,7 +300,7 @@ class _Compression:
 
 
 def _usual_methods(rows: CompressRows) -> tuple[str, ...]:
-    """Of texts with classes those that compare outputs, and labels where there are some; else the usual one."""
+    """For texts with classes the methods that compare outputs, and labels if there are some; otherwise the default."""
     labelled = bool(rows.labelled)
     usual = usual_method(rows.task.kind, labelled=labelled)
     several = ("kd-soft", "logit-mse", *("kd",) * labelled)
@@ -309,7 +309,7 @@ def _usual_methods(rows: CompressRows) -> tuple[str, ...]:
 
 
 def reachable(model: CostModel, budget: Budget) -> str:
-    """What a budget allows, in one sentence.
+    """The meaning of a budget, in one sentence.
 
     Raises:
         LimbeckError: nothing meets it; the nearest that is reachable is named.

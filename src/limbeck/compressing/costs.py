@@ -1,7 +1,7 @@
 """What shapes cost before they are trained: a few are exported and timed, the others follow from these.
 
 Part of `limbeck.compressing`. A file's size is arithmetic: numbers of each sort times the bytes that a precision gives
-them, and what the exported files have beside. Latency is about linear in the layers and in the numbers that a pass
+them, and other contents of the exported files. Latency is about linear in the layers and in the numbers that a pass
 multiplies (hidden · hidden and hidden · feed-forward), times the tokens.
 """
 
@@ -42,7 +42,7 @@ _FOUR = 0.5 + 4.5 / 32
 # Bytes of a number in tables and of one in matrices; others are in float.
 _BYTES = {"int8": (1, 1), "int8-embeddings4": (_FOUR, 1), "int4": (_FOUR, _FOUR), "float": (4, 4)}
 _CONFIG_BYTES = 3_000
-"""About those of a model's configuration."""
+"""Facts from a model's configuration."""
 
 
 class Probe(BaseModel):
@@ -85,7 +85,7 @@ class CostModel:
         return [one for one in self.settings.precisions if one not in short]
 
     def predicted(self, shape: StudentShape, precision: str) -> Costs:
-        """What a shape costs in a precision, by the probes."""
+        """A shape's cost in a precision, by the probes."""
         beside = self._fit("file", shape, precision)
         file, tokens = self._numbers_file(shape, precision) + beside, self.tokens(shape)
         latency, memory = (
@@ -102,7 +102,7 @@ class CostModel:
         return Costs(probe.file + beside, probe.latency, numbers, probe.memory)
 
     def fitting(self, shape: StudentShape, budget: Budget) -> str | None:
-        """The first precision in which a shape meets the budget; None where there is none."""
+        """The first precision in which a shape meets the budget; None if there is no such precision."""
         every = self.precisions(shape)
         met = (one for one in every if not budget.exceeded(self.predicted(shape, one)))
         return next(met, None)
@@ -113,7 +113,7 @@ class CostModel:
         return table * tables + matrix * numbers.matrices + 4 * numbers.others
 
     def _fit(self, name: str, shape: StudentShape, precision: str, tokens: int = 1) -> float:
-        """A cost that is about linear in layers and numbers, of a file what it holds beside its numbers."""
+        """A cost that is about linear in layers and numbers; for a file, its contents in addition to its numbers."""
 
         def features(of: StudentShape, tokens: int) -> list[float]:
             numbers = self.shapes.numbers(of)
@@ -154,7 +154,7 @@ def first_probes(model: CostModel, folder: Path) -> list[Probe]:
 def probed(
     model: CostModel, wanted: Sequence[tuple[StudentShape, str]], folder: Path
 ) -> list[Probe]:
-    """Export and time shapes in precisions; what lies in the folder already is read from there."""
+    """Export and time shapes in precisions; finished ones are read from the folder."""
     places = {
         one: folder / f"{files.checksum_of_text(f'{one[0].words} {one[1]}')[:16]}.json"
         for one in wanted

@@ -31,11 +31,11 @@ from limbeck.support import files
 from limbeck.support.errors import LimbeckError, first_line
 
 _SMALLER = 0.7
-"""Size or latency of a further finalist, as a share of that of the others, at most."""
+"""Size or latency of a further finalist, as a share of the other finalists', at most."""
 _MOST_DROP = 2.0
 """Points of the primary score that an export may lose; one that loses more is left out of the front."""
 _ABOUT = {"README.md", EXPORT_NAME, "predict.py"}
-"""Files beside a model that nobody needs to run it."""
+"""Files in a model's folder that are not needed to run it."""
 
 
 def chosen(trials: Sequence[Trial], count: int) -> list[Trial]:
@@ -85,13 +85,13 @@ class FinalTrainings:
     """Trains finalists as long as there is time.
 
     Attributes:
-        pace: what they will take.
-        hours: what is left.
+        pace: predicts the seconds of trainings.
+        hours: the remaining time.
         place: folder of the compression.
         plan: file of the decisions, rows and epochs by training, null for one that was left out; a start after a kill
             keeps them.
         say: prints progress.
-        notes: what was left out.
+        notes: the trainings that were left out.
     """
 
     pace: Pace
@@ -104,8 +104,8 @@ class FinalTrainings:
     def train(self, best: Sequence[Trial]) -> list[list[Result]]:
         """The runs of each finalist, one a seed, the best on the rows that choose first.
 
-        All are trained with the first seed before any is with the next one, for which nothing may be left. Those that
-        need least time come first, and what they leave of their share goes to those that need more.
+        All are trained with the first seed before any is with the next one, for which there may be no time. The ones
+        that need least time come first, and the unused part of their share goes to the ones that need more.
         """
         pace = self.pace
         seeds, count = pace.trainings.model.settings.seeds, pace.trainings.rows.count
@@ -136,7 +136,7 @@ class FinalTrainings:
         *,
         must: bool = False,
     ) -> tuple[Result | None, Extent | None]:
-        """Make a training, and what it read; None where the last steps of `best` would not end in time."""
+        """Run a training, and its rows; None if the last steps of `best` would not end in time."""
         plan = json.loads(self.plan.read_text(encoding="utf-8")) if self.plan.is_file() else {}
         key = f"{one.words}, seed {seed}"
         if key not in plan:
@@ -169,14 +169,14 @@ class Measuring:
 
     Attributes:
         points: one for each export, with predicted latency and memory until `timed` is called.
-        outputs: of each exported folder what it puts out about both halves.
-        notes: what was left out, and why.
+        outputs: each exported folder's outputs for both halves.
+        notes: the trainings that were left out, and why.
     """
 
     def __init__(
         self, pace: Pace, hours: Hours, budget: Budget, loaded: Sequence[LoadedSplit]
     ) -> None:
-        """`loaded`: the rows that choose, and those that score."""
+        """`loaded`: the rows that choose, and the rows that score."""
         self.pace, self.hours, self.budget, self.loaded = pace, hours, budget, loaded
         self.trainings = pace.trainings
         self.points: list[FrontPoint] = []
@@ -277,7 +277,7 @@ class Measuring:
         return ScoredModel.open(model).score(loaded)
 
     def timed(self) -> list[FrontPoint]:
-        """The points with latency and memory as measured in turns; the teacher in float keeps those of its shape."""
+        """The points with latency and memory as measured in turns; the teacher in float keeps its shape's."""
         exports = [at for at, one in enumerate(self.points) if one.path]
         who = [
             (replace(contenders([self.points[at].path])[0], model=f"{at}"), self._lengths[at])
@@ -298,7 +298,7 @@ def measured(
     place: Path,
     say: Callable[[str], None],
 ) -> tuple[list[FrontPoint], list[str]]:
-    """Train, export and measure finalists, and the teacher, in the time that is left; what is measured is read."""
+    """Train, export and measure finalists, and the teacher, in the remaining time; finished measurements are read."""
     trainings = pace.trainings
     best = chosen(trials, trainings.model.settings.finalists)
     asked = [hours.seconds, *(one.candidate.words for one in best)]

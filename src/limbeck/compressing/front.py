@@ -11,7 +11,7 @@ class FrontPoint(BaseModel):
     """A model in one form, measured.
 
     Attributes:
-        name: what it is, in one line.
+        name: a description, in one line.
         kind: student, teacher or cascade.
         precision: of its weights.
         costs: measured.
@@ -48,7 +48,7 @@ def dominates(one: FrontPoint, other: FrontPoint) -> bool:
 
 
 def with_front(points: Sequence[FrontPoint], budget: Budget) -> list[FrontPoint]:
-    """The points with what the budget and the others make of them: who fits, who is on the front."""
+    """The points, marked by the budget and the other points: which fit, which are on the front."""
     return [
         point.model_copy(
             update={
@@ -67,7 +67,7 @@ def recommended(
 
     Args:
         points: as `with_front` returned them.
-        budget: what was asked for.
+        budget: the user's.
         teacher: its score on the half that chose.
     """
     open_to = [one for one in points if one.fits and one.path]

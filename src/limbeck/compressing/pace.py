@@ -18,18 +18,18 @@ _FEWER = 0.9
 # Forward and backward, as passes forward.
 _PASSES = 3.0
 _MARGIN = 1.2
-"""A step may take so many times what it took in a trial."""
+"""A step may take at most this multiple of its time in a trial."""
 
 
 class Extent(NamedTuple):
-    """What a training reads."""
+    """The rows and epochs of a training."""
 
     rows: int
     epochs: float
 
 
 class Hours:
-    """Seconds of every finished step, kept in a file: a start after a kill counts those of earlier ones."""
+    """Seconds of every finished step, stored in a file: a start after a kill counts earlier starts' steps."""
 
     def __init__(self, path: Path, hours: float) -> None:
         self.seconds, self._path = 3600 * hours, path
@@ -42,14 +42,14 @@ class Hours:
         return self.seconds - sum(self.spent.values())
 
     def add(self, name: str, seconds: float) -> None:
-        """Count a finished step; one that is read from disk the second time took what it took first."""
+        """Count a finished step; one that is read from disk the second time counts as the first time."""
         if name not in self.spent:
             self.spent[name] = seconds
             files.write_whole(self._path, json.dumps(self.spent, indent=1))
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Count what is done in this context."""
+        """Count the time in this context."""
         began = time.monotonic()
         yield
         self.add(name, time.monotonic() - began)
@@ -70,7 +70,7 @@ class Pace:
     slower: float = 1.0
 
     def training(self, one: Candidate, rows: int, epochs: float | None = None) -> float:
-        """Seconds of a training on so many rows: those of the trial of the nearest shape, or of as many passes.
+        """Seconds of a training on this number of rows, by the trial of the nearest shape, or by as many passes.
 
         `epochs`: as many as usual if left out.
         """
@@ -95,14 +95,14 @@ class Pace:
         )
 
     def rows_for(self, one: Candidate, seconds: float, count: int) -> int:
-        """How many of `count` rows a training of the usual epochs may read in so many seconds.
+        """How many of `count` rows a training of the usual epochs may read in this number of seconds.
 
         It reads as many as a trial did at least.
         """
         return self._fitting(one, seconds, count, self.trainings.epochs)
 
     def extent_for(self, one: Candidate, seconds: float, count: int) -> Extent:
-        """What a training may read in so many seconds: fewer epochs first, for new rows teach more; then fewer rows."""
+        """The size of a training in these seconds: first fewer epochs, for new rows teach more; then fewer rows."""
         shape, least = one.shape, self.trainings.least_epochs
         epochs = self.trainings.epochs(shape, count)
         while epochs > least(shape, count) and self.training(one, count, epochs) > seconds:

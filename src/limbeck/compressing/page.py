@@ -1,4 +1,4 @@
-"""What a compression found, as a table, a drawing, a page and a file. Part of `limbeck.compressing`."""
+"""A compression's results, as a table, a drawing, a page and a file. Part of `limbeck.compressing`."""
 
 import json
 import statistics
@@ -68,7 +68,7 @@ def _spread(values: Sequence[float]) -> str:
 
 
 def notes_of(found: dict[str, Any]) -> list[str]:
-    """What stands below the table."""
+    """The notes below the table."""
     return [
         "★ recommended; ● on the front: no other is as good on the rows that chose, as small and as fast; over: beyond "
         "the budget.",
@@ -108,7 +108,7 @@ def drawing(points: Sequence[FrontPoint], metric: str) -> Panel:
                 (one for one in points if one.on_front), key=lambda one: getattr(one.costs, name)
             )
             line: list[FrontPoint] = []
-            for one in best:  # of the front in three costs those that are best in this one
+            for one in best:  # of a front in three costs, the best points in this one
                 if not line or one.chosen_on > line[-1].chosen_on:
                     line.append(one)
             axes.plot(
@@ -125,7 +125,7 @@ def drawing(points: Sequence[FrontPoint], metric: str) -> Panel:
 
 
 def write_front(folder: Path, points: Sequence[FrontPoint], found: dict[str, Any]) -> None:
-    """Write `front.json`, the drawing and the page; `found` is what is known beside the points."""
+    """Write `front.json`, the drawing and the page; `found` has the facts in addition to the points."""
     whole = {**found, "points": [one.model_dump() for one in points]}
     files.write_whole(folder / FRONT_NAME, json.dumps(whole, indent=1) + "\n")
     panel = drawing(points, found["metric"])

@@ -1,7 +1,7 @@
 """The rows of a compression: dev rows in two halves, samples to train on for a short time, stored teacher outputs.
 
-Part of `limbeck.compressing`. One half of the dev rows chooses: epochs, trials, finalists, what is recommended. The
-front's scores are of the other half, which chooses nothing: it is the `test` file of every run.
+Part of `limbeck.compressing`. One half of the dev rows chooses: epochs, trials, finalists, the recommendation. The
+front's scores come from the other half, which chooses nothing: it is the `test` file of every run.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ _OWN = (
 """Settings of a recipe that a compression makes itself, or has no use for."""
 _RESOLVED = ("kind", "data", "text_columns", "label_column", "outputs")
 _MOST_TEXTS = 20_000
-"""Texts that say which tokens a smaller vocabulary keeps, and how long rows are."""
+"""Number of texts that determine which tokens a smaller vocabulary keeps, and how long rows are."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,10 @@ class CompressRows:
     Attributes:
         recipe: as one run without a search would have it.
         settings: of every run's recipe, the halves of the dev rows among them.
-        task: what is predicted.
+        task: the task of the rows.
         labelled, unlabelled: training rows with and without a label.
         texts: some of their texts.
-        folder: where samples lie.
+        folder: the folder of the samples.
     """
 
     recipe: Recipe
@@ -65,7 +65,7 @@ class CompressRows:
         return self.labelled + self.unlabelled
 
     def sampled(self, count: int) -> dict[str, Any]:
-        """The settings for so many training rows; those with a label come first."""
+        """The settings for this number of training rows; labelled rows come first."""
         found = dict(self.settings)
         if count >= self.count:
             return found
@@ -80,14 +80,14 @@ class CompressRows:
         return found
 
     def limited(self, count: int) -> "CompressRows":
-        """The same with so many training rows, but all that have a label."""
+        """The same with this number of training rows, but all that have a label."""
         count = max(count, self.labelled)
         if count >= self.count:
             return self
         return replace(self, settings=self.sampled(count), unlabelled=count - self.labelled)
 
     def _sample(self, name: str, sources: Sequence[str], count: int) -> str:
-        """A file of so many texts; it is written once."""
+        """A file with this number of texts; it is written once."""
         path = self.folder / f"{name}-{count}.parquet"
         if not path.is_file():
             rows = _texts_of(self.recipe, self.task, sources)
@@ -102,7 +102,7 @@ def rows_of(teacher: str, given: Mapping[str, Any], folder: Path) -> CompressRow
     """Read the rows that recipe settings name, and write the halves of their dev rows.
 
     Raises:
-        LimbeckError: settings that a compression makes itself; what a recipe refuses; dev rows that cannot be halved.
+        LimbeckError: settings that a compression makes itself; a recipe's errors; dev rows that cannot be halved.
     """
     known = {key.partition(".")[0] for key, value in given.items() if value is not None}
     if own := [key for key in _OWN if key in known]:
@@ -115,7 +115,7 @@ def rows_of(teacher: str, given: Mapping[str, Any], folder: Path) -> CompressRow
     asked = {key: value for key, value in given.items() if value is not None}
     # Which rows there are does not depend on who answers for the teacher.
     named = {key: value for key, value in asked.items() if "output" not in key}
-    # The folder is no run's: beside it lie rows that the teacher labels.
+    # The folder is not a run's: it also contains rows that the teacher labels.
     recipe = plan_run(Recipe.load(None, teacher=teacher, **named), folder / "run").recipe
     task, splits = load_rows(recipe, labels_read=False)
     settings = asked | {
@@ -151,7 +151,7 @@ def _texts_of(recipe: Recipe, task: Task, sources: Sequence[str]) -> TextRows:
 
 
 def _halved(count: int, groups: Sequence[Any] | None, where: str) -> dict[str, np.ndarray]:
-    """Places of the rows that choose and of those that score, rows of one group together."""
+    """Indices of the rows that choose and of the rows that score, rows of one group together."""
     numbers = np.arange(count) if groups is None else np.unique(groups, return_inverse=True)[1]
     second = (np.random.default_rng(0).permutation(numbers.max() + 1) % 2 == 1)[numbers]
     parts = {CHOOSING: np.flatnonzero(~second), SCORING: np.flatnonzero(second)}
@@ -180,7 +180,7 @@ def _halves_of_file(recipe: Recipe, folder: Path) -> dict[str, str]:
     found = {}
     for split, places in _halved(len(rows), groups, str(recipe.dev)).items():
         target, some = folder / f"{split}.{form}", [rows[place] for place in places.tolist()]
-        if form == "parquet":  # with what the file says of its columns
+        if form == "parquet":  # with the file's facts about its columns
             with files.written_whole(target) as stream:
                 parquet.write_table(parquet.read_table(path).take(places), stream)
         elif form == "jsonl":
@@ -196,7 +196,7 @@ def _halves_of_file(recipe: Recipe, folder: Path) -> dict[str, str]:
 
 
 def _files_of(task: Task, splits: Mapping[str, Dataset], folder: Path) -> dict[str, Any]:
-    """Train and dev rows that lie in one file or in a known layout, as files of their own."""
+    """Train and dev rows in one file or in a known layout, as separate files."""
     dev = splits[task.dev_splits[0]]
     if not (task.one_class or task.regression) or task.kind.name == PAIR_SCORE.name:
         raise LimbeckError(
@@ -229,9 +229,9 @@ def _written(task: Task, value: Any) -> str | float:
 
 
 def with_outputs(rows: CompressRows, teacher: str, folder: Path, *, show: bool) -> CompressRows:
-    """The rows with stored outputs of the teacher, which are made where there are none.
+    """The rows with stored outputs of the teacher, which are made if there are no stored outputs yet.
 
-    Of task types whose outputs no store holds, every run asks the teacher, and keeps what it says in the cache.
+    For task types whose outputs cannot be stored, every run runs the teacher, and caches its outputs.
     """
     kind, settings = rows.task.kind, rows.settings
     if settings.get("outputs") or not (kind.labels_texts and kind.reads.in_columns):

@@ -11,7 +11,7 @@ Precisions = Annotated[tuple[Precision, ...], BeforeValidator(as_words)]
 
 
 class CompressSettings(Settings):
-    """What is searched, for how long, and under which condition latency is measured."""
+    """The search space, the search time, and the condition under which latency is measured."""
 
     budget: str = Field(
         description="limits, such as size=6MB,latency=2ms: size on disk of what ships, latency, parameters (5M), "

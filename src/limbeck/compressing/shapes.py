@@ -85,12 +85,12 @@ class Numbers:
     others: int
 
     def total(self, tokens: int) -> int:
-        """All of a model with so many tokens."""
+        """All numbers of a model with this number of tokens."""
         return self.token * tokens + self.tables + self.matrices + self.others
 
 
 def counted(model: PreTrainedModel) -> Numbers:
-    """Count a model's numbers; it may lie on the device `meta`."""
+    """Count a model's numbers; it may be on the device `meta`."""
     found = {"token": 0, "tables": 0, "matrices": 0, "others": 0}
     kinds: dict[int, str] = {}
     size = model.config.vocab_size
@@ -120,7 +120,7 @@ class Shapes:
 
     @cached_property
     def all(self) -> tuple[StudentShape, ...]:
-        """Transformers, the largest first, then static students, without what the teacher's family cannot be."""
+        """Transformers, the largest first, then static students; only shapes the teacher's family supports."""
         found = []
         for shape in (*self._transformers(), *self._static()):
             try:
@@ -161,7 +161,7 @@ class Shapes:
         return StaticConfig(**sizes, **self.static_settings(shape))
 
     def static_settings(self, shape: StudentShape) -> dict[str, Any]:
-        """What a static student of this teacher is beside its width."""
+        """A static student's settings for this teacher, without its width."""
         if self.gives_embeddings:
             return {"embeds": True}
         return {"pairs": shape.pairs, "head_width": 64, "num_labels": len(labels_of(self.config))}

@@ -16,7 +16,7 @@ _PASSES, _WARM_UP, _MIB = 50, 10, 2**20
 def timed(
     models: Sequence[tuple[Contender, int]], settings: CompressSettings
 ) -> list[tuple[float, float]]:
-    """Milliseconds of a pass and bytes of memory of each model, for rows of so many tokens.
+    """Milliseconds of a pass and bytes of memory of each model, for rows of this number of tokens.
 
     With one thread it is CPU time, which other programs do not slow down.
 

@@ -1,7 +1,7 @@
 """Short trainings of candidates that meet the budget: Optuna proposes them, the dev half that chooses judges them.
 
 Part of `limbeck.compressing`. A finished trial is a file, and the search is rebuilt from these files: one that was
-killed goes on as if it had not been. What is proposed depends on the trials before it alone.
+killed resumes unchanged. Each proposal depends only on the trials before it.
 Optuna is imported where a search begins: the package is an extra.
 """
 
@@ -34,7 +34,7 @@ SEED = 42
 _RATES = (0.4, 2.5)
 """Times the usual learning rate of a shape."""
 _PROPOSALS = 300
-"""How often Optuna is asked for a candidate that meets the budget and is new."""
+"""How often Optuna is called for a candidate that meets the budget and is new."""
 _READING = 1e-3
 """Seconds that a further row takes to be read and tokenized."""
 _STATIC_BATCH = 128
@@ -44,7 +44,7 @@ _PATIENCE = 2
 
 
 class Candidate(BaseModel, frozen=True):
-    """What is trained: a shape that meets the budget in a precision, by a method, at a learning rate."""
+    """A training of the search: a shape that meets the budget in a precision, by a method, at a learning rate."""
 
     shape: StudentShape
     precision: str
@@ -59,7 +59,7 @@ class Candidate(BaseModel, frozen=True):
 
 
 class Trial(BaseModel):
-    """A candidate's measured costs, and its score (0 to 100) after a short training, or why there is none."""
+    """A candidate's measured costs, and its score (0 to 100) after a short training, or why it is missing."""
 
     candidate: Candidate
     costs: Costs
@@ -68,9 +68,9 @@ class Trial(BaseModel):
     error: str = ""
     seconds: float = 0.0
     fixed: float = 0.0
-    """Of `seconds` those of exporting, timing, scoring and saving, which more rows would not change."""
+    """The part of `seconds` for exporting, timing, scoring and saving, which more rows would not change."""
     learning: float = 0.0
-    """Of `seconds` those of steps and of the teacher in them."""
+    """The part of `seconds` for steps and for the teacher in them."""
     epochs: float = 1.0
     """That were trained."""
 
@@ -81,7 +81,7 @@ class Trial(BaseModel):
 
     @property
     def said(self) -> str:
-        """The score, or why there is none."""
+        """The score, or why it is missing."""
         return self.error if self.score is None else f"{self.score:.1f}"
 
 
@@ -91,7 +91,7 @@ class Trainings:
 
     Attributes:
         teacher: its folder or Hub name.
-        rows: what they read, stored teacher outputs among it.
+        rows: the trainings' rows, including stored teacher outputs.
         model: costs of shapes.
     """
 
@@ -100,7 +100,7 @@ class Trainings:
     model: CostModel
 
     def recipe(self, one: Candidate, count: int, seed: int, **more: Any) -> Recipe:
-        """The recipe of a training on so many rows."""
+        """The recipe of a training on this number of rows."""
         usual = self._usual(one.shape, count)
         asked = {
             "batch_size": self._batch(one.shape),
@@ -119,11 +119,11 @@ class Trainings:
         )
 
     def epochs(self, shape: StudentShape, count: int) -> float:
-        """Those of a training on so many rows."""
+        """The settings of a training on this number of rows."""
         return float(self.rows.settings.get("epochs") or self._usual(shape, count).epochs)
 
     def least_epochs(self, shape: StudentShape, count: int) -> float:
-        """Those that a training on so many rows has where time is short."""
+        """The settings of a training on this number of rows if time is short."""
         asked = self.rows.settings.get("epochs")
         return float(asked or least_epochs(count, self._batch(shape), self._depth(shape)))
 
@@ -169,7 +169,7 @@ class Trainings:
 
 
 def finished_trials(place: Path) -> list[Trial]:
-    """Those that lie in a compression's folder, in their order."""
+    """The trials in a compression's folder, in their order."""
     paths = sorted((place / "trials").glob("[0-9]*.json"))
     return [Trial.model_validate_json(path.read_text(encoding="utf-8")) for path in paths]
 

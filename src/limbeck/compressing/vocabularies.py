@@ -42,7 +42,7 @@ class StudentVocabulary:
 def vocabularies(
     tokenizer: Any, rows: int, texts: Sequence[str], *, smaller: bool
 ) -> dict[int | None, StudentVocabulary]:
-    """The teacher's vocabulary and, with `smaller`, those of a half to a sixteenth of it.
+    """The teacher's vocabulary and, with `smaller`, vocabularies of a half to a sixteenth of it.
 
     Args:
         tokenizer: the teacher's.

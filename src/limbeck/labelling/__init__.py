@@ -1,1 +1,1 @@
-"""Labelling: what a teacher of any kind says of any number of rows, written as a store of outputs."""
+"""Labelling: a teacher's outputs for any number of rows, written as a store of outputs."""

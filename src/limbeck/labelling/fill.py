@@ -25,7 +25,7 @@ _ROWS_OF_SHARD = "rows of a shard"
 _WARM_SECONDS = 2.0
 # Rows that are labelled at least; where not one of them has outputs, the teacher is taken to give none.
 _TRIED_ROWS = 16
-# Of a row's id: few classes, and where rows of many lengths end, take some bits when they are compressed.
+# Part of a row's compressed id: with few classes, and where rows of many lengths end, it takes some bits.
 _ID = 8
 
 Reasons = dict[int, str]
@@ -34,7 +34,7 @@ Reasons = dict[int, str]
 
 @dataclass(frozen=True)
 class LabelWork:
-    """What is labelled, by whom and where.
+    """The rows to label, the labeller and the store.
 
     Attributes:
         files: the store's place.
@@ -52,7 +52,7 @@ class LabelWork:
 
     @cached_property
     def ids(self) -> np.ndarray:
-        """Of the different rows, in the order in which they were read."""
+        """Ids of the different rows, in the order in which they were read."""
         found: np.ndarray = self.rows.ids[self.rows.first]
         return found
 
@@ -61,7 +61,7 @@ class LabelWork:
 
     @property
     def decides(self) -> bool:
-        """Whether the outputs come to a class or a number; else a store has no labels."""
+        """Whether the outputs determine a class or a number; otherwise a store has no labels."""
         named = any(name in shards.DECIDING for name in self.content.outputs)
         return named and manifest.has_one_label(self.labeller.kind)
 
@@ -73,7 +73,7 @@ class LabelWork:
         )
 
     def manifest(self, shard_rows: int) -> manifest.StoreManifest:
-        """What the store is to be."""
+        """The new store's description."""
         labeller = self.labeller
         kept = getattr(labeller, "kept_tokens", None)
         return manifest.StoreManifest(
@@ -93,8 +93,8 @@ class LabelWork:
                 columns=self.rows.names,
                 target=kept is not None,
             ),
-            # Not the size of batches: outputs follow from it by rounding alone, and whoever runs out of memory
-            # continues with smaller ones.
+            # Not the batch size: it changes outputs only by rounding, and after running out of memory a user
+            # continues with a smaller one.
             settings={"outputs": [*self.content.outputs], _ROWS_OF_SHARD: shard_rows},
             text=bool(self.content.text_names),
             labelled=self.decides,
@@ -104,16 +104,16 @@ class LabelWork:
 
 
 def fill(work: LabelWork, shard_rows: int | None, console: Console) -> manifest.StoreManifest:
-    """Make the shards that are not there yet, and say so in the manifest after each.
+    """Make the missing shards, and update the manifest after each.
 
     Args:
-        work: what is to be done.
-        shard_rows: None: those of the store that is there, or what suits the size of a row.
+        work: the work to do.
+        shard_rows: None: the existing store's, or a number that suits the size of a row.
         console: where size, time and progress are shown.
 
     Raises:
         RowsMissingError: rows without outputs, by their ids.
-        LimbeckError: another store is there or is being written, or what is wrong with the outputs.
+        LimbeckError: another store exists or is being written, or the problem with the outputs.
     """
     with alone(work.files):
         found, estimate = store.read_manifest(work.files), None
@@ -136,7 +136,7 @@ def fill(work: LabelWork, shard_rows: int | None, console: Console) -> manifest.
 def _make_shards(
     work: LabelWork, parts: Iterable[scored_shard.ShardRows], writer: StoreWriter, console: Console
 ) -> None:
-    """Make shards and record each, what they cost, and which rows no outputs were had for."""
+    """Make shards and record each, its cost, and the rows without outputs."""
     files, content, labeller = work.files, work.content, work.labeller
     lacking: list[tuple[scored_shard.ShardRows, Reasons]] = []
     spent: Counter[str] = Counter()
@@ -153,7 +153,7 @@ def _make_shards(
                 writer.record(made.record, made.layout, made.costs)
                 spent.update(made.costs)
         if content.drop_missing and writer.manifest.stored_rows:
-            # A shard of nothing else is empty, once others tell what its columns are.
+            # A shard of only such rows is empty, once other shards define its columns.
             for part, why in lacking:
                 layout = writer.manifest.layout
                 empty = scored_shard.make_empty_shard(files, labeller, part, content, layout, why)
@@ -162,7 +162,7 @@ def _make_shards(
     finally:
         reasons = {row: why for _, found in lacking for row, why in found.items()}
         _write_missing(files, {**writer.manifest.missing_rows, **reasons})
-        # The measured batch, and rows of shards that were not made whole.
+        # The measured batch, and rows of shards that were not completed.
         costs = costs_of(labeller)
         writer.add_costs({name: count - spent[name] for name, count in costs.items()})
     if reasons:
@@ -174,7 +174,7 @@ def _make_shards(
 
 
 def _write_missing(files: StoreFiles, reasons: Mapping[int, str]) -> None:
-    """Record rows without outputs beside the store, or take the record of an earlier start away."""
+    """Record rows without outputs next to the store, or remove an earlier start's record."""
     if reasons:
         rows = [{"row": row, "reason": reason} for row, reason in reasons.items()]
         files.write(
@@ -184,12 +184,12 @@ def _write_missing(files: StoreFiles, reasons: Mapping[int, str]) -> None:
         files.remove(manifest.MISSING)
 
 
-# What labelling takes, told before it begins, from one measured batch.
+# The cost of labelling, shown before it begins, from one measured batch.
 
 
 @dataclass(frozen=True)
 class LabelEstimate:
-    """Of one row: bytes before compression, seconds, and what a labeller counts."""
+    """For one row: bytes before compression, seconds, and a labeller's own counts."""
 
     bytes: float
     seconds: float
@@ -199,11 +199,11 @@ class LabelEstimate:
 def measure(work: LabelWork) -> LabelEstimate:
     """Label some rows, drawn evenly from all, and throw the outputs away.
 
-    Rows without outputs are said when all rows are labelled.
+    Rows without outputs are reported when all rows are labelled.
 
     Raises:
         RowsMissingError: no row has outputs.
-        LimbeckError: what is wrong with the labeller's outputs.
+        LimbeckError: the problem with the labeller's outputs.
     """
     labeller, content = work.labeller, work.content
     outputs, size = content.outputs, content.batch_size
@@ -215,7 +215,7 @@ def measure(work: LabelWork) -> LabelEstimate:
     seconds = (time.perf_counter() - began) / count
     costs = {name: (now - before.get(name, 0)) / count for name, now in costs_of(labeller).items()}
     left = scored_shard.texts_at(texts, [at for at in range(count) if at not in answered.reasons])
-    # Whoever counts what it spends keeps its answers: asked again it would only look fast.
+    # A labeller that counts its costs caches its outputs: run again it would only look fast.
     if seconds * count < _WARM_SECONDS and not costs:
         began = time.perf_counter()
         scored_shard.score_rows(labeller, left, outputs, size)
@@ -236,9 +236,9 @@ def _say(
     """Print size and time before they are spent.
 
     Args:
-        work: what is labelled.
+        work: the work to do.
         estimate: of one row.
-        made: what an earlier start made; rows that it left out are not asked for again.
+        made: an earlier start's shards; rows that it left out are not labelled again.
         console: where it is printed.
     """
     rows, stored, without = work.rows, made.stored_rows, len(made.missing_rows)

@@ -52,7 +52,7 @@ def label(
     show: bool = False,
     **settings: Any,
 ) -> OutputStore:
-    """Store what a teacher puts out about rows of text; called again after a kill it goes on.
+    """Store a teacher's outputs for rows of text; called again after a kill it resumes.
 
     Args:
         teacher: a model's folder or Hub name, a run folder, several of them, or objects that follow
@@ -61,9 +61,9 @@ def label(
             a `Dataset`, a `DatasetDict`, rows by split; labels are not looked at, but by a text-to-text teacher, whose
             decoder reads them.
         unlabelled: more rows: a file, a `Dataset`, or several of them.
-        prompt: what a language model is asked, or the YAML file of that; without it a causal model and an endpoint get
+        prompt: a language model's prompt, or its YAML file; without it a causal model and an endpoint get
             the default prompt.
-        endpoint: an OpenAI-compatible server and how to ask it, instead of a teacher.
+        endpoint: an OpenAI-compatible server and its settings, instead of a teacher.
         show: print the pre-flight and a progress bar.
         settings: of `limbeck.labelling.settings.LabelSettings`: out, to, task, text_columns, outputs, ….
 
@@ -140,7 +140,7 @@ def _check(
     prompt: object,
     endpoint: EndpointSettings | None,
 ) -> None:
-    """Raise LimbeckError for what is missing, and for what nobody would read, before any row is read."""
+    """Raise LimbeckError for missing or unused settings, before any row is read."""
     problems = []
     if asked.out is None and asked.to is None:
         problems.append(Problem("no store is named", "--out FOLDER_OR_URL"))
@@ -182,18 +182,18 @@ def _check(
 
 
 def _content(labeller: Labeller, source: LabellerSource, texts: Sequence[str]) -> ShardContent:
-    """What a shard holds: the outputs that are named, or all that a labeller gives.
+    """The outputs in a shard: the named ones, or all of a labeller's.
 
     Args:
         labeller: the teacher.
         source: where it comes from.
-        texts: names of the text columns that stand beside them.
+        texts: names of the text columns stored with them.
 
     Raises:
         LimbeckError: outputs that it does not give, or that have the name of another column.
     """
     asked, known = source.settings, labeller.outputs
-    # Models give what is asked for and nothing else, in names of their own.
+    # Models return only the requested outputs, under names of their own.
     of_models = source.prompt is None and all(isinstance(one, str) for one in source.teachers)
     words = () if of_models else asked.outputs
     if problems := [unknown("output", name, known) for name in words if name not in known]:
@@ -215,7 +215,7 @@ def _content(labeller: Labeller, source: LabellerSource, texts: Sequence[str]) -
     return ShardContent(chosen, batch, tuple(texts), asked.missing_rows == "drop")
 
 
-# From what `--teacher`, `--prompt` and `--endpoint` name to a labeller, and to what it is asked.
+# From `--teacher`, `--prompt` and `--endpoint` to a labeller, and to its input.
 
 
 _MAX_LENGTH = Recipe.model_fields["max_length"].default
@@ -228,7 +228,7 @@ class LabellerSource:
     Attributes:
         teachers: paths and names, or labellers themselves; several are a team.
         settings: of `label`.
-        prompt: what language models are asked; without it a model that is no causal one is asked as it was trained.
+        prompt: the prompt of language models; without it a model that is not causal is run as it was trained.
         written_task: the name with which the prompts of a text-to-text model begin, where rows have targets.
     """
 
@@ -310,7 +310,7 @@ def named(
     return tuple(str(one) if isinstance(one, Path) else one for one in many)
 
 
-# Teachers that are asked in words.
+# Teachers that are given a prompt.
 
 
 def endpoint_labeller(settings: EndpointSettings, prompt: BoundPrompt) -> EndpointLabeller:
@@ -332,7 +332,7 @@ def endpoint_labeller(settings: EndpointSettings, prompt: BoundPrompt) -> Endpoi
 
 
 def _prompt_of(paths: Sequence[str]) -> Prompt | None:
-    """How the folder of a reranker says that it is asked; of several teachers none is."""
+    """How the folder of a reranker defines its prompt; with several teachers there is no such prompt."""
     return causal.reranker_prompt(paths[0]) if len(paths) == 1 else None
 
 
@@ -369,10 +369,10 @@ def prompt_for(
     Args:
         prompt: its file, or itself; None for the default one.
         columns: the user's names of their columns.
-        task: a known task, whose classes they are; else the classes are those with a verbalization, in their order.
+        task: a known task, which defines the classes; otherwise they are those with a verbalization, in their order.
 
     Raises:
-        LimbeckError: no classes are known, or what is wrong with the prompt.
+        LimbeckError: no classes are known, or the problem with the prompt.
     """
     made = read_prompt(prompt) if isinstance(prompt, str | Path) else prompt or Prompt()
     known = TASKS.get(task) if task is not None else None
@@ -402,12 +402,12 @@ def writes_targets(source: LabellerSource) -> bool:
 def target_rows(
     source: LabellerSource, data: str | Path | None, *, others: bool
 ) -> tuple[str, TextRows]:
-    """The task's name in the prompts, by default that of the teacher's own run, and rows with targets.
+    """The task's name in the prompts, by default the one of the teacher's own run, and rows with targets.
 
     Args:
         source: the teacher.
         data: labelled rows.
-        others: whether unlabelled rows, or a table of labels, are asked for too.
+        others: whether unlabelled rows, or a table of labels, are requested too.
 
     Raises:
         LimbeckError: several teachers, rows without targets, a table of labels, a task without a name, or as

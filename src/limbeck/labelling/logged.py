@@ -1,7 +1,7 @@
 """Answers that a language model gave before: logs and batch files of chat completions as rows with their labels.
 
 A line is a request with its response, either of them with a `custom_id` (OpenAI's batch input and output), a chat that
-ends with the answer, or a row of two columns. The prompt's template finds the text, the parser of asked answers the
+ends with the answer, or a row of two columns. The prompt's template finds the text, the parser of endpoint answers the
 label.
 """
 
@@ -29,7 +29,7 @@ PAIRS = (("request", "response"), ("input", "output"), ("prompt", "completion"))
 _OK = 200
 _SHOWN = 80
 Texts = tuple[str, ...]
-"""Of a row, in the order of the prompt's columns."""
+"""The texts of a row, in the order of the prompt's columns."""
 
 
 class Exchange(NamedTuple):
@@ -51,7 +51,7 @@ class LoggedAnswers:
         files: where the answers are from.
         found: by texts, each answer in the form of an endpoint's.
         name: the model's, if the log names one.
-        counts: what was read, and what became of it.
+        counts: the lines that were read, and their outcome.
     """
 
     bound: BoundPrompt
@@ -94,7 +94,7 @@ class LoggedAnswers:
         return TextRows(found, self.files, self.bound.columns)
 
     def report(self) -> str:
-        """What was read and what became of it."""
+        """The number of lines by outcome."""
         counted = [f"{count:,} {what}" for what, count in self.counts.items() if count]
         return f"{', '.join(self.files)}: {len(self.found):,} texts; {', '.join(counted)}"
 
@@ -106,8 +106,8 @@ def read_logged(
 
     Args:
         paths: JSON lines, or tables with a column of requests and one of responses; of a batch input and output.
-        bound: the prompt that was asked; where it sets no template a request is a text and nothing else.
-        columns: what requests and responses are called; by default as in `PAIRS`.
+        bound: the prompt that was used; without a template a request is only a text.
+        columns: the names of requests and responses; by default as in `PAIRS`.
 
     Raises:
         LimbeckError: a line that cannot be read, with its place and what to do; or no answer in all of them.
@@ -163,7 +163,7 @@ def read_logged(
 
 
 def _together(own: Sequence[answers.Answer], *, logs: bool) -> answers.Answer:
-    """The answers about one text as one: the mean of log-probabilities, else all votes."""
+    """The answers about one text as one: the mean of log-probabilities, otherwise all votes."""
     if logs:
         return {n: np.mean([one[n] for one in own], axis=0).tolist() for n in ("logs", "coverage")}
     return {n: np.sum([one[n] for one in own], axis=0).tolist() for n in ("votes", "unparsable")}
@@ -233,7 +233,7 @@ def _of_line(file: str, place: str, line: bytes, pairs: Iterable[tuple[str, str]
 
 
 def _joined(exchanges: Iterable[Exchange], counts: Counter[str]) -> Iterator[Exchange]:
-    """Whole exchanges, those of halves last."""
+    """Complete exchanges; the ones from halves come last."""
     requests: dict[str, Exchange] = {}
     responses: dict[str, Exchange] = {}
     for one in exchanges:
@@ -262,10 +262,10 @@ def _role(message: Any) -> Any:
 
 
 def _texts(one: Exchange, bound: BoundPrompt) -> Texts:
-    """The texts of the row that was asked about.
+    """The texts of the row in the request.
 
     Raises:
-        LimbeckError: no text was asked, or another prompt.
+        LimbeckError: the request contains no text, or another prompt.
     """
     body = answers.part_of(one.request, "body") or one.request
     asked = body

@@ -1,4 +1,4 @@
-"""Hugging Face models of texts as labellers: what a fine-tuned one puts out. Part of `limbeck.labelling`."""
+"""Hugging Face models of texts as labellers: a fine-tuned model's outputs. Part of `limbeck.labelling`."""
 
 from collections.abc import Sequence
 from typing import Any, Self
@@ -39,23 +39,23 @@ from limbeck.teachers.labeller import Row, Scores
 from limbeck.teachers.teacher import Teacher
 
 USUAL = "top64"
-"""What is kept of a text-to-text model's vocabulary unless another part is asked for."""
+"""The kept part of a text-to-text model's vocabulary by default."""
 
 
 class _TextModel:
-    """A model of texts, its tokenizer, and how it is asked.
+    """A model of texts, its tokenizer, and its settings.
 
     Args:
         model: fine-tuned.
         tokenizer: its own.
         kind: how rows are encoded.
-        name: what the store calls it.
+        name: its name in the store.
         max_length: tokens it reads of a row.
         precision: fp32, or bf16 autocast.
         batch_size: rows of a pass.
 
     Attributes:
-        truncated: of the rows that `score` was given last, the places of those that are longer than `max_length`.
+        truncated: of the rows in the last call of `score`, the indices of rows longer than `max_length`.
 
     Raises:
         LimbeckError: a tokenizer that cannot be used, or the problems that are given.
@@ -116,11 +116,11 @@ class ModelLabeller(_TextModel):
     """A model that answers a text with classes or a number, and its tokenizer.
 
     Args:
-        model: fine-tuned; a head is used only where logits or probabilities are asked for.
+        model: fine-tuned; a head is used only if logits or probabilities are requested.
         tokenizer: its own.
-        name: what the store calls it.
+        name: its name in the store.
         outputs: words of `--outputs`; by default its logits and, with classes, its probabilities.
-        classes: names in id order, where the model has none of its own.
+        classes: names in id order, if the model has no names of its own.
         settings: max_length (128; at most as many tokens as it has positions), precision, batch_size.
 
     Raises:
@@ -176,11 +176,11 @@ class ModelLabeller(_TextModel):
 
     @property
     def shape(self) -> dict[str, Any]:
-        """Of the model's layers."""
+        """The shape of the model's layers."""
         return ModelShape.of(self._teacher.model).written()
 
     def score(self, rows: Sequence[Row]) -> Scores:
-        """One pass: logits and probabilities in float32 (B, C), layers in float16 unless float32 is asked for."""
+        """One pass: logits and probabilities in float32 (B, C), layers in float16 unless float32 is requested."""
         columns: dict[str, list[Any]] = {name: [row[name] for row in rows] for name in rows[0]}
         task = Task(self.name, self.name, tuple(rows[0]), self.classes, (), "", kind=self._type)
         columns[INDEX] = [*range(len(rows))]
@@ -197,7 +197,7 @@ class ModelLabeller(_TextModel):
 
 
 def _values(trace: Trace, asked: Ask) -> dict[str, np.ndarray]:
-    """By column what a batch's trace holds, as it is stored."""
+    """By column a batch's captured activations, as they are stored."""
     masks = {name: mask.cpu() for name, mask in trace.masks.items()}
     columns = OutputLayout.of(trace, asked).columns
     return {column.name: _stored(column, column.of(trace), masks) for column in columns}
@@ -223,7 +223,7 @@ class TargetLabeller(_TextModel):
     Args:
         model: with a language head.
         tokenizer: its own.
-        name: what the store calls it.
+        name: its name in the store.
         task: the name with which prompts begin.
         outputs: one `logits:PART` (`limbeck.functional.partial_logits`), by default `logits:top64`.
         settings: as `ModelLabeller`'s; `max_length` is of a prompt.
@@ -269,11 +269,11 @@ class TargetLabeller(_TextModel):
 
     @property
     def kept_tokens(self) -> tuple[str, int]:
-        """What is kept, and of how many tokens."""
+        """The rule of the kept tokens, and the vocabulary's size."""
         return str(self._kept), self._vocabulary
 
     def fingerprint(self) -> dict[str, Any]:
-        """That of the model as it is asked, and the task's name in the prompts."""
+        """Fingerprint of the model with its settings, and the task's name in the prompts."""
         return super().fingerprint() | {"task": self.task}
 
     def score(self, rows: Sequence[Row]) -> Scores:

@@ -1,6 +1,6 @@
 """Pseudo-labels as a plain table that any program reads: text, label, confidence. Part of `limbeck.labelling`.
 
-Of all rows at once only numbers are held; their texts are read and written piece by piece.
+Only numbers are held for all rows at once; their texts are read and written piece by piece.
 """
 
 import json
@@ -38,11 +38,11 @@ _URL = re.compile(r"[A-Za-z][\w+.-]+:/")
 def check_place(
     to: str | Path, endings: Sequence[str], read: Iterable[object] = (), *, overwrite: bool = False
 ) -> list[Problem]:
-    """What is wrong with the name and place of a file of rows, before any work.
+    """The problem with the name or path of a file of rows, before any work.
 
     Args:
         to: the file that is to be written.
-        endings: those that it may have.
+        endings: its allowed ones.
         read: files that are read.
         overwrite: whether it may take the place of another one.
     """
@@ -136,11 +136,11 @@ def _write(stream: IO[bytes], ending: str, schema: pa.Schema, tables: Iterator[p
 
 
 def _decided(store: OutputStore) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What the outputs of all stored rows come to, read shard by shard: of many classes they are larger than texts.
+    """The labels from the outputs of all stored rows, read shard by shard: for many classes they are larger than texts.
 
     Returns:
         the label (n,); the probability of the likeliest class (n,), as far as there is one, of votes its share; and
-        whether several classes are equally likely (n,), so that none of them is the label.
+        whether several classes are equally likely (n,), so that no class is the label.
     """
     held = [column.name for column in store.columns]
     name = next(one for one in shards.DECIDING if one in held)

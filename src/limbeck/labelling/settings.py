@@ -8,7 +8,7 @@ from limbeck.support.settings import Count, Place, Settings, Words
 
 
 class LabelSettings(Settings):
-    """Which rows are labelled, what is stored of them, and how."""
+    """The rows to label, the outputs to store, and how."""
 
     task: str | None = Field(None, description="a known task: its columns and classes")
     text_columns: Words = Field((), description="columns that hold text, one or two")

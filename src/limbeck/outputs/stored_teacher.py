@@ -108,7 +108,7 @@ class GivenOutputs:
         ids: the rows that it knows, ascending, int64 (n,).
         read: stored values of some of these rows (n, C), in the order of the data's classes.
         about: its entry in a record: fingerprints, the teacher's name.
-        parts: the parts of the store that training reads at random, if any; nothing to `read` for a vocabulary's tokens.
+        parts: the parts of the store that training reads at random, if any; then `read` has no vocabulary's tokens.
         several: a row may have several classes, each independent.
         lists: of each of `ids` (n,) the list in which its score is known, up to a constant for all of the list
             (`limbeck.data.outputs_file`); None if scores are known absolutely.

@@ -1,4 +1,4 @@
-"""What is known of a model before its weights are read: task type, classes, columns. Part of `limbeck.predicting`."""
+"""A model's facts before its weights are read: task type, classes, columns. Part of `limbeck.predicting`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -28,14 +28,14 @@ class AboutModel:
         kind: its task type.
         classes: names in id order; none of a number, a span or a text.
         multi_label: whether a row may be of several classes.
-        max_length: tokens that it was trained or exported with; None where nobody says.
+        max_length: tokens that it was trained or exported with; None if unknown.
         task: the known task that it is of; None of the user's own.
         task_name: as the run that trained it calls its task, or as the user did; a text-to-text model reads it with
             every row.
         answers: of a text-to-text model, the class names that it was trained to write, as far as they are known.
         columns: the sets of text columns that it may read, in the order in which they are looked for.
-        texts: how many texts a row holds; None where nobody says.
-        prompt: what a text-to-text model is given, with a place for each text, where its folder says so.
+        texts: number of texts in a row; None if unknown.
+        prompt: a text-to-text model's prompt, with a place for each text, if its folder contains it.
     """
 
     model: ScoredModel
@@ -67,12 +67,12 @@ class AboutModel:
 
 
 def facts_of(model: str | Path, backend: str | None = None, task: str | None = None) -> AboutModel:
-    """What a run, a checkpoint or an exported folder says of itself.
+    """The facts in the folder of a run, a checkpoint or an exported model.
 
     Args:
         model: a run folder, a checkpoint's folder or Hub name, an exported folder.
-        backend: torch, onnxruntime, openvino or numpy; by default what the folder is for.
-        task: a known task: its columns, and its classes' names where the model has none of its own.
+        backend: torch, onnxruntime, openvino or numpy; by default the folder's.
+        task: a known task: its columns, and its classes' names if the model has none of its own.
 
     Raises:
         LimbeckError: no model there, a run that has not finished, or a backend that does not read it.

@@ -47,7 +47,7 @@ class ChunkPass:
         reader: of the model's task type.
         models: loaded; of a cascade its members, the fastest first.
         columns: of the rows that hold the model's input.
-        settings: what is asked.
+        settings: the user's.
         stored: of a cascade whose last member is stored outputs.
     """
 
@@ -64,8 +64,8 @@ class ChunkPass:
 
         Args:
             rows: at least one.
-            place: what messages call one of them.
-            advance: is told how many more rows are done.
+            place: one row's name in messages.
+            advance: called with the number of further rows that are done.
 
         Raises:
             LimbeckError: an input that is no text (or image), or outputs that are no finite numbers.
@@ -114,7 +114,7 @@ class ChunkPass:
     def _sent_on(
         self, cascade: CascadeManifest, texts: list[list[Any]], kept: list[Any]
     ) -> tuple[list[Any], list[str]]:
-        """What the fastest model gave, others where it is not sure enough; and who gave it."""
+        """The fastest model's predictions, and others' where it is not sure enough; and each row's model."""
         left, found, answers = np.arange(len(kept)), np.stack(kept), list(kept)
         by = [""] * len(kept)
         called = short_names([one.name for one in cascade.members])
@@ -140,7 +140,7 @@ class ChunkPass:
     def _pass(
         self, model: RowModel, texts: list[list[Any]], advance: Advance
     ) -> tuple[Rows, list[Any], list[Any], int]:
-        """The examples of some rows, what was kept of each, their embeddings, and how many were cut."""
+        """The examples of some rows, the outputs kept of each, their embeddings, and how many were truncated."""
         reader, settings = self.reader, self.settings
         encoded, cut = reader.encode(model, texts)
         names = [name for name in encoded if name not in reader.unread]
@@ -163,7 +163,7 @@ class ChunkPass:
         return encoded, kept, pooled, cut
 
     def _filled(self, inputs: list[list[Any]], place: Callable[[int], str]) -> list[int]:
-        """The rows that hold something to read: no input is missing, and one of them says something."""
+        """The rows with text to read: no input is missing, and at least one is not blank."""
         blank = self.reader.kind.reads.is_blank
         filled = []
         for row, values in enumerate(zip(*inputs, strict=True)):

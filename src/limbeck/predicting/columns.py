@@ -1,4 +1,4 @@
-"""Which columns hold a model's texts, and which are kept beside its predictions. Part of `limbeck.predicting`."""
+"""The columns with a model's texts, and the columns kept next to its predictions. Part of `limbeck.predicting`."""
 
 from collections.abc import Mapping, Sequence
 
@@ -25,10 +25,10 @@ def text_columns(facts: AboutModel, heads: Heads, settings: PredictSettings) -> 
     Args:
         facts: of the model.
         heads: the columns of each source.
-        settings: which columns the user named, and whether hidden states alone are asked for, of texts of any type.
+        settings: the columns that the user named, and whether only hidden states are requested, of texts of any type.
 
     Raises:
-        LimbeckError: columns that are not there, with those that are; another number than the model reads.
+        LimbeckError: missing columns, with the existing ones; another number than the model reads.
     """
     named, embeds_only = settings.text_columns, settings.asked == {EMBEDDINGS}
     width = _width(facts, embeds_only=embeds_only)
@@ -110,7 +110,7 @@ def _known(
 
 
 def kept_columns(keep: Sequence[str] | None, heads: Heads) -> tuple[str, ...] | None:
-    """The user's columns that stand beside the predictions; None: all.
+    """The user's columns that are written next to the predictions; None: all.
 
     Args:
         keep: names, `all` or `none`; None: all.

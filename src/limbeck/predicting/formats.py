@@ -1,7 +1,7 @@
 """Predicted rows as JSON lines, CSV or a table for Parquet. Part of `limbeck.predicting`.
 
-JSON and Parquet hold lists and structs; in CSV what has a number for each class becomes a column for each class, lists
-are JSON in their cell, and embeddings are refused.
+JSON and Parquet hold lists and structs; in CSV, values for each class become a column for each class, lists
+are JSON in their cell, and embeddings raise an error.
 """
 
 import base64
@@ -22,14 +22,14 @@ from limbeck.support.errors import LimbeckError
 Types = Mapping[str, pa.DataType]
 """Predicted columns, by the names they are written under."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What a cell begins with that a spreadsheet runs."""
+"""First characters of a cell that a spreadsheet would execute."""
 _BY_CLASS = {"probabilities": "probability_", "logits": "logit_"}
 
 
 def merged(
     rows: TakenRows, keep: Sequence[str] | None, columns: Mapping[str, list[Any]]
 ) -> list[dict[str, Any]]:
-    """The rows with what is kept of them, then their predictions.
+    """The rows with their kept columns, then their predictions.
 
     Raises:
         LimbeckError: a row has a column of a prediction's name, which is known of JSON lines only when it comes.

@@ -29,7 +29,7 @@ from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.terminal import row_bar
 
 FILE_FORMATS = (".jsonl", ".csv", ".parquet")
-# What a kill costs at most; and of a pipe, how many rows wait for each other.
+# The most rows that a kill costs; and for a pipe, how many rows wait for each other.
 _CHUNK, _CHUNK_OF_PIPE = 4096, 256
 
 
@@ -38,7 +38,7 @@ class Predictions:
     """What came of `predict`; iterating gives `rows`.
 
     Attributes:
-        count: rows that were predicted, those of earlier starts included.
+        count: rows that were predicted, including earlier starts' rows.
         blank: of these without text, whose predictions are None.
         cut: texts of which the model did not read the end.
         new: rows that this start predicted.
@@ -75,18 +75,18 @@ class Predictions:
 
 @dataclass
 class PredictJob:
-    """What is known before the weights are read.
+    """The facts that are known before the weights are read.
 
     Attributes:
         facts: of the model.
-        settings: as asked.
+        settings: the user's.
         open_rows: opens the rows.
         stream: the rows, none read yet.
-        columns: those that the model reads.
-        keep: those that stand beside the predictions; None: all.
+        columns: the ones that the model reads.
+        keep: the ones written next to the predictions; None: all.
         reader: of the model's task type.
-        endpoint: where the slow model of a cascade is asked about rows that are sent on and not stored.
-        said: what was predicted so far.
+        endpoint: the slow model of a cascade, for rows that are sent on and not stored.
+        said: the predictions so far.
     """
 
     facts: AboutModel
@@ -115,10 +115,10 @@ class PredictJob:
     # ---- where it goes ----
 
     def write_file(self, target: Path, console: Console) -> Predictions:
-        """Write a file, or go on with it.
+        """Write a file, or resume it.
 
         Raises:
-            LimbeckError: other settings or rows than an earlier start's, or what is wrong with a row.
+            LimbeckError: other settings or rows than an earlier start's, or the problem with a row.
         """
         out, form, ending = PartialOutput(target), self.csv, target.suffix.lower()
         with closing(self.stream), out.alone():
@@ -145,7 +145,7 @@ class PredictJob:
         """Write JSON lines or CSV as it comes.
 
         Raises:
-            LimbeckError: what is wrong with a row; or a line of JSON has a column that CSV's header has not.
+            LimbeckError: the problem with a row; or a line of JSON has a column that CSV's header lacks.
         """
         table = self.csv
         if form == "csv":
@@ -160,7 +160,7 @@ class PredictJob:
         """All rows with their predictions, in memory.
 
         Raises:
-            LimbeckError: what is wrong with a row.
+            LimbeckError: the problem with a row.
         """
         found = [row for rows in self._predicted(_CHUNK, console) for row in rows]
         return replace(self.said, rows=found)
@@ -276,10 +276,10 @@ def prepare(
     Args:
         model: a run folder, a checkpoint's folder or Hub name, an exported folder.
         open_rows: opens the rows.
-        settings: what is asked.
-        endpoint: a server to ask about the rows that a cascade sends on; which model and prompt its folder says.
+        settings: the user's.
+        endpoint: a server for the rows that a cascade sends on; its folder names the model and the prompt.
         target: the file to write.
-        form: what is written where there is no file.
+        form: the output format if there is no file.
 
     Raises:
         LimbeckError: all that is wrong.
@@ -320,7 +320,7 @@ def prepare(
 def _unread(
     settings: PredictSettings, facts: AboutModel, endpoint: EndpointAccess | None, *, to_csv: bool
 ) -> list[Problem]:
-    """What the model does not give or read, or the file cannot hold."""
+    """Outputs that the model does not have or read, or the file cannot hold."""
     embeds, embeddings = facts.kind.embeds, EMBEDDINGS in settings.asked
     exported = f"{facts.name} is an exported model, whose file"
     asks = facts.model.cascade is not None and facts.model.cascade.asks

@@ -24,13 +24,13 @@ from limbeck.support.machine import device
 from limbeck.support.settings import Pool
 from limbeck.tasks import SENTENCE, Processor, TaskType, as_array
 
-# What transformers generates of a model that says nothing.
+# transformers' default number of generated tokens.
 _USUAL_TOKENS = 20
 
 
 @dataclass(frozen=True)
 class PassOutputs:
-    """What a batch came to; None of what was not asked for.
+    """A batch's outputs; None for outputs that were not requested.
 
     Attributes:
         logits: (B, C), (B, N, C), or of spans (B, N, 2).
@@ -60,10 +60,10 @@ class TorchRowModel:
     Attributes:
         processor: its tokenizer, or image processor.
         max_length: tokens it reads of a row.
-        device: where its batches lie.
+        device: the device of its batches.
 
     Raises:
-        LimbeckError: it does not read so many tokens.
+        LimbeckError: it cannot read this number of tokens.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class TorchRowModel:
         self._layers: int | None = None
 
     def run(self, batch: Mapping[str, Tensor], *, logits: bool, pool: Pool | None) -> PassOutputs:
-        """One pass that ends at the deepest layer asked for; an embedding model has embeddings of its own."""
+        """One pass that ends at the deepest requested layer; an embedding model has embeddings of its own."""
         if pool is not None and embedding_width(self._model):
             with self._passing():
                 own = capture(self._model, batch, Request.of_logits()).logits
@@ -106,7 +106,7 @@ class TorchRowModel:
         )
 
     def generate(self, batch: Mapping[str, Tensor], most: int | None) -> PassOutputs:
-        """Greedy texts; the probability of each is that of its tokens, the end included."""
+        """Greedy texts; the probability of each is its tokens' product, the end included."""
         generator: Any = self._model
         says = generator.generation_config
         if most is None and not (says.max_new_tokens or says.max_length):
@@ -126,13 +126,13 @@ class TorchRowModel:
             )
         ends = torch.tensor(_listed(says.eos_token_id), device=logs.device)
         ended = torch.isin(made.sequences[:, -logs.shape[1] :], ends).int()
-        # The end itself is the model's choice, what stands behind it is not.
+        # The end itself is the model's choice, the tokens after it are not.
         behind = (ended.cumsum(1) - ended) > 0
         likely = logs.float().masked_fill(behind, 0.0).sum(1).exp()
         return PassOutputs(tokens=as_array(made.sequences), scores=as_array(likely))
 
     def fingerprint(self) -> str:
-        """Of configuration and weights, and the precision."""
+        """Fingerprint of configuration and weights, and the precision."""
         digest = hashlib.blake2b(digest_size=16)
         add_model(digest, self._model)
         digest.update(self._precision.encode())
@@ -140,7 +140,7 @@ class TorchRowModel:
 
     @contextmanager
     def _passing(self) -> Iterator[None]:
-        """No gradients, autocast where asked, and a word on what to do when memory does not suffice."""
+        """No gradients, autocast if requested, and advice if there is not enough memory."""
         half = torch.autocast(self.device.type, torch.bfloat16, enabled=self._precision == "bf16")
         try:
             with torch.no_grad(), half:
@@ -160,7 +160,7 @@ class ExportedRowModel:
     """An exported file by its own runtime, on CPU.
 
     Raises:
-        LimbeckError: the file cannot be opened, or more tokens are asked for than it reads.
+        LimbeckError: the file cannot be opened, or more tokens are requested than it reads.
     """
 
     def __init__(
@@ -179,14 +179,14 @@ class ExportedRowModel:
         self.device = torch.device("cpu")
 
     def run(self, batch: Mapping[str, Tensor], *, logits: bool, pool: Pool | None) -> PassOutputs:
-        """Logits, which are an embedding model's embeddings; other models' files have no hidden states, which is said
-        before any row is read.
+        """Logits, which are an embedding model's embeddings; other models' files have no hidden states, which is
+        reported before any row is read.
         """
         found = self._session.logits(batch)
         return PassOutputs(logits=found) if logits else PassOutputs(embeddings=found)
 
     def fingerprint(self) -> str:
-        """Of the folder's files, and the runtime."""
+        """Fingerprint of the folder's files, and the runtime."""
         known = [self._backend, self._manifest.checksums]
         return hashlib.blake2b(json.dumps(known).encode(), digest_size=16).hexdigest()
 
@@ -202,16 +202,16 @@ def load_row_models(
     max_length: int | None,
     precision: str,
 ) -> list[RowModel]:
-    """Read the weights, of a cascade those of all its members that are models.
+    """Read the weights; for a cascade, of all its members that are models.
 
     Args:
-        reads: the task type whose examples it is given.
-        headless: whether hidden states alone are asked for, so that the checkpoint needs no head.
+        reads: the task type of its examples.
+        headless: whether only hidden states are requested, so that the checkpoint needs no head.
         max_length: as the user set it.
         precision: fp32 or bf16, of torch.
 
     Raises:
-        LimbeckError: what is wrong with the checkpoint, its tokenizer, or the length.
+        LimbeckError: the problem with the checkpoint, its tokenizer, or the length.
     """
     own = facts.kind if facts.kind.auto is not None else SENTENCE
     members = facts.model.members or (facts.model,)

@@ -1,6 +1,6 @@
-"""An output file on its way: chunks in a folder beside it, joined when all are there. Part of `limbeck.predicting`.
+"""An unfinished output file: chunks in a folder next to it, joined when complete. Part of `limbeck.predicting`.
 
-A chunk is a file and its record, each written whole or not at all, the record last: a chunk without one was never made.
+A chunk is a file and its record, each written atomically, the record last: a chunk without one does not count.
 So a kill at any moment leaves chunks that the same command continues from.
 """
 
@@ -70,12 +70,12 @@ class PartialOutput:
         """While the block runs no other process writes the file.
 
         Raises:
-            LimbeckError: another one does, or nobody may write there.
+            LimbeckError: another process writes it, or it is not writable.
         """
         return lock.held(self.folder, "to")
 
     def begin(self, settings: Mapping[str, Any], *, overwrite: bool) -> None:
-        """Begin, or find what an earlier start left.
+        """Begin, or find an earlier start's chunks.
 
         Args:
             settings: all that the output follows from, but the rows.
@@ -107,7 +107,7 @@ class PartialOutput:
         self.records = list(self._found())
 
     def forget(self) -> None:
-        """Remove what an earlier start made, but its settings."""
+        """Remove an earlier start's chunks, but not its settings."""
         for file in self.folder.glob("rows-*"):
             file.unlink()
         self.records = []
@@ -142,10 +142,10 @@ class PartialOutput:
         self.records.append(record)
 
     def finish(self, head: bytes, types: Types) -> None:
-        """Join the chunks to the file, put it in its place and remove the folder.
+        """Join the chunks to the file, move it to its final path and remove the folder.
 
         Args:
-            head: what stands above all chunks of text.
+            head: the text before all chunks.
             types: the predicted columns.
 
         Raises:
@@ -168,7 +168,7 @@ class PartialOutput:
                 file.unlink()
 
     def first_difference(self, stream: RowStream) -> tuple[int, int] | None:
-        """Read over the rows that are there; the first place (from, to) at which they are others, else None."""
+        """Read over existing chunks' rows; returns the first range (from, to) with different rows, otherwise None."""
         first = 0
         for record in self.records:
             if digest_of(_next_rows(stream, record.rows)) != record.digest:

@@ -38,8 +38,8 @@ def predict(
             them, or `-` for standard input; or rows themselves: a list of texts or of dictionaries, a
             `datasets.Dataset`, a pandas DataFrame.
         to: the file to write (.jsonl, .csv, .parquet); without it the rows are returned.
-        endpoint: the server of a cascade's slow model, which is asked about rows that are sent on and not stored.
-        show: print progress and what came of it on standard error.
+        endpoint: the server of a cascade's slow model, for rows that are sent on and not stored.
+        show: print progress and a summary on standard error.
         settings: of `limbeck.predicting.settings.PredictSettings`: output, text_columns, keep, batch_size, ….
 
     Raises:
@@ -68,7 +68,7 @@ def _stream(data: Any, kind: str | None) -> RowStream:
             )
         data = [dict(zip(data, row, strict=True)) for row in zip(*data.values(), strict=True)]
     elif type(data).__name__ == "DataFrame":
-        # By way of Arrow, which tells a gap from the number NaN.
+        # Through Arrow, which distinguishes a missing value from NaN.
         data = pa.Table.from_pandas(data, preserve_index=False).to_pylist()
     elif not isinstance(data, Iterable):
         raise LimbeckError(
@@ -91,7 +91,7 @@ def _check_texts(data: Any) -> None:
         )
 
 
-# A model's predictions of a whole split, in a file: also of rows without labels.
+# A model's predictions for an entire split, in a file: also for rows without labels.
 
 
 def write_predictions(
@@ -108,13 +108,13 @@ def write_predictions(
     Args:
         model: a finished run's folder, a checkpoint's folder or Hub name, or an exported folder.
         to: the file: .jsonl, .csv or .parquet.
-        asked: which rows, of any split that is there.
+        asked: the requested rows, of any existing split.
         backend: as `limbeck.evaluate`'s.
         overwrite: replace the file.
         show: print progress.
 
     Returns:
-        What was predicted, and whether the split has labels.
+        The predictions, and whether the split has labels.
 
     Raises:
         LimbeckError: no such split, or whatever is wrong with model and rows.
@@ -136,7 +136,7 @@ def write_predictions(
 
 
 def _named(task: Task, rows: Dataset) -> Dataset:
-    """The rows with their classes' names in place of ids, and without the row number."""
+    """The rows with their classes' names instead of ids, and without the row number."""
     kept = rows.remove_columns("index")
     if task.label_column not in rows.column_names:
         return kept

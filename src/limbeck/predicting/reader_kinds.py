@@ -42,7 +42,7 @@ class TagReader(readers.RowReader):
     expects = "a list of words in every row, or text in every row"
 
     of_words: bool | None = None
-    """Whether the rows hold lists of words; the first says it."""
+    """Whether the rows hold lists of words; the first row decides."""
 
     def reads(self, value: Any, column: int) -> bool:
         """A list of words, or text, as the row before."""
@@ -84,7 +84,7 @@ class TagReader(readers.RowReader):
                 if word is not None and word != before
             ]
             columns[_PLACES].append([place for place, _ in firsts])
-            # Of a text a word's first and last character; of a list its place.
+            # For a text a word's first and last character; for a list its index.
             spans = [(word, word + 1) for _, word in firsts]
             if not self.of_words:
                 chars = [encoded.word_to_chars(row, word) for _, word in firsts]
@@ -144,7 +144,7 @@ class TagReader(readers.RowReader):
 
 
 def _entities(tags: Sequence[str], *, grouped: bool) -> list[tuple[str, list[int]]]:
-    """Type and words of each entity; where tags mark none, every word by itself."""
+    """Type and words of each entity; if tags mark no entities, every word is one."""
     found: list[tuple[str, list[int]]] = []
     before = None
     for word, tag in enumerate(tags):
@@ -242,7 +242,7 @@ class TextReader(readers.RowReader):
         return PassOutputs(tokens=made.tokens, scores=made.scores, embeddings=embeddings)
 
     def _enough(self, model: RowModel) -> int | None:
-        """Tokens of the longest answer that it was trained to give; None where nobody knows."""
+        """Tokens of the longest answer that it was trained to give; None if unknown."""
         if self.facts.task_name is None:
             return None
         return answer_limit(replace(self.task, labels=self.facts.answers), model.processor)
@@ -279,7 +279,7 @@ def reader_of(facts: AboutModel, settings: PredictSettings, columns: int) -> rea
 
     Args:
         facts: of the model.
-        settings: what is asked.
+        settings: the user's.
         columns: how many hold its input.
 
     Raises:

@@ -23,7 +23,7 @@ from limbeck.tasks.rules import CUT, USUAL, Rows, thresholds_of
 LABELS, SCORES, RANKS, PROBABILITIES, LOGITS, EMBEDDINGS = get_args(Output)
 PREDICTION, SCORE, RANK, EMBEDDING = "prediction", "score", "rank", "embedding"
 ANSWERED_BY = "answered_by"
-"""Of a cascade the member whose answer a row has."""
+"""For a cascade the member that predicted a row."""
 _FLOATS = pa.list_(pa.float32())
 
 
@@ -32,9 +32,9 @@ class ReadRows:
     """Some rows that the model has read.
 
     Attributes:
-        texts: what was read of them, by column.
+        texts: the texts that were read, by column.
         encoded: the examples that they became, by column.
-        kept: what was kept of the model's outputs, by example.
+        kept: the kept part of the model's outputs, by example.
         processor: the model's.
     """
 
@@ -49,7 +49,7 @@ class RowReader(ABC):
 
     Attributes:
         kind: the task type whose examples are made.
-        outputs: what it gives, besides embeddings.
+        outputs: its outputs, except for embeddings.
         one_pass: whether a row is one example, so that it has one embedding.
     """
 
@@ -58,7 +58,7 @@ class RowReader(ABC):
     unread: ClassVar[tuple[str, ...]] = ()
     """Columns of encoded rows that never reach a batch."""
     expects: ClassVar[str] = "text that UTF-8 can hold"
-    """What a row holds."""
+    """A row's texts."""
 
     def __init__(self, facts: AboutModel, kind: TaskType, columns: int) -> None:
         self.facts = facts
@@ -93,12 +93,12 @@ class RowReader(ABC):
     def run(
         self, model: RowModel, batch: Mapping[str, Tensor], asked: frozenset[str], pool: Any
     ) -> PassOutputs:
-        """One pass that gives what is asked for."""
+        """One pass with the requested outputs."""
         wants = asked & {LABELS, SCORES, RANKS, PROBABILITIES, LOGITS}
         return model.run(batch, logits=bool(wants), pool=pool if EMBEDDINGS in asked else None)
 
     def kept(self, outputs: PassOutputs, batch: Mapping[str, Tensor]) -> list[Any]:
-        """What is kept of each example of a batch, until its row is whole."""
+        """The kept outputs of each example of a batch, until its row is complete."""
         if outputs.logits is None:
             return [None] * len(outputs.embeddings if outputs.embeddings is not None else ())
         return list(outputs.logits)
@@ -109,7 +109,7 @@ class RowReader(ABC):
 
     @abstractmethod
     def types(self, asked: frozenset[str]) -> dict[str, pa.DataType]:
-        """The columns of what is asked for but embeddings, in their order, and Arrow's types of them."""
+        """The requested columns except for embeddings, in their order, and their Arrow types."""
 
     def all_types(self, asked: frozenset[str]) -> dict[str, pa.DataType]:
         """Those of embeddings, and of a cascade's members, too."""
@@ -119,7 +119,7 @@ class RowReader(ABC):
         return found | {EMBEDDING: _FLOATS} if EMBEDDINGS in asked else found
 
     def named(self, types: Sequence[pa.DataType], asked: frozenset[str]) -> dict[str, pa.DataType]:
-        """The columns of what is asked for, of a type for each of `outputs`."""
+        """The requested columns, of a type for each of `outputs`."""
         names = {LABELS: PREDICTION, SCORES: SCORE, RANKS: RANK}
         given = zip(self.outputs, types, strict=True)
         return {names.get(one, one): kind for one, kind in given if one in asked}
@@ -148,11 +148,11 @@ class EmbeddingReader(RowReader):
         return super().encode(model, [[self._prompt + one for one in column] for column in texts])
 
     def values(self, read: ReadRows) -> dict[str, list[Any]]:
-        """Nothing beside embeddings."""
+        """No columns except for embeddings."""
         return {}
 
     def types(self, asked: frozenset[str]) -> dict[str, pa.DataType]:
-        """Nothing beside embeddings."""
+        """No columns except for embeddings."""
         return {}
 
 
@@ -216,10 +216,10 @@ class NumberReader(RowReader):
     expects = "text that UTF-8 can hold; of a pair's second one a list of texts in every row, or text in every row"
 
     of_lists: bool | None = None
-    """Whether the second column holds lists; the first row says it."""
+    """Whether the second column holds lists; the first row decides."""
 
     def reads(self, value: Any, column: int) -> bool:
-        """A text, or in the second column what the row before holds."""
+        """A text, or in the second column the same type as in the row before."""
         if column != _LISTED:
             return super().reads(value, column)
         if self.of_lists is None:
@@ -231,7 +231,7 @@ class NumberReader(RowReader):
         )
 
     def check(self, asked: frozenset[str]) -> None:
-        """Raise LimbeckError for ranks of what is no list, and for embeddings of lists."""
+        """Raise LimbeckError for ranks of values that are no list, and for embeddings of lists."""
         if RANKS in asked and not self.of_lists:
             raise LimbeckError(
                 "output ranks: they are given to the texts of a list, and every row holds one pair or one text",
@@ -291,7 +291,7 @@ class NumberReader(RowReader):
 
 
 class ImageReader(ClassReader):
-    """An image classifier's rows; hidden states alone may be asked for too."""
+    """An image classifier's rows; only hidden states may be requested too."""
 
     expects = "an image: a file's path, its bytes, or {bytes, path} as the datasets library has it"
 

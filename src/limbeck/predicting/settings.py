@@ -10,7 +10,7 @@ Output = Literal["labels", "scores", "ranks", "probabilities", "logits", "embedd
 
 
 class PredictSettings(Settings):
-    """Which rows are predicted, by what, and what is written of them."""
+    """The rows to predict, the model, and the outputs to write."""
 
     format: Literal["csv", "tsv", "jsonl", "text", "parquet"] | None = Field(
         None,

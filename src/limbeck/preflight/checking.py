@@ -1,6 +1,6 @@
 """All checks of a run in order, cheap ones first.
 
-Part of `limbeck.preflight`. What a check needs is asked of earlier ones: the models are run only on
+Part of `limbeck.preflight`. A check builds on earlier ones: the models are run only on
 data and models in which nothing cheaper was wrong.
 """
 
@@ -75,7 +75,7 @@ def check_influence(
 
 # A student of an encoder's first layers starts at a thousandth and less, one that has its last layer above a hundredth.
 _ALIKE = 3e-3
-# The rates of the steps after which such a student was first seen to tell texts apart, added up.
+# The summed rates of the steps after which such a student was first seen to distinguish texts.
 _ON_THE_PLATEAU = 7e-3
 
 
@@ -89,7 +89,7 @@ def check_start(
     them begins on a plateau: its outputs hardly differ, nor do the gradients of its examples.
 
     Args:
-        student: of a class or number for a whole text.
+        student: predicts a class or number for a complete text.
         batch: a few real examples.
         travel: the learning rates of all steps, added up.
     """
@@ -100,7 +100,7 @@ def check_start(
     with torch.no_grad():
         logits = capture(student, batch, Request.of_logits()).logits
     student.train(was)
-    assert logits is not None  # asked for
+    assert logits is not None  # requested
     spread = float(logits.float().std(0).max())
     if not spread < _ALIKE:
         return
@@ -166,7 +166,7 @@ def _untouched(modules: list[nn.Module], batch: Mapping[str, Tensor]) -> Iterato
 
 @dataclass(frozen=True)
 class TeacherSide:
-    """The teacher as pre-flight sees it. `path` is where a record of its scores may lie.
+    """The teacher as pre-flight sees it. `path` is where a record of its scores may be.
 
     `own_tokens`: it reads the rows by its own tokenizer.
     """
@@ -179,11 +179,11 @@ class TeacherSide:
 
 @dataclass(frozen=True)
 class Method:
-    """What the method does, as plain values.
+    """The method, as plain values.
 
-    `requests`: by side (`student`, `teacher`), everything its terms may ask for. `weights`: by
+    `requests`: by side (`student`, `teacher`), everything its terms may request. `weights`: by
     term, the largest weight it ever has. `terms(batch)`: the unweighted terms, run on `batch`, a
-    few real examples. `modules`: what `terms` runs besides the student and writes buffers of.
+    few real examples. `modules`: other modules that `terms` runs and whose buffers it writes.
     """
 
     weights: Mapping[str, float] = field(default_factory=dict)
@@ -195,11 +195,11 @@ class Method:
 
 @dataclass
 class Findings:
-    """What pre-flight found, and what it learned on the way.
+    """The findings of pre-flight, and the values that it computed.
 
     Attributes:
         problems: everything wrong or suspicious, each with its fix.
-        asked: what teachers were asked on dev, by what messages call them.
+        asked: the teachers' outputs on dev, by the teachers' names in messages.
         in_train: by split how many scored rows are training rows too.
     """
 
@@ -279,7 +279,7 @@ def _check_models(
     for side, (model, own_tokenizer) in sides.items():
         in_labels = check_labels(side, model.config, task)
         # A teacher's names that merely prove nothing are resolved by its predictions, in _check_score; so are
-        # those that a student has of it.
+        # the names that a student has from it.
         theirs = [labels_of(teacher.model.config) for teacher in teachers.values()]
         problems += errors_of(in_labels) if labels_of(model.config) in theirs else in_labels
         problems += data_checks.unsaid_problem(side, model.config, task) if side in teachers else []
@@ -299,7 +299,7 @@ def _check_score(
 ) -> list[Problem]:
     """The teacher's score, and the order of its classes where their names prove nothing."""
     if task.kind.of_teacher(teacher.model.config) is not task.kind:
-        return []  # what it gives is not what is scored
+        return []  # its own output is not scored
     names = check_labels(side, teacher.model.config, task)
     chosen, labels = dev, dev[task.label_column][:]
     split, score, origin = task.dev_splits[0], None, ""
@@ -324,13 +324,13 @@ def _check_score(
         )
     except LimbeckError as error:
         return error.problems
-    # Right predictions in the data's order say more than names.
+    # Right predictions in the data's order are better evidence than names.
     return names + found if found else _proven_by_predictions(side, teacher.model, task)
 
 
 @problem_list
 def _proven_by_predictions(side: str, model: PreTrainedModel, task: Task) -> Iterator[Problem]:
-    """A note of names that differ from the data's, though the predictions agree; names that say nothing need none."""
+    """A note about names that differ from the data's, though the predictions agree; generic names need none."""
     own = labels_of(model.config)
     if generic_labels(own) or not check_labels(side, model.config, task):
         return
@@ -354,7 +354,7 @@ def errors_of(problems: Sequence[Problem]) -> list[Problem]:
 
 
 def show(problems: Sequence[Problem]) -> None:
-    """Print one list to standard error: errors, then warnings, then what is good to know, and how many of each."""
+    """Print one list to standard error: errors, then warnings, then notes, and the number of each."""
     console = terminal.messages()
     found = {name: [one for one in problems if one.severity == name] for name in _SEVERITIES}
     counts = [
@@ -369,7 +369,7 @@ def show(problems: Sequence[Problem]) -> None:
                 terminal.print_line(console, f"      {label}{problem.fix}", hang=6)
 
 
-# Does the machine have what the settings ask of it.
+# Whether the machine supports the settings.
 
 
 _MOST_A_CORE = 4
@@ -408,4 +408,4 @@ def check_workers(workers: int) -> Iterator[Problem]:
     )
 
 
-# Can the run write where it is told to.
+# Whether the run can write to its folder.

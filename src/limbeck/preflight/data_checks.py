@@ -1,4 +1,4 @@
-"""What is wrong with the rows: columns, empty splits, labels, ids, and text that will be cut.
+"""Problems with the rows: columns, empty splits, labels, ids, and text that will be truncated.
 
 Part of `limbeck.preflight`. Each check takes loaded splits as they are and returns its findings.
 """
@@ -64,7 +64,7 @@ def check_values(task: Task, split: str, dataset: Dataset) -> Iterator[Problem]:
 
 
 def _blank(task: Task, dataset: Dataset, column: str) -> int:
-    """How many rows say nothing in a column: of text by Arrow, as there may be millions."""
+    """The number of blank rows in a column: for text by Arrow, as there may be millions."""
     values = dataset.with_format("arrow")[:].column(column)
     if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
         return sum(1 for value in dataset[column][:] if task.kind.reads.is_blank(value))
@@ -102,7 +102,7 @@ def check_truncation(
 
 @problem_list
 def check_scored_length(task: Task, max_length: int) -> Iterator[Problem]:
-    """Rows of training that are read further than those that are scored."""
+    """Rows of training with a larger length limit than the scored rows."""
     scored = task.kind.scored_length(max_length)
     if scored >= max_length:
         return
@@ -126,7 +126,7 @@ def longest_of(task: Task, dataset: Dataset, tokenizer: PreTrainedTokenizerBase)
 
 
 # Were teacher and student trained on the same rows: as few of them, with the same noise. A teacher
-# that limbeck trained says in its record what it saw.
+# trained by limbeck has its rows in its record.
 
 
 # What decides nothing unless another key is set.
@@ -185,7 +185,7 @@ def _written(value: object) -> str:
     return "null" if value is None else str(value).lower()
 
 
-# Whether a model was trained for one class a row, or for any number, as the rows are.
+# Whether a model was trained for one class per row, or for any number, as the rows are.
 
 
 _SEVERAL = "multi_label_classification"
@@ -211,7 +211,7 @@ def other_problem(side: str, config: PretrainedConfig, task: Task) -> Iterator[P
 
 @problem_list
 def unsaid_problem(side: str, config: PretrainedConfig, task: Task) -> Iterator[Problem]:
-    """A teacher for rows of any number of classes that does not say whether its own exclude each other."""
+    """A teacher for rows of any number of classes whose own classes may or may not exclude each other."""
     trained = getattr(config, "problem_type", None)
     if task.kind.problem_type is None or trained is not None or config.num_labels == 1:
         return
@@ -224,13 +224,13 @@ def unsaid_problem(side: str, config: PretrainedConfig, task: Task) -> Iterator[
     )
 
 
-# Texts that make a score say little: scored rows the student was trained on, and tokens that say
-# nothing.
+# Texts that make a score unreliable: scored rows the student was trained on, and uninformative
+# tokens.
 
 
-# Of scored rows in train: below it repetitions are the data's own (CoLA has 1.5 %), and move no score by much.
+# Share of scored rows in train: below it repetitions are the data's own (CoLA has 1.5 %), and hardly affect scores.
 REPEATED = 0.05
-# Of tokens that a tokenizer does not know; those trained for a language leave almost none.
+# Share of tokens that a tokenizer does not know; one trained for the language has almost no unknown tokens.
 _UNKNOWN = 0.2
 _CHARACTERS = 2000  # of a text are looked at
 _SAMPLE = 512
@@ -238,10 +238,10 @@ _PIECE = 10_000
 
 
 def rows_in_train(task: Task, rows: Mapping[str, Dataset]) -> dict[str, int]:
-    """Count, by split, the scored rows whose texts also stand among the training rows.
+    """Count, by split, the scored rows whose texts are also among the training rows.
 
-    Case and outer whitespace make no difference. Two texts of a row have to stand in one training row, in the same
-    order. A model of embeddings reads each text by itself: there every text has to stand in some training row.
+    Case and outer whitespace make no difference. Two texts of a row must be in one training row, in the same
+    order. A model of embeddings reads each text separately: there every text must be in some training row.
     """
     scored = {split: _rows(task, rows[split][:]) for split in task.scored_splits if split in rows}
     train, wanted = rows["train"], {one for dev in scored.values() for row in dev for one in row}
@@ -277,7 +277,7 @@ def check_overlap(rows: Mapping[str, Dataset], in_train: Mapping[str, int]) -> I
 def check_unknown_tokens(
     task: Task, train: Dataset, tokenizer: PreTrainedTokenizerBase, *, side: str
 ) -> Iterator[Problem]:
-    """A tokenizer that reads much of the text as its unknown token: that of another language or script."""
+    """A tokenizer that reads much of the text as its unknown token: one for another language or script."""
     if tokenizer.unk_token_id is None:
         return
     some = train[range(0, len(train), -(-len(train) // _SAMPLE) or 1)]
@@ -296,7 +296,7 @@ def check_unknown_tokens(
 
 
 def _rows(task: Task, rows: Mapping[str, Any]) -> list[tuple[Hashable, ...]]:
-    """By row what is looked for among the training rows: all its texts together, or each by itself."""
+    """By row the texts looked up among the training rows: all of a row together, or each separately."""
     found = task.kind.compared_texts(task, rows)
     return [tuple(tuple(map(_plain, texts)) for texts in row) for row in found]
 

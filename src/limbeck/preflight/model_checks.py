@@ -1,4 +1,4 @@
-"""What is wrong between the two models, and with what they read: layers, tokenizers, lengths, labels, pixels.
+"""Problems between the two models, and with their inputs: layers, tokenizers, lengths, labels, pixels.
 
 Part of `limbeck.preflight`. Both sides get the same batch, so their processors must agree, and each model must be able
 to read what its processor makes.
@@ -72,7 +72,7 @@ def check_tokenizers(
     """Teacher and student tokenizers that would not give the same ids.
 
     Compared: the vocabulary, the special tokens' ids, the side on which texts are cut, and the ids of
-    `texts`; of a pair those of both texts in one.
+    `texts`; for a pair, of both texts in one.
     """
     theirs, ours = teacher.get_vocab(), student.get_vocab()
     shared = theirs.keys() & ours.keys()
@@ -199,7 +199,7 @@ def check_positions(side: str, model: PreTrainedModel, max_length: int) -> Itera
 
 
 def refuse_beyond(model: PreTrainedModel, asked_length: int | None) -> None:
-    """Raise LimbeckError for a length limit that somebody set and that is beyond what a model reads."""
+    """Raise LimbeckError for a length limit that is set and exceeds the model's positions."""
     positions = positions_of(model)
     if asked_length is not None and positions is not None and asked_length > positions:
         raise LimbeckError(
@@ -300,9 +300,9 @@ class InputChecks:
     """The checks of one form of input; `side` is what messages call a model.
 
     Attributes:
-        model: what of its input a model cannot read, by side, model, processor and length limit.
+        model: the part of its input that a model cannot read, by side, model, processor and length limit.
         processors: where the second processor would read training rows otherwise than the first.
-        lengths: rows that are longer than what a model was trained on, though it can read them.
+        lengths: rows that are longer than a model was trained for, though it can read them.
         in_train: how many rows of each scored split it is trained on too.
         reader: what of training rows a processor cannot read.
     """
@@ -339,7 +339,7 @@ def _stretched(
     models: Mapping[str, PreTrainedModel],
     max_length: int,
 ) -> Iterator[Problem]:
-    """Rotary or relative positions beyond those of training; the longest row is sought where there may be some."""
+    """Rotary or relative positions beyond the trained range; finds the longest row if there may be some."""
     trained = {
         side: positions
         for side, model in models.items()

@@ -1,4 +1,4 @@
-"""Is the teacher worth learning from: its dev score against the best constant prediction.
+"""Whether the teacher is useful: its dev score against the best constant prediction.
 
 Part of `limbeck.preflight`. A score recorded on the same rows is believed; without one the teacher
 is measured once, on a sample of dev.
@@ -25,10 +25,10 @@ from limbeck.tasks.metrics import CORRELATIONS, TEACHER_AGREEMENT, TEACHER_KL, p
 from limbeck.teachers.teacher import Teacher
 
 _SAMPLE = 512
-# What a teacher's own record says of the teacher that it had.
+# A teacher's own record about the teacher that it had.
 _OF_ITS_TEACHER = (TEACHER_AGREEMENT, TEACHER_KL)
 _BATCH = 32
-# Of an accuracy that would come from always making one prediction.
+# The accuracy of always making one prediction.
 _CHANCE = 0.01
 
 
@@ -37,8 +37,8 @@ def recorded_scores(
 ) -> tuple[dict[str, dict[str, float | None]], Path] | None:
     """A teacher's recorded scores, and where, of those splits that hold the very rows of its record.
 
-    `fingerprints`: by split what `rows_fingerprint` says. A record of an earlier version says
-    nothing of its rows, so that none of its scores counts. None as `teacher_record`.
+    `fingerprints`: by split the value of `rows_fingerprint`. A record of an earlier version has
+    no fingerprints, so that none of its scores counts. None as `teacher_record`.
     """
     found = teacher_record(path, task)
     if found is None:
@@ -59,7 +59,7 @@ def teacher_record(path: str | Path | None, task: Task) -> tuple[Mapping[str, An
 
     None without a folder, a readable record, or where it is of another task.
     """
-    # A Hub name is no folder: what lies beside the working directory is none of its business.
+    # A Hub name is no folder: a folder of that name in the working directory is irrelevant.
     if path is None or not Path(path).is_dir():
         return None
     for folder in (Path(path), Path(path).parent):
@@ -85,8 +85,8 @@ def _read_record(path: Path) -> Mapping[str, Any] | None:
 class TeacherOutputs:
     """A teacher's predictions [n, outputs] on rows of dev with labels [n], and which rows.
 
-    `scores` are all their scores, 0 to 100; `by_row` what was predicted and what is right, as the task type keeps it;
-    `thresholds` those of several labels a row; `rows` the rows themselves, where they are known.
+    `scores` are all their scores, 0 to 100; `by_row` the predictions and the labels, as the task type keeps them;
+    `thresholds` for several labels per row; `rows` the rows themselves, if they are known.
     """
 
     predictions: np.ndarray
@@ -150,7 +150,7 @@ def check_class_order(
     side: str = "teacher",
     fix: str = "reorder the rows of its head and id2label, or fine-tune it on this data",
 ) -> Iterator[Problem]:
-    """Classes that would fit the labels much better in another order: predictions tell, names may not.
+    """Classes that would fit the labels much better in another order: predictions show it, names may not.
 
     The best renaming is the assignment with the most agreements; where a row may be of several classes, that with the
     highest mean correlation of a logit with a label. It is reported when it gains more than three standard errors of
@@ -197,8 +197,8 @@ def check_teacher_score(
 ) -> Iterator[Problem]:
     """A teacher whose `score` is no better than always making one prediction, on the rows with these `labels`.
 
-    `origin`: where the score comes from, for messages. `rows`: the rows, where what one prediction is worth follows
-    from more than their labels.
+    `origin`: where the score comes from, for messages. `rows`: the rows, if the constant prediction's score
+    depends on more than their labels.
 
     A score above by less than chance explains (an accuracy by the binomial distribution, others by three standard
     errors of a share of one half or of a correlation of zero) is a warning: an untrained regression head rarely

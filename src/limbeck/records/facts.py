@@ -1,4 +1,4 @@
-"""What a record holds: how a run went, what its predictions come to, what was measured, who taught.
+"""The contents of a record: the course of a run, its predictions' results, its measurements, its teachers.
 
 Part of `limbeck.records`. Scores are percentages (0 to 100), probabilities 0 to 1, times seconds.
 """
@@ -10,11 +10,11 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_validator
 
 Numbers = dict[str, float | None]
-"""Named numbers; None stands for a value that was not finite (JSON has no NaN)."""
+"""Named numbers; None represents a value that was not finite (JSON has no NaN)."""
 
 
 class RecordPart(BaseModel):
-    """Some of what is known about a run."""
+    """A part of a run's facts."""
 
     # Unknown keys are kept: a record read, extended and saved again loses nothing.
     model_config = ConfigDict(extra="allow", validate_assignment=True, populate_by_name=True)
@@ -37,7 +37,7 @@ def finite(value: Any) -> Any:
 
 
 class AnswerCounts(RecordPart):
-    """Of several labels a row one class's answers: rows that were given it, or not, and that are of it, or not."""
+    """With several labels per row, one class's counts: rows with the prediction or not, with the label or not."""
 
     true_positives: int
     false_positives: int
@@ -58,7 +58,7 @@ class ClassFacts(RecordPart):
     teacher_precision: float | None = None
     teacher_f1: float | None = None
     counts: AnswerCounts | None = None
-    """Of several labels a row; of one class a row the confusion matrix says more."""
+    """With several labels per row; with one class per row the confusion matrix is more informative."""
     teacher_counts: AnswerCounts | None = None
 
 
@@ -69,7 +69,7 @@ class ReliabilityPoint(RecordPart):
     high: float
     rows: int
     confidence: float | None = None
-    """Mean probability of these predictions, 0 to 1; None where there are none."""
+    """Mean probability of these predictions, 0 to 1; None if there are no predictions."""
     accuracy: float | None = None
     """0 to 1."""
 
@@ -80,9 +80,9 @@ class CoverageFacts(RecordPart):
     coverage: float
     """The share of all rows, 0 to 1."""
     rows: int
-    """At least that share, in whole rows."""
+    """At least that share, in complete rows."""
     accuracy: float
-    """0 to 100. Of rows with equal confidence of which only some count, each counts in part."""
+    """0 to 100. If only some of the rows with equal confidence count, each counts in part."""
     confidence: float
     """The lowest that counts, 0 to 1: a threshold for the same coverage."""
     tied: int = 0
@@ -93,11 +93,11 @@ class ModelScores(RecordPart):
     """One model's predictions against the labels."""
 
     accuracy: float
-    """Of several labels a row that of whole rows, with all classes right."""
+    """With several labels per row, the share of rows with all classes right."""
     macro_f1: float
     """Mean F1 of the classes that have rows."""
     micro_f1: float | None = None
-    """Of several labels a row: F1 of all classes of all rows together."""
+    """With several labels per row: F1 of all classes of all rows together."""
     confusion: list[list[int]] | None = None
     """Rows by label (outer) and prediction (inner), in the order of the classes; a last column counts
     predictions that name no class. None of more than 50 classes."""
@@ -105,7 +105,7 @@ class ModelScores(RecordPart):
     """Expected calibration error, 0 to 100 (Naeini et al. 2015; Guo et al. 2017, Eq. 3), over the bins of
     `reliability`. None where no probabilities are known."""
     calibration_error_of_chance: float | None = None
-    """What a perfectly calibrated model with the same probabilities has on average on as many rows, 0 to 100."""
+    """The average for a perfectly calibrated model with the same probabilities on as many rows, 0 to 100."""
     reliability: list[ReliabilityPoint] = Field(default_factory=list)
     coverage: list[CoverageFacts] = Field(default_factory=list)
 
@@ -119,7 +119,7 @@ class Disagreement(RecordPart):
     student: str
     teacher: str
     student_probability: float | None = None
-    """Of the student's own prediction, 0 to 1."""
+    """Probability of the student's own prediction, 0 to 1."""
     teacher_probability: float | None = None
     distance: float | None = None
     """Total variation distance of both distributions over the classes, 0 to 1."""
@@ -133,7 +133,7 @@ class ClassificationScores(RecordPart):
     rows: int
     """Labelled rows; of a tagger, words."""
     names: list[str] = Field(default_factory=list)
-    """All classes in the order of their ids, which is that of `confusion`."""
+    """All classes in the order of their ids, which is the order of `confusion` too."""
     student: ModelScores
     teacher: ModelScores | None = None
     classes: list[ClassFacts] = Field(default_factory=list)
@@ -145,7 +145,7 @@ class ClassificationScores(RecordPart):
     labels: Literal["teacher"] | None = None
     """Whose labels the rows have: teacher means its own predictions, and accuracy is agreement with it."""
     disagreements: list[Disagreement] = Field(default_factory=list)
-    """Those with the largest distance first; without probabilities those of which the student is surest,
+    """The rows with the largest distance first; without probabilities the rows of which the student is surest,
     and without any in the order of the rows."""
 
     @field_validator("classes", mode="before")
@@ -198,14 +198,14 @@ class RowTests(RecordPart):
 
     rows: int
     unit: str = "rows"
-    """What is counted and sampled: rows, pairs of texts, or queries."""
+    """The unit that is counted and sampled: rows, pairs of texts, or queries."""
     difference: DifferenceFacts | None = None
-    """None of a primary score that samples leave undefined, or that the predictions do not tell."""
+    """None for a primary score that samples leave undefined, or that the predictions do not determine."""
     mcnemar: McNemarFacts | None = None
     """None where predictions are not of classes."""
 
 
-# What was measured of a run's models: size, speed, the share kept, benches.
+# The measurements of a run's models: size, speed, the share kept, benches.
 
 
 class Latency(RecordPart):
@@ -232,9 +232,9 @@ class ModelFacts(RecordPart):
     hidden_size: int | None = None
     heads: int | None = None
     flops_per_example: float | None = None
-    """Of an example of the mean length of the run's rows."""
+    """For an example of the mean length of the run's rows."""
     flops_at_128: float | None = None
-    """Of an example of 128 tokens, the length at which papers state FLOPs."""
+    """For an example of 128 tokens, the length at which papers state FLOPs."""
     latency_ms: Latency | None = None
     """As the run timed it, in turns with its own teacher or student."""
     bench_ms: Latency | None = None
@@ -261,10 +261,10 @@ class VocabularyFacts(RecordPart):
     """Rows of the table of embeddings."""
     after: int
     megabytes_before: float
-    """Of the table, in float32."""
+    """Bytes of the table, in float32."""
     megabytes_after: float
     texts: dict[str, TextLengths] = Field(default_factory=dict)
-    """By what was read, the training text first."""
+    """By the texts that were read, the training text first."""
 
     @property
     def said(self) -> str:
@@ -294,9 +294,9 @@ class KeptFacts(RecordPart):
     rows: int = 0
     """Units of dev that were sampled again."""
     unit: str = "rows"
-    """What they are: rows, pairs of texts, or queries."""
+    """Their unit: rows, pairs of texts, or queries."""
     paired: bool = True
-    """Whether both sides' predictions were sampled together; else the teacher's score counts as exact."""
+    """Whether both sides' predictions were sampled together; otherwise the teacher's score counts as exact."""
 
     @property
     def interval(self) -> str:
@@ -327,7 +327,7 @@ class FloorFacts(RecordPart):
 
 
 def busy_note(waited: float | None) -> str:
-    """A sentence where a bench's passes waited for a core, for that share of their time; else nothing."""
+    """A sentence if a bench's passes waited for a core, with the share of their time; otherwise empty."""
     if waited is None or waited <= 0.1:
         return ""
     return (
@@ -344,7 +344,7 @@ class BenchRow(RecordPart):
     backend: str
     form: str
     export: str | None = None
-    """Of an exported model, its file's checksum."""
+    """For an exported model, its file's checksum."""
     batch_size: int
     tokens: int
     threads: int
@@ -361,7 +361,7 @@ class BenchRow(RecordPart):
 
 
 class BenchFacts(RecordPart):
-    """What the last bench that a run took part in measured of its student, exports and teacher, in turns."""
+    """The measurements of a run's student, exports and teacher, in turns, by its last bench."""
 
     identity: str
     when: str
@@ -395,9 +395,9 @@ class OutputsFacts(RecordPart):
     what: str
     """logits, probabilities, votes, score."""
     about: dict[str, Any] = Field(default_factory=dict)
-    """Of a store its manifest's fingerprints and its teacher's name, of a file its name and checksum."""
+    """For a store its manifest's fingerprints and its teacher's name, for a file its name and checksum."""
     scores: dict[str, Numbers] = Field(default_factory=dict)
-    """By split, of those of which they know every row."""
+    """By split, for the splits of which they cover every row."""
 
 
 class TeamMember(RecordPart):
@@ -412,7 +412,7 @@ class TeamMember(RecordPart):
     score: float | None = None
     """On dev, by the `skd-dev` profile, or the task's primary score where that has no column."""
     student_score: float | None = None
-    """Of a student distilled from this teacher alone, likewise."""
+    """The same score of a student distilled from this teacher alone."""
     share: float | None = None
     """Probability of being sampled, or weight in the mean, at the start of the run."""
     sampled: int | None = None
@@ -429,7 +429,7 @@ class TeamFacts(RecordPart):
     """Folders of the runs made first: assistants in their order, a student of each teacher, or a run
     with each distribution."""
     chosen: str | None = None
-    """Of those with each distribution the one that this run's student comes from: best on dev."""
+    """Among the runs with each distribution, the one that provides this run's student: best on dev."""
 
 
 class Epoch(RecordPart):
@@ -453,7 +453,7 @@ class Epoch(RecordPart):
 
 
 class StageFacts(RecordPart):
-    """One stage of the training: what it trained on and what it cost."""
+    """One stage of the training: its rows and its cost."""
 
     stage: int
     task: str | None = None
@@ -463,17 +463,17 @@ class StageFacts(RecordPart):
     """Mean length of a training example."""
     truncated: int | None = None
     without_outputs: int = 0
-    """Of rows that it alone has, those that were left out because stored teacher outputs say nothing of them."""
+    """Of its own rows, the number left out because stored teacher outputs lack them."""
     teacher: str | None = None
     steps: int | None = None
     student_examples: float | None = None
     """Examples the student was trained on, every pass counted."""
     embeddings_trained: int | None = None
-    """Word embeddings that took part in its steps, where those of words in no row were left out."""
+    """Word embeddings that took part in its steps, if the embeddings of words in no row were left out."""
     student_flops: float | None = None
     teacher_flops: float | None = None
     seconds: float | None = None
-    """Of training, dev scores not counted."""
+    """Seconds of training, dev scores not counted."""
 
 
 class Best(RecordPart):
@@ -493,9 +493,9 @@ class Cost(RecordPart):
 
     total_seconds: float | None = None
     student_seconds: float | None = None
-    """Of training, but for the teacher."""
+    """Seconds of training, except for the teacher."""
     teacher_seconds: float | None = None
-    """Of training while the teacher ran or its stored outputs were read, and of storing them."""
+    """Seconds of training while the teacher ran or its stored outputs were read, and of storing them."""
     evaluation_seconds: float | None = None
     """Scoring dev after every epoch and at the end, student and teacher."""
     preparation_seconds: float | None = None
@@ -507,7 +507,7 @@ class Cost(RecordPart):
     saving_seconds: float | None = None
     """Checkpoints and the student."""
     embeddings_trained: int | None = None
-    """Word embeddings that took part in its steps, where those of words in no row were left out."""
+    """Word embeddings that took part in its steps, if the embeddings of words in no row were left out."""
     student_flops: float | None = None
     teacher_flops: float | None = None
     student_examples: float | None = None
@@ -526,11 +526,11 @@ class Examples(RecordPart):
     """Whose labels dev and test rows have: teacher means its own predictions, so that scores are agreement with it."""
     in_train: dict[str, int] = Field(default_factory=dict)
     """Split → how many of its rows are training rows too, by their texts without case and outer whitespace; records
-    of earlier versions, and of images, have none."""
+    of earlier versions, and of images, do not have it."""
     labelled: int | None = None
-    """Of the training rows those with a label; all of them in records of earlier versions."""
+    """Training rows with a label; all of them in records of earlier versions."""
     unlabelled: int = 0
-    """Of the training rows those without."""
+    """Training rows without a label."""
     unlabelled_in_scored_splits: int = 0
     """Rows without a label that were left out because dev or test holds their texts."""
     unlabelled_repeated: int = 0
@@ -540,12 +540,12 @@ class Examples(RecordPart):
     relabelled: int = 0
     """Training rows that were given another class (`label_noise`)."""
     without_outputs: int = 0
-    """Training rows that were left out because stored teacher outputs say nothing of them."""
+    """Training rows that were left out because stored teacher outputs do not cover them."""
     augmented: int = 0
-    """Of the training rows those that are augmented examples (`augment`)."""
+    """Training rows that are augmented examples (`augment`)."""
     fingerprints: dict[str, str] = Field(default_factory=dict)
     """Key of `scores` → digest of the rows that were scored (`limbeck.data.rows_fingerprint`);
-    records of earlier versions have none."""
+    records of earlier versions do not have it."""
 
 
 class Execution(RecordPart):
@@ -554,7 +554,7 @@ class Execution(RecordPart):
     precision: Literal["fp32", "bf16"] | None = None
     """Type of matrix products."""
     training: dict[str, float] = Field(default_factory=dict)
-    """Epochs and learning rate that the recipe left out → what they came to for these rows and this student."""
+    """Epochs and learning rate that the recipe left out → their values for these rows and this student."""
     attention: dict[str, str] = Field(default_factory=dict)
     """`student`, `teacher` → attention implementation."""
     teacher_outputs: dict[str, Literal["stored", "live"]] = Field(default_factory=dict)
@@ -562,9 +562,9 @@ class Execution(RecordPart):
     live_because: dict[str, str] = Field(default_factory=dict)
     """Number of a stage → under `cache: auto`, why its teacher's outputs cannot be stored."""
     processes: tuple[int, ...] = ()
-    """How many processes made the run; several numbers where others went on with it; none of earlier versions."""
+    """Number of processes of the run; several numbers if others continued it; empty in earlier versions."""
     read: dict[str, str] = Field(default_factory=dict)
-    """Rows and models → digest of what they were; a run goes on with no others."""
+    """Rows and models → their digests; a run resumes with no others."""
     files: dict[str, str] = Field(default_factory=dict)
     """Setting and place → checksum of the files there when the run began; none of earlier versions."""
     stored: list[str] = Field(default_factory=list)
@@ -572,5 +572,5 @@ class Execution(RecordPart):
 
     @property
     def processes_said(self) -> str:
-        """`2`, or `2, then 1` of a run that another number went on with; nothing where one process made it."""
+        """`2`, or `2, then 1` for a run that another number continued; empty for one process."""
         return "" if set(self.processes) <= {1} else ", then ".join(map(str, self.processes))

@@ -1,4 +1,4 @@
-"""What a run ran on: versions of the libraries and the machine's hardware, for its record.
+"""The environment of a run: versions of the libraries and the machine's hardware, for its record.
 
 The run collects both once at its start, so that a
 number in a table can be traced to the software and the machine that made it.

@@ -1,4 +1,4 @@
-"""One JSON record a run: what was asked, on what machine, what came out and what it cost.
+"""One JSON record per run: its recipe, its machine, its results and its cost.
 
 The run fills a `Record` and saves it as
 it goes, and everything after it (tables, report, evaluation) reads records and checkpoints only.
@@ -54,27 +54,27 @@ class Record(facts.RecordPart):
     class_weights: dict[str, dict[str, float]] = Field(default_factory=dict)
     """Term → class → what its loss was multiplied by; of terms for which not all classes count alike."""
     thresholds: dict[str, float] | None = None
-    """Of several labels a row: from which probability on a row is of a class, 0 to 1, as it was tuned on the
+    """With several labels per row: the probability from which a row is of a class, 0 to 1, as tuned on the
     first split."""
     kept: facts.KeptFacts | None = None
     """None without a teacher, or of a task type whose score cannot be sampled again."""
     classification: dict[str, facts.ClassificationScores] = Field(default_factory=dict)
-    """Of a classifier, by the same names as `scores`."""
+    """For a classifier, by the same names as `scores`."""
     row_tests: dict[str, facts.RowTests] = Field(default_factory=dict)
     """Student less teacher over the same rows, by the same names."""
     floor: facts.FloorFacts | None = None
-    """What a linear model on words reaches on the same rows; None where there is none, or `floor` is off."""
+    """Scores of a linear model on words on the same rows; None if not supported, or `floor` is off."""
     student: facts.ModelFacts = Field(default_factory=facts.ModelFacts)
     teacher: facts.TeacherFacts | None = None
     vocabulary: facts.VocabularyFacts | None = None
-    """Of a student with `student.vocabulary`."""
+    """For a student with `student.vocabulary`."""
     picked_layers: dict[str, list[int]] | None = None
-    """Of a student with `student.pick: importance`: by stack the layers that it kept, counted from 1."""
+    """For a student with `student.pick: importance`: by stack the layers that it kept, counted from 1."""
     layer_similarity: list[list[float | None]] | None = None
     """Student layers by teacher layers, as the report draws them."""
     bench: facts.BenchFacts | None = None
     outputs: list[facts.OutputsFacts] = Field(default_factory=list)
-    """Of several the best on dev."""
+    """If there are several, the best on dev."""
     team: facts.TeamFacts | None = None
     cost: facts.Cost = Field(default_factory=facts.Cost)
     _path: Path | None = None
@@ -91,7 +91,7 @@ class Record(facts.RecordPart):
 
     @property
     def classes(self) -> list[facts.ClassFacts]:
-        """Of a classifier each class of the first split that was scored."""
+        """For a classifier each class of the first split that was scored."""
         first = next(iter(self.classification.values()), None)
         if first is not None:
             return first.classes
@@ -107,11 +107,11 @@ class Record(facts.RecordPart):
         }
 
     def primary_score(self, split: str = "dev") -> float | None:
-        """The split's primary score, or None when there is none."""
+        """The split's primary score, or None if it has no such score."""
         return self.scores.get(split, {}).get("primary")
 
     def save(self, path: str | Path) -> Path:
-        """Write the record to a run folder or a `.json` file, whole or not at all.
+        """Write the record to a run folder or a `.json` file, atomically.
 
         Numbers that are not finite become null. Raises LimbeckError when the place is not writable.
         """
@@ -129,7 +129,7 @@ class Record(facts.RecordPart):
         """Read a run folder's record or a record file.
 
         Raises LimbeckError for a file that is missing, not JSON, not a record of this schema, or not
-        what was written.
+        unchanged since it was written.
         """
         source = _record_file(Path(path))
         try:
@@ -151,9 +151,9 @@ class Record(facts.RecordPart):
 
     @classmethod
     def of(cls, content: object, source: Path) -> "Record":
-        """A record read from elsewhere as plain JSON; `source` is what its `path` says.
+        """A record read from elsewhere as plain JSON; `source` becomes its `path`.
 
-        Raises LimbeckError for what is not a record of this schema, or not what was written.
+        Raises LimbeckError if it is not a record of this schema, or has changed since it was written.
         """
         record = _validated(cls, manifest.verified(content, source), source)
         record._path = source
@@ -199,7 +199,7 @@ def is_collection(path: Path) -> bool:
 def read_collection(path: str | Path) -> dict[str, Record]:
     """Every record of the file, by the run's name.
 
-    A record's `path` is where its run folder would lie below the file.
+    A record's `path` is where its run folder would be below the file.
 
     Raises:
         LimbeckError: no such file, not compressed JSON lines, or a line that is no record.
@@ -216,7 +216,7 @@ def read_raw(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def write_collection(path: Path, records: Mapping[str, Mapping[str, Any]]) -> None:
-    """Write plain JSON records by name, whole or not at all.
+    """Write plain JSON records by name, atomically.
 
     Raises:
         LimbeckError: the place is not writable.

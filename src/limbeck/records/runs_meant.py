@@ -41,7 +41,7 @@ def members_at(member: str) -> dict[str, Record | None]:
 
 
 def named_one_by_one(recipe: Recipe) -> Recipe:
-    """The recipe with every teacher by its own path, where a folder of runs stands for all of them.
+    """The recipe with every teacher by its own path, if it names a folder of runs for all of them.
 
     Raises:
         LimbeckError: a run among them that is not finished.
@@ -53,12 +53,12 @@ def named_one_by_one(recipe: Recipe) -> Recipe:
 
 
 def _teachers_at(given: str) -> list[str]:
-    # A run's folder that holds a model is a teacher whatever its record says.
+    # A run's folder that holds a model is a teacher whatever its record.
     folder = at_home(given)
     return [given] if (folder / RECORD_NAME).is_file() else list(members_at(given))
 
 
 def _by_number(path: Path) -> list[tuple[int, str]]:
-    """Numbers in a name count as numbers: bert-8 stands before bert-10."""
+    """Numbers in a name count as numbers: bert-8 comes before bert-10."""
     parts = re.findall(r"\d+|\D+", path.parent.name)
     return [(int(part), "") if part.isdigit() else (-1, part) for part in parts]

@@ -1,4 +1,4 @@
-"""What several records share, and what one says in words. Part of `limbeck.records`."""
+"""The values that several records share, and a record's facts in words. Part of `limbeck.records`."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeVar
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def grouped(things: Iterable[S], key: Callable[[S], T]) -> dict[T, list[S]]:
-    """Runs, say, by what they share, in the order of appearance."""
+    """Group runs, for example, by a shared value, in the order of appearance."""
     found: dict[T, list[S]] = {}
     for one in things:
         found.setdefault(key(one), []).append(one)
@@ -36,7 +36,7 @@ def agreement_said(examples: Examples, split: str | None = None) -> str | None:
 
 
 def teacher_scores(record: Record) -> dict[str, Numbers]:
-    """By split; of several teachers those of the one that the student is held against."""
+    """By split; with several teachers, the scores of the one that the student is compared with."""
     if record.examples.labels == "teacher":  # it agrees with itself
         return {}
     if record.teacher is not None:
@@ -56,7 +56,7 @@ def repeated_said(examples: Examples) -> list[str]:
 
 
 def rows_said(examples: Examples) -> str | None:
-    """Labelled and unlabelled training rows and what was left out; None of a run whose rows all have labels."""
+    """Labelled and unlabelled training rows and the rows left out; None for a run whose rows all have labels."""
     left_out = {
         "in dev or test": examples.unlabelled_in_scored_splits,
         "repeated": examples.unlabelled_repeated,
@@ -74,7 +74,7 @@ def rows_said(examples: Examples) -> str | None:
 
 
 def one_answer(record: Record) -> str | None:
-    """The class that a run's model predicts of every dev row; None where it tells rows apart.
+    """The class that a run's model predicts for every dev row; None if it distinguishes rows.
 
     None as well of a regression, and where the dev rows are of one class themselves.
     """

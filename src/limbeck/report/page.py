@@ -1,4 +1,4 @@
-"""The page of one run or of several: what each section says, and the template. Part of `limbeck.report`."""
+"""The page of one run or of several: the content of each section, and the template. Part of `limbeck.report`."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -61,7 +61,7 @@ SECONDS = ("student", "teacher", "evaluation", "preparation", "team")
 
 
 def seconds_split(runs: Sequence[Record]) -> dict[str, float]:
-    """Mean seconds of a run by what they went into; the rest is "other". Empty where no run says."""
+    """Mean seconds of a run by cause; the rest is "other". Empty if no run has them."""
     totals = [r.cost.total_seconds for r in runs if r.cost.total_seconds is not None]
     if not totals:
         return {}
@@ -70,7 +70,7 @@ def seconds_split(runs: Sequence[Record]) -> dict[str, float]:
 
 
 def flops_split(runs: Sequence[Record]) -> dict[str, float]:
-    """Mean FLOPs of a run, student and teacher, in units of 10¹². Empty where no run says."""
+    """Mean FLOPs of a run, student and teacher, in units of 10¹². Empty if no run has them."""
     if not any(run.cost.student_flops for run in runs):
         return {}
     return {side: _mean_cost(runs, f"{side}_flops") / 1e12 for side in ("student", "teacher")}
@@ -136,13 +136,13 @@ class Content:
             lines = []
             if len(rows) == len(runs) == 1 and (kept := runs[0].kept) is not None:
                 lines = [f"{100 * kept.share:.1f} % of the teacher's score ({kept.interval})"]
-            # Of all methods of this depth.
+            # The best of all methods of this depth.
             row = replace(rows[0], facts=facts.facts_of([run.student for run in runs], runs, None))
             cards.append(_card("Student", row, teacher, self._score(rows), lines))
         return cards
 
     def alerts(self) -> list[str]:
-        """What a reader must know before any number: scores without labels, students that predict one class."""
+        """Facts that a reader must know before any number: scores without labels, students that predict one class."""
         found = []
         for run in self.finished:
             if (agreement := agreement_said(run.examples)) is not None:
@@ -167,7 +167,7 @@ class Content:
         """Every run as a dot."""
         drawings = []
         profile = self.table.profile
-        # A single dot says no more than the table.
+        # A single dot shows no more than the table.
         for column in self.table.columns if len(self.finished) > 1 else ():
             rows = []
             for key, runs in self.groups.items():
@@ -228,7 +228,7 @@ class Content:
         return Section("terms", title, lead, drawings, self.legend(), "small")
 
     def cost_section(self) -> Section:
-        """Seconds and FLOPs by what they went into."""
+        """Seconds and FLOPs by cause."""
         finished = grouped(self.finished, _group)
         named = {self.name(key): finished[key] for key in self.groups if key in finished}
         drawings = []
@@ -267,7 +267,7 @@ class Content:
         return list(shown.values())
 
     def surroundings(self) -> list[tuple[str, str]]:
-        """Versions and hardware, and what is to be known of the rows; where runs differ, every value."""
+        """Versions and hardware, and facts about the rows; if runs differ, every value."""
         found: dict[str, dict[str, None]] = {}
         for run in self.records:
             said = [
@@ -376,12 +376,12 @@ def write_report(
     The page holds its style and drawings and asks the network for nothing, so it can be mailed and archived.
     `out_path` is a file, or a folder that gets `report.html`. `similarity` maps a label (a student)
     to a matrix of student layers by teacher layers, as `limbeck.evaluation.similarity_matrix` gives.
-    `exports` are those of a run's student. A `table` of the same runs (`build_table`, with any profile and baseline)
-    takes the place of the page's own, which tests against `finetune` where it is among several methods. `about`:
+    `exports` belong to a run's student. A `table` of the same runs (`build_table`, with any profile and baseline)
+    replaces the page's own, which tests against `finetune` if it is among several methods. `about`:
     headings with their lines, below the table. `more`: sections after the page's own.
     Raises LimbeckError for runs without anything to show, and for a place that cannot be written.
     """
-    # One bench's times wherever it timed all the runs: cards and table then say the same.
+    # One bench's times wherever it timed all the runs: cards and table then agree.
     records, _ = facts.with_bench(records)
     table = table or _own_table(records)
     _, students = teachers.split_teachers(records, table.profile)
@@ -414,7 +414,7 @@ def write_report(
 def write_sections(
     path: Path, sections: Sequence[Section], *, title: str, subtitle: str, footer: str
 ) -> None:
-    """Write a page of sections alone, which no run's records stand behind."""
+    """Write a page of sections alone, without any run's records."""
     template = templates_of("limbeck.report", html=True).get_template("sections.html.j2")
     said = {"title": title, "subtitle": subtitle, "footer": footer}
     files.write_whole(path, template.render(sections=sections, **said))

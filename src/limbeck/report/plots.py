@@ -1,6 +1,6 @@
 """The report's drawings, each from plain numbers to one panel: lines, dots, bars, matrices.
 
-Part of `limbeck.report`; which runs go into which drawing is decided in `content`. A panel's `.svg` stands in a page.
+Part of `limbeck.report`; `content` decides which runs go into which drawing. A panel's `.svg` goes into a page.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from limbeck.records.facts import ReliabilityPoint
 from limbeck.report.svg import INK, MUTED, PAPER, Panel, series_colour, series_dash, series_marker
 
-# A reference level, and what stands beside it.
+# A reference level, and its label.
 _DASHED: dict[str, Any] = {"color": MUTED, "linestyle": (0, (4, 3)), "linewidth": 1.2}
 _BESIDE: dict[str, Any] = {
     "textcoords": "offset points", "ha": "right", "color": MUTED, "fontsize": 9
@@ -24,7 +24,7 @@ SCORE_SPAN = 5.0
 """Points of score that an axis of scores shows at least."""
 
 Level = tuple[str, float] | None
-"""A reference line: what it is called, and where it is."""
+"""A reference line: its label, and its position."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def line_panel(
     """Lines with bands from the lowest to the highest seed, and a dashed reference level.
 
     The axis of y covers at least `least_span`, so that a small step does not look like a cliff. `scale` of the axis
-    of x: `whole` numbers count something; a `log` axis has a mark at each x. `legend`: the lines' names stand in the
+    of x: `whole` numbers count things; a `log` axis has a mark at each x. `legend`: the lines' names are in the
     drawing.
     """
     ends = "; ".join(f"{s.name} from {s.mean[0]:.3g} to {s.mean[-1]:.3g}" for s in series)
@@ -73,7 +73,7 @@ def line_panel(
         if reference is not None:
             said = f"{reference[0]} {reference[1]:.1f}"
             axes.axhline(reference[1], **_DASHED, label=said)
-            if not legend:  # which would lie on it
+            if not legend:  # which would overlap it
                 place = (1, reference[1])
                 axes.annotate(said, place, (-2, 3), ("axes fraction", "data"), **_BESIDE)
         axes.margins(y=0.12)
@@ -271,7 +271,7 @@ def confusion_map(
 
 
 def short(value: float) -> str:
-    """Two decimals without the nought before the point; a dash for what is not finite."""
+    """Two decimals without the zero before the point; a dash if not finite."""
     if not np.isfinite(value):
         return "–"
     text = f"{value:.2f}"
@@ -289,7 +289,7 @@ def value_cells(
 ) -> None:
     """A cell for each value of a matrix, coloured from `low` to `high`, the value written in, or `written`'s.
 
-    Rows and columns are at 1, 2, …; what is not finite is left without colour.
+    Rows and columns are at 1, 2, …; non-finite values have no color.
     """
     rows, columns = matrix.shape
     edges = [np.arange(count + 1) + 0.5 for count in (columns, rows)]

@@ -1,4 +1,4 @@
-"""The sections of a run's page: what each is made of, and those of classes, rows, benches, exports and teachers.
+"""The sections of a run's page: their contents, also for classes, rows, benches, exports and teachers.
 
 Part of `limbeck.report`.
 """
@@ -49,7 +49,7 @@ def legend_entry(name: str, style: int, patch: bool = False) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class PagePart:
-    """What is measured of a finished run beside its record, and shown on its page.
+    """Measurements of a finished run that its record does not contain but its page shows.
 
     Attributes:
         files: patterns of the files that it keeps in the run's folder.
@@ -121,7 +121,7 @@ def _section(key: str, split: str, found: ClassificationScores, run: Record) -> 
     )
 
 
-# What a bench and the exports add to a run's page.
+# The parts of a run's page from a bench and the exports.
 
 
 _MB = 1e6
@@ -148,7 +148,7 @@ def bench_section(runs: Sequence[Record]) -> Section:
 
 
 def export_cards(exports: Sequence[ExportManifest]) -> list[dict[str, str]]:
-    """Each export at a glance: its size, and its score beside that in torch."""
+    """A summary of each export: its size, and its score next to the one in torch."""
     cards = []
     for one in exports:
         lines = [f"{one.bytes / _MB:.1f} MB ({100 * one.bytes / one.torch_bytes:.0f} % of torch's)"]
@@ -162,7 +162,7 @@ def export_cards(exports: Sequence[ExportManifest]) -> list[dict[str, str]]:
     return cards
 
 
-# What a run's page shows of student and teacher over the same pairs, queries or rows, where they
+# The comparison of student and teacher on a run's page over the same pairs, queries or rows, if they
 # have no classes.
 
 
@@ -191,7 +191,7 @@ def row_tests_section(runs: Sequence[Record]) -> Section:
     )
 
 
-# Several teachers on a run's page: how good each is, how often it was asked, what was learned.
+# Several teachers on a run's page: their scores, how often each was sampled, and the learned shares.
 # SKDBERT shows the distributions in its Figures 2 and 5 to 19.
 
 

@@ -1,6 +1,6 @@
 """Plots as inline SVG that follows the page: its fonts, its colours, light or dark.
 
-Part of `limbeck.report`. Matplotlib draws with marker colours that stand for the page's variables;
+Part of `limbeck.report`. Matplotlib draws with marker colours that represent the page's variables;
 they are exchanged in the finished text, so that one drawing serves both themes.
 """
 
@@ -70,7 +70,7 @@ def series_dash(index: int) -> str | tuple[Any, ...]:
 class Panel:
     """One small drawing: `with Panel(title, alt) as axes: …`, then `.svg`.
 
-    `alt` says in words what the image shows; screen readers read it in its place. With `beside` there are as many
+    `alt` describes the image; screen readers read it instead. With `beside` there are this number of
     axes side by side, `.axes`, of which the first has the title. `.figure` is matplotlib's, for files.
     """
 
@@ -113,9 +113,9 @@ def _inline(figure: Figure, alt: str) -> str:
     FigureCanvasSVG(figure)  # so that texts are as wide to the layout as they are drawn
     stream = io.StringIO()
     with warnings.catch_warnings():
-        # Names of classes and texts may hold any sign; a browser has fonts for those that matplotlib has none for.
+        # Names of classes and texts may contain any character; a browser has fonts for the ones that matplotlib lacks.
         warnings.filterwarnings("ignore", r"Glyph .* missing from font")
-        # A figure that keeps its layout engine is drawn once more in vain, to lay it out.
+        # A figure that keeps its layout engine is drawn a second time, only for the layout.
         ConstrainedLayoutEngine().execute(figure)
         figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
     text = stream.getvalue()
@@ -135,7 +135,7 @@ def _inline(figure: Figure, alt: str) -> str:
     text = re.sub(r"#0a1b0([0-6])", r"var(--series-\1)", text)
     for colour, name in _VARIABLES.items():
         text = text.replace(colour, f"var(--{name})")
-    # Its style sheet would reach out to the whole page, which has the same rule for drawings only.
+    # Its style sheet would apply to the entire page, which has the same rule for drawings only.
     text = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", text, count=1, flags=re.DOTALL)
     # Text belongs to the page's font (matplotlib 3.10 wrote the short form).
     text = re.sub(r"font-family: [^;\"]*", "font-family: var(--font)", text)
@@ -152,5 +152,5 @@ _LIGHT = {
 
 
 def standalone(svg: str) -> bytes:
-    """A page's drawing as a file of its own, with colours in place of the page's variables."""
+    """A page's drawing as a separate file, with colours instead of the page's variables."""
     return re.sub(r"var\(--([\w-]+)\)", lambda found: _LIGHT[found[1]], svg).encode()

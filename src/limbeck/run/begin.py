@@ -82,16 +82,16 @@ def save(record: Record, folder: RunFolder) -> None:
         record.save(folder.path)
 
 
-# What a recipe leaves open about training and execution, resolved once a run.
+# The training and execution settings that a recipe leaves open, resolved once per run.
 
 
 def resolve(
     prepared: Prepared, folder: RunFolder, files: dict[str, str], *, fresh: bool
 ) -> Prepared:
-    """The run with nothing left open in its recipe, and what that came to; its models compute by it.
+    """Resolve the open settings of a run's recipe; its models then compute accordingly.
 
-    What an earlier start of the run came to stays, so that a continued run computes alike; `fresh`
-    asks again. `files`: checksums of what the run reads.
+    The values of an earlier start of the run stay, so that a continued run computes the same; `fresh`
+    resolves them again. `files`: checksums of the files that the run reads.
 
     Raises:
         LimbeckError: an attention implementation that a model or the machine does not have, or
@@ -166,7 +166,7 @@ def _examples(prepared: Prepared) -> int:
 
 
 def _depths(prepared: Prepared) -> tuple[int | None, int | None]:
-    """Layers of the student, and of the deepest model among its teachers and what it was cut from."""
+    """Layers of the student, and of the deepest model among its teachers and their uncut originals."""
     recipe, spec = prepared.recipe, prepared.recipe.student
     configs = [prepared.student.config]
     source = recipe.lead if spec.from_teacher else spec.init
@@ -174,7 +174,7 @@ def _depths(prepared: Prepared) -> tuple[int | None, int | None]:
         with suppress(LimbeckError):  # a shape's name, or a model that is known by its outputs
             configs.append(read_config(source))
     own, *others = (getattr(config, "num_hidden_layers", None) for config in configs)
-    # Stored outputs with layers tell how many their teacher had.
+    # Stored outputs with layers record their teacher's number of layers.
     others += [ModelShape.of(one.teacher.model).layers or None for one in prepared.named]
     return own, max((depth for depth in (own, *others) if depth is not None), default=None)
 
@@ -183,7 +183,7 @@ def _processes(prepared: Prepared, folder: RunFolder, before: tuple[int, ...]) -
     """The numbers of processes that have made the run, this start's the last.
 
     Raises:
-        LimbeckError: another number goes on with a run whose batches depend on it.
+        LimbeckError: another number for a resumed run whose batches depend on it.
     """
     now = machine.processes()
     if not before or before[-1] == now:

@@ -1,4 +1,4 @@
-"""Scores of a run's teachers on its rows, and a finished student's predictions beside its teacher's and the floor's.
+"""Scores of a run's teachers on its rows; a student's predictions next to those by its teacher and the floor.
 
 Part of `limbeck.run`.
 """
@@ -46,9 +46,9 @@ def teacher_scores(
     splits: Sequence[str] | None = None,
     keep: Kept | None = None,
 ) -> dict[str, Numbers]:
-    """Scores by split, 0 to 100, of the teacher at a place of `prepared.named`; those it knows are not measured again.
+    """Scores by split, 0 to 100, of the teacher at a place of `prepared.named`; known ones are not measured again.
 
-    Of stored outputs those of splits of which they know every row.
+    Stored outputs have scores of the splits of which they cover every row.
 
     `scored`: the rows, the run's dev splits by default, and of them `splits` alone. `keep` gets the predictions of what
     is measured.
@@ -78,7 +78,7 @@ def teacher_scores(
 
 
 def outputs_facts(prepared: Prepared) -> list[OutputsFacts]:
-    """What the record keeps of stored outputs in teachers' places."""
+    """The record's entries for stored outputs that replace teachers."""
     return [
         OutputsFacts(
             name=one.name,
@@ -95,16 +95,16 @@ def outputs_facts(prepared: Prepared) -> list[OutputsFacts]:
 def reference_scores(
     prepared: Prepared, scored: SplitsToScore, keep: Kept | None = None
 ) -> dict[str, Numbers]:
-    """Scores of the teacher that the student is held against; none of a teacher without logits.
+    """Scores of the teacher that the student is compared with; empty for a teacher without logits.
 
-    `keep` gets the predictions of what is measured for it.
+    `keep` gets the predictions measured for it.
     """
     if not prepared.named:
         return {}
     try:
         return teacher_scores(prepared, prepared.reference, scored=scored, keep=keep)
     except LimbeckError as error:
-        # The student is trained by now, and no term may ever have asked for the teacher's outputs.
+        # The student is trained by now, and perhaps no term ever requested the teacher's outputs.
         log.warning("the teacher has no score on these rows: %s", error)
         return {}
 
@@ -117,10 +117,10 @@ def scores_of(
     splits: Sequence[str],
     keep: Kept | None = None,
 ) -> dict[str, Numbers]:
-    """A model's scores on splits of `scored`: from the record at `path`, else measured on all rows.
+    """A model's scores on splits of `scored`: from the record at `path`, otherwise measured on all rows.
 
-    Test rows come last, and by the thresholds of the dev rows; of a model that was trained on them there is no score.
-    `keep` gets the predictions of what is measured.
+    Test rows come last, with the thresholds of the dev rows; a model trained on them gets no score.
+    `keep` gets the measured predictions.
 
     Raises:
         LimbeckError: as `ask_teacher`.
@@ -147,7 +147,7 @@ def scores_of(
 
 
 def _learned_from(path: str, task: Task, rows: Dataset) -> bool:
-    """Whether a model was trained on some of these rows, which its run would not have called test; said if so."""
+    """Whether a model was trained on some of these rows, which its run would not have called test; notes it if so."""
     if teacher_record(path, task) is None:
         return False
     try:
@@ -224,7 +224,7 @@ def compare(
     teacher_scores: Mapping[str, Numbers],
     measured: Predictions,
 ) -> None:
-    """Put into a record what the predictions of student and teacher come to, on every split.
+    """Add the comparison of the student's and the teacher's predictions, on every split, to a record.
 
     The share of the teacher's primary score on the split that selects; counts, tests and the floor on all splits.
     `measured`: the teacher's own predictions on splits that it was run on for this; of others its run may have kept
@@ -264,16 +264,16 @@ def _teachers(
     return found if found is not None and list(found["label"]) == list(student["label"]) else None
 
 
-# A run's floor: a linear model on words of its own training rows, beside its teacher and its student.
+# A run's floor: a linear model on words of its own training rows, compared with its teacher and its student.
 
 
-# Unlabeled rows whose labels a live teacher is asked for.
+# Unlabeled rows that a live teacher labels.
 _MOST_ASKED = 2_000
 _BATCH = 32
 
 
 def fit_before(prepared: Prepared) -> LinearFloor | None:
-    """The floor on the labeled training rows; None where it is off, or there is none."""
+    """The floor on the labeled training rows; None if it is off, or not supported."""
     if not prepared.recipe.floor or not has_floor(prepared.task):
         return None
     return fit_floor(prepared.task, prepared.splits["train"], prepared.recipe.seed)
@@ -286,8 +286,8 @@ def floor_problems(
 
     Args:
         prepared: the run.
-        floor: of its labeled rows.
-        asked: what the checks before asked the teachers, by what messages call them.
+        floor: fitted on its labeled rows.
+        asked: the teachers' outputs from the earlier checks, by each teacher's name in messages.
     """
     if not learns_from_its_teacher(prepared.recipe):
         return []
@@ -302,7 +302,7 @@ def floor_problems(
 def _on_dev(
     prepared: Prepared, one: Named, asked: TeacherOutputs | None
 ) -> tuple[Dataset, ByRow] | None:
-    """A teacher's predictions on dev rows, and these rows: stored, kept by its run, or asked for by a check or now."""
+    """A teacher's predictions on dev rows, and these rows: stored, kept by its run or a check, or computed now."""
     task, dev = prepared.task, prepared.splits[prepared.task.dev_splits[0]]
     if one.stored:
         stored = bound_rows.stored_results(one, task, dev)
@@ -359,7 +359,7 @@ def floor_facts(
         prepared: the run.
         rows: the loaded rows of each split; thresholds are tuned on the first.
         students: predictions by split.
-        teachers: likewise, where they are known.
+        teachers: predictions by split, if they are known.
     """
     recipe, task = prepared.recipe, prepared.task
     if not recipe.floor or not has_floor(task):
@@ -387,9 +387,9 @@ def floor_facts(
 
 
 def _labels_of_teacher(prepared: Prepared) -> dict[int, Any]:
-    """Place of a training row without a label → what the teacher of the last stage says of it.
+    """Map the index of each training row without a label to the prediction of the last stage's teacher.
 
-    Stored outputs are read for as many rows as a floor is fitted on; a model is asked for fewer.
+    Stored outputs are read for as many rows as a floor is fitted on; a model runs on fewer.
     """
     task, inputs, train = prepared.task, prepared.last, prepared.splits["train"]
     labels = np.asarray(train.with_format("numpy")[task.label_column][:])
@@ -402,7 +402,7 @@ def _labels_of_teacher(prepared: Prepared) -> dict[int, Any]:
     numbers = row_facts.facts_of(inputs.rows.encoded).numbers
     assert numbers is not None  # every encoded row has one
     indices = train.with_format("numpy")["index"][:][places]
-    # Not all rows need be among those that are trained on.
+    # The rows may include some that are not trained on.
     _, there, order = np.intersect1d(indices, numbers, assume_unique=True, return_indices=True)
     said, collate = [], inputs.collator(prepared.tokenizer)
     try:

@@ -1,7 +1,7 @@
 """Binds teachers to rows: each reads what its own tokenizer makes of them, or knows their stored outputs.
 
 Part of `limbeck.run`. The student's tokenizer makes the rows. A teacher whose tokenizer makes the same token ids finds
-what else it reads in columns beside them; one that splits texts otherwise reads the rows by its own tokenizer.
+its other inputs in columns next to them; one that splits texts differently reads the rows by its own tokenizer.
 """
 
 import textwrap
@@ -80,7 +80,7 @@ def _keys(outputs: GivenOutputs, task: tasks.Task, rows: Dataset) -> OutputKeys:
 
 
 def _rows_known(outputs: GivenOutputs, task: tasks.Task, rows: Dataset) -> np.ndarray:
-    """Which rows outputs say all about that terms compare, boolean (n,)."""
+    """The rows for which outputs have everything that terms compare, boolean (n,)."""
     keys = _keys(outputs, task, rows)
     if outputs.lists is None:
         return keys.rows_known(outputs.known(keys.ids), len(rows))
@@ -89,14 +89,14 @@ def _rows_known(outputs: GivenOutputs, task: tasks.Task, rows: Dataset) -> np.nd
 
 
 def _said(task: tasks.Task, rows: Dataset, place: int) -> str:
-    """What a row says, shortened."""
+    """A row's texts, shortened."""
     row = rows[place]
     return " | ".join(
         repr(textwrap.shorten(row[name], 60, placeholder=" …")) for name in task.text_columns
     )
 
 
-# ---- what is said of them ----
+# ---- messages about them ----
 
 
 def order_problems(task: tasks.Task, rows: Dataset, named: Sequence[Named]) -> list[Problem]:
@@ -144,8 +144,8 @@ def stored_results(one: Named, task: tasks.Task, rows: Dataset) -> tasks.Results
     """Scores and predictions of stored outputs on a split; None where they do not know all its rows, or it has
     no labels.
 
-    Nor are there any of a text-to-text teacher, of whom nobody stored what it would write by itself, and of one whose
-    outputs are of other rows.
+    There are also none for a text-to-text teacher, because its free generations are not stored, and for outputs
+    of other rows.
     """
     outputs = one.teacher.outputs
     answers = task.kind.stored_as is task.kind or outputs.embedding
@@ -163,7 +163,7 @@ def stored_results(one: Named, task: tasks.Task, rows: Dataset) -> tasks.Results
 
 @dataclass(frozen=True)
 class StudentTokens:
-    """What makes the student's tokens, and the run's rows, to hold other tokenizers against."""
+    """The student's tokenizer and the run's rows, with which other tokenizers are compared."""
 
     tokenizer: tasks.Processor
     task: tasks.Task
@@ -184,7 +184,7 @@ def bound(
     own_tokens: bool,
     progress: bool = False,
 ) -> tuple[EncodedRows, list[Named]]:
-    """Rows with what each teacher's tokenizer makes of them, and the teachers as they read these rows.
+    """Rows with the inputs by each teacher's tokenizer, and the teachers bound to these rows.
 
     Args:
         own_tokens: a teacher that splits the rows into other tokens reads them by its own tokenizer, so that its
@@ -232,14 +232,14 @@ def bound(
 def _spans(
     rows: EncodedRows, sides: Sequence[tuple[Dataset, tasks.Processor]], *, progress: bool
 ) -> Spans:
-    """Which characters each token of these rows stands for, as the student and as a teacher reads them."""
+    """The characters of each token of these rows, as the student and as a teacher reads them."""
     return tuple(
         spans_of(encoded, rows.raw, rows.task, tokenizer, rows.max_length, progress=progress)
         for encoded, tokenizer in sides
     )
 
 
-# ---- what is said of it ----
+# ---- messages about it ----
 
 
 def input_problems(
@@ -281,7 +281,7 @@ def input_problems(
                 else "; tokens meet by the characters that both cover"
             )
             problems.append(Problem(said + how, "", "note"))
-        elif not tokens.differ(one.tokenizer):  # else pre-flight has said it
+        elif not tokens.differ(one.tokenizer):  # otherwise pre-flight has reported it
             problems.append(
                 Problem(
                     f"{side} and student split some training rows into different tokens, though their vocabularies "

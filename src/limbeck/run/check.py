@@ -41,7 +41,7 @@ _EXAMPLES = 8
 def objectives_of(
     inputs: StageInputs, student: PreTrainedModel, teacher: Teacher | Team | None = None
 ) -> Objectives | TeamObjectives:
-    """To look at, not to train: what they learn is sampled without touching the random state.
+    """Modules for inspection, not for training: their parameters are sampled without touching the random state.
 
     Raises:
         LimbeckError: every term that cannot be built for these models, with its reason.
@@ -69,7 +69,7 @@ def chain_problems(recipe: Recipe, inputs: StageInputs, named: Sequence[Named]) 
 def trial_terms(
     inputs: StageInputs, prepared: Prepared
 ) -> tuple[list[Problem], preflight.Method | None]:
-    """The terms as pre-flight sees them and what is to be said of them, or why they cannot be built."""
+    """The terms as pre-flight sees them and the messages about them, or why they cannot be built."""
     recipe, student = inputs.recipe, prepared.student
     try:
         trial = _Trial(inputs, student)
@@ -106,7 +106,7 @@ def trial_terms(
     if (curriculum := trial.objectives.of(0).curriculum) is not None and len(train):
         note = curriculum.note(
             recipe.passes_over(len(train))
-        )  # layers in turn without whole epochs
+        )  # layers in turn without complete epochs
         problems += [] if note is None else [note]
     return problems, method
 
@@ -150,7 +150,7 @@ def _why_unmet(teacher: Teacher, term: Objective) -> str | None:
 
 
 def _few(inputs: StageInputs) -> list[int]:
-    """Places of some training rows, of those that belong together all or none."""
+    """Indices of some training rows; rows that belong together are all included, or all left out."""
     train, column = inputs.rows.encoded, inputs.rows.kind.group_column
     groups = None if column is None else row_facts.facts_of(train).groups(column)
     if groups is None:
@@ -161,7 +161,7 @@ def _few(inputs: StageInputs) -> list[int]:
 
 
 class _Trial:
-    """Built terms, the states of steps at which they are looked at, and who may be asked alone.
+    """Built terms, the step states at which they are inspected, and the teachers that may run alone.
 
     Raises:
         LimbeckError: for each term that cannot be built.
@@ -170,7 +170,7 @@ class _Trial:
     def __init__(self, inputs: StageInputs, student: PreTrainedModel) -> None:
         recipe, self.inputs, self.student = inputs.recipe, inputs, student
         teacher, self.turns = inputs.teacher, {0: ""}
-        """Who may be asked alone, and what stands behind a term's name then."""
+        """The teachers that may run alone, and the suffix of a term's name for each."""
         if teacher is not None and teacher.separate:
             self.turns = {turn: f" (teacher {name})" for turn, name in enumerate(teacher.names)}
         at = [StepState(seed=recipe.seed)]
@@ -180,7 +180,7 @@ class _Trial:
         self.objectives = objectives_of(inputs, student)
         for part in self.objectives.modules():
             if isinstance(part, ExampleWeights):
-                part.eval()  # a few examples may all be those that do not count
+                part.eval()  # a few examples may all have weight 0
 
     @property
     def weights(self) -> dict[str, float]:
@@ -193,7 +193,7 @@ class _Trial:
 
     @property
     def requests(self) -> dict[str, Request]:
-        """By side everything that its terms may ask for."""
+        """By side, everything that its terms may request."""
         several = len(self.turns) > 1
         teachers = {
             side: self.wanted("teacher", place if several else 0)
@@ -202,7 +202,7 @@ class _Trial:
         return {"student": self.wanted("student"), "clean": self.wanted("clean")} | teachers
 
     def wanted(self, side: str, turn: int | None = None) -> Request:
-        """What is asked of a side at any moment, or at those of one teacher."""
+        """The requests to a side in any step, or in the steps of one teacher."""
         asked = (at for at in self.step_states if turn in (None, at.teacher))
         return reduce(or_, (self.objectives.of(at.teacher).request(side, at) for at in asked))
 
@@ -225,7 +225,7 @@ class _Trial:
 
 
 def check_run(prepared: Prepared, *, show: bool) -> Prepared:
-    """Check everything before the first step; show what was found. Returns the run with what was learned of it.
+    """Check everything before the first step; show the findings. Returns the run with the values found for it.
 
     Raises:
         LimbeckError: all errors, if there is one.
@@ -295,7 +295,7 @@ def check_run(prepared: Prepared, *, show: bool) -> Prepared:
 
 
 def _plateau(prepared: Prepared, method: preflight.Method | None) -> list[Problem]:
-    """A student that will very likely not leave its start, of one stage that reads texts as a whole."""
+    """A student that will very likely not leave its start, for one stage that reads complete texts."""
     recipe, rows = prepared.recipe, len(prepared.train.encoded)
     batch = None if method is None else method.batch
     shortened = recipe.student.layers is not None and recipe.first_stage is None
@@ -317,10 +317,10 @@ def _in_stage(stage: Stage, problem: Problem) -> Problem:
 
 
 def _inspect_stage(inputs: StageInputs, prepared: Prepared) -> list[Problem]:
-    """What is wrong with a stage before the last: its terms, its teacher, its rows."""
+    """The problems of a stage before the last: its terms, its teacher, its rows."""
     stage, rows = inputs.stage, inputs.rows
     problems = _own_teacher(inputs, prepared)
-    # Of rows that this stage alone has, or a teacher that it alone has the run's.
+    # For rows that only this stage has, or a teacher that only it has, the run's.
     if inputs.recipe.needs_teacher and (inputs.own or not stage.same_rows):
         problems += bound_rows.input_problems(
             inputs.readers, prepared.tokens, logits_only=False, own_tokens=False
@@ -348,7 +348,7 @@ def _inspect_stage(inputs: StageInputs, prepared: Prepared) -> list[Problem]:
 
 
 def _own_teacher(inputs: StageInputs, prepared: Prepared) -> list[Problem]:
-    """What is wrong between the student and a teacher that this stage alone has."""
+    """The problems between the student and a teacher that only this stage has."""
     own, stage = prepared.loaded_for(inputs), inputs.stage
     if own is None:
         return []
@@ -431,7 +431,7 @@ _FILES = (
 
 
 def query_problems(prepared: Prepared) -> list[Problem]:
-    """What is wrong with `candidates` and `batch_size`, for every stage; nothing of rows that stand for themselves."""
+    """The problems with `candidates` and `batch_size`, for every stage; () for independent rows."""
     return [problem for inputs in prepared.stages for problem in _of_queries(inputs)]
 
 
@@ -473,7 +473,7 @@ def _of_queries(inputs: StageInputs) -> list[Problem]:
 
 
 def _of_none(inputs: StageInputs) -> list[Problem]:
-    """Settings and terms of candidates, where the rows are none."""
+    """Settings and terms of candidates, although the rows are not candidates."""
     recipe, kind, setting = inputs.stage.recipe, inputs.rows.kind, inputs.stage.setting
     if recipe.candidates is not None:
         return [
@@ -496,7 +496,7 @@ def _of_none(inputs: StageInputs) -> list[Problem]:
 
 
 def _ungraded(inputs: StageInputs) -> list[Problem]:
-    """Terms that look at grades of candidates that nobody judged, of rows whose labels say nothing else."""
+    """Terms that read grades of unjudged candidates, for rows without other labels."""
     reading, setting = inputs.rows.kind.candidates, inputs.stage.setting
     if reading is None or not reading.queries_are_rows:
         return []

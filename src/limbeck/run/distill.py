@@ -36,10 +36,10 @@ class Plan:
     """A run that may start.
 
     Attributes:
-        recipe: as it was asked for, each teacher and the student's start named: what the run's folder and record keep.
-        folder: where everything lies.
-        live_teacher: the model that `recipe.teacher` names, where it is loaded already.
-        overwrite: replace what lies in the folder.
+        recipe: as requested, with each teacher and the student's start named; kept in the run's folder and record.
+        folder: the folder of all its files.
+        live_teacher: the model that `recipe.teacher` names, if it is loaded already.
+        overwrite: replace the folder's content.
         show: show pre-flight findings and progress on the terminal.
         report: write the run's page.
         for_another: the run is made for another one, in whose command no `--overwrite` reaches it.
@@ -54,11 +54,11 @@ class Plan:
     for_another: bool = False
 
     def finished(self) -> Record | None:
-        """The record of this very run if it has finished; every process has to ask.
+        """The record of this very run if it has finished; every process has to call it.
 
         Raises:
-            LimbeckError: as `EarlierRun.finished`; what is wrong with the command itself, where another
-                recipe's run lies there.
+            LimbeckError: as `EarlierRun.finished`; problems of the command itself, if the folder
+                has another recipe's run.
         """
         earlier, teacher = EarlierRun(self.folder, self.recipe), self.live_teacher
         if not self.overwrite and earlier.is_of_another():
@@ -73,7 +73,7 @@ class Plan:
 def plan_run(
     recipe: Recipe, out: str | Path | None, live_teacher: Teacher | None = None, **options: bool
 ) -> Plan:
-    """Name every model of a recipe, and the folder; `options` are those of a `Plan`.
+    """Name every model of a recipe, and the folder; `options` are fields of a `Plan`.
 
     Raises:
         LimbeckError: objects that are not at hand, runs that are not finished, a folder that the run reads.
@@ -97,9 +97,9 @@ def plan_run(
 def make_ready(
     plan: Plan, prepared: Prepared, record: Record, parts: Parts, train: Train
 ) -> Prepared:
-    """The run as its stages train it; what was done for it is in the record as soon as it is done.
+    """The run as its stages train it; each step of its preparation is recorded as soon as it is done.
 
-    Of a run whose student is another run's nothing more is made (`record.team.chosen`). `train` makes
+    If the student is another run's, nothing more is made (`record.team.chosen`). `train` makes
     the runs that have to come first.
     """
     if prepared.augmenter is not None:
@@ -127,12 +127,12 @@ def make_ready(
     return prepared
 
 
-# What a run gives back.
+# The result of a run.
 
 
 @dataclass
 class Result:
-    """What a run gives back.
+    """The result of a run.
 
     Attributes:
         path: the run folder.
@@ -165,13 +165,13 @@ def distill(
     tokenizer: Any = None,
     **overrides: Any,
 ) -> Result:
-    """Train one student as a recipe says; call it again to continue a run that was stopped.
+    """Train one student as a recipe specifies; call it again to continue a run that was stopped.
 
     Args:
-        recipe: a `Recipe`, a shipped method's name or a YAML file; None for the usual method of what the teacher does.
-        out: the run folder; `default_folder`'s by default, one an experiment.
-        overwrite: replace another recipe's run that lies there, or this one's if it has finished,
-            once everything is ready to start; one that was stopped is gone on with.
+        recipe: a `Recipe`, a shipped method's name or a YAML file; None for the usual method of the teacher's task.
+        out: the run folder; `default_folder`'s by default, one per experiment.
+        overwrite: replace another recipe's run in the folder, or this one's if it has finished,
+            once everything is ready to start; a stopped run is resumed.
         show: show pre-flight findings and progress on the terminal.
         report: also write the run's page, `report.html`.
         live_teacher: the model `recipe.teacher` names, loaded already; runs of one process may
@@ -212,7 +212,7 @@ def _run(plan: Plan) -> Record:
     recipe, folder, parts = plan.recipe, plan.folder, Parts()
     goes_on = machine.agreed(EarlierRun(folder, recipe).continues(overwrite=plan.overwrite))
     set_seed(recipe.seed)
-    # Before they are read, so that one that changes meanwhile is seen to have changed.
+    # Computed before the files are read, so that a later change to a file is noticed.
     files = inputs.checksums_of_inputs(recipe)
     if plan.show and machine.is_first():
         named = recipe.outputs or recipe.teachers or ([recipe.teacher] if recipe.teacher else [])
@@ -246,7 +246,7 @@ def _run(plan: Plan) -> Record:
 
 
 def _before_run(show: bool) -> Train:
-    """Trains what has to be there before a run can start."""
+    """Trains the runs that a run requires before it can start."""
 
     def train(recipe: Recipe, place: Path) -> Record:
         plan = plan_run(recipe, place, show=show, report=False, for_another=True)

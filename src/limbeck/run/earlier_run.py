@@ -1,4 +1,4 @@
-"""What an earlier start of the same command left in a run's folder: to return, to go on with, or to refuse.
+"""An earlier start of the same command in a run's folder: return it, resume it, or raise an error.
 
 Part of `limbeck.run`.
 """
@@ -36,12 +36,12 @@ _DEFAULTS = {
 
 
 class EarlierRun:
-    """Whatever lies in a folder, next to the recipe that is to be run there.
+    """The content of a folder, compared with the recipe to be run there.
 
     Attributes:
-        folder: where it lies.
-        record: of this very recipe; None where there is none, or it is `damaged`.
-        changed: the keys in which the recipe differs from the one that lies there.
+        folder: its path.
+        record: of this very recipe; None if it does not exist, or it is `damaged`.
+        changed: the keys in which the recipe differs from the one in the folder.
     """
 
     def __init__(self, folder: RunFolder, recipe: Recipe) -> None:
@@ -66,14 +66,14 @@ class EarlierRun:
         live_teacher: Teacher | None = None,
         for_another: bool = False,
     ) -> Record | None:
-        """The record of this very recipe if it has run to its end here and is to stay.
+        """The record of this very recipe if it has finished here and is not to be overwritten.
 
-        Files with the checksums of then hold what they held; where some differ, the rows and the models
+        Files with unchanged checksums count as unchanged; if some differ, the rows and the models
         themselves are compared. `for_another`: the run was made for another one, in whose command no
         `--overwrite` reaches it.
 
         Raises:
-            LimbeckError: another recipe's run lies here and is to stay, what lies here is no run, the folder cannot be
+            LimbeckError: the folder has another recipe's run that is not to be overwritten, or no run; it cannot be
                 written; rows or models that have changed since: the scores would be of others.
         """
         self._refuse_unwritable()
@@ -114,7 +114,7 @@ class EarlierRun:
         return record
 
     def _rows_or_models_changed(self, record: Record, live_teacher: Teacher | None) -> list[str]:
-        """What is other than it was, by name; what is not there any more cannot be compared, and is said."""
+        """The names of changed inputs; missing inputs cannot be compared, which is reported."""
         began, now = record.execution.files, inputs.checksums_of_inputs(self._recipe)
         if other := _differing(record.execution.read, plugins_read(self._recipe)):
             return other
@@ -138,20 +138,20 @@ class EarlierRun:
         return _differing(record.execution.read, digests(now_there)) + unseen
 
     def continues(self, *, overwrite: bool) -> bool:
-        """Whether what lies here was begun by this very recipe, and is to be gone on with.
+        """Whether this very recipe began the run in the folder, and it is to be resumed.
 
-        What is finished, and is to be overwritten, is not.
+        A finished run that is to be overwritten is not.
         """
         if self._manifest is None or not self.folder.recipe.is_file() or self.changed:
             return False
-        if self.damaged:  # what was trained is not lost with what was said of it
+        if self.damaged:  # a damaged record does not lose the training
             return self.folder.checkpoints.is_dir()
         if self.record is None:
             return not self._recorded
         return not (overwrite and self.record.status == "finished")
 
     def is_of_another(self) -> bool:
-        """Whether a run of another recipe lies here."""
+        """Whether the folder has a run of another recipe."""
         there = self._manifest is not None and self.folder.recipe.is_file()
         return there and bool(self.changed)
 
@@ -183,7 +183,7 @@ class EarlierRun:
 
 
 def record_in(folder: RunFolder) -> Record | None:
-    """The record in a run's folder; None where there is none, or it is damaged."""
+    """The record in a run's folder; None if it does not exist, or is damaged."""
     try:
         return Record.load(folder.path)
     except LimbeckError:
@@ -193,9 +193,9 @@ def record_in(folder: RunFolder) -> Record | None:
 def _difference(
     there: Any, recipe: Recipe, chosen: Mapping[str, float] = MappingProxyType({})
 ) -> list[str]:
-    """The keys in which a recipe differs from one that was written down.
+    """The keys in which a recipe differs from a recorded one.
 
-    `chosen`: what the run chose for keys that its recipe left out. To leave such a key out and to give it this very
+    `chosen`: the run's values for keys that its recipe left out. Leaving out such a key and setting it to this very
     value is the same: a record's own recipe has the value.
     """
     wanted = recipe.model_dump(mode="json")
@@ -207,7 +207,7 @@ def _difference(
 
 
 def _as_of_now(there: dict[str, Any]) -> dict[str, Any]:
-    """What an older version wrote, in this one's words: a class 0 is "0", what it did not know has its default.
+    """An older version's recipe in this one's terms: a class 0 is "0", keys it did not know have their defaults.
 
     What this version cannot read stays as it was written.
     """
@@ -218,15 +218,15 @@ def _as_of_now(there: dict[str, Any]) -> dict[str, Any]:
         return full
 
 
-# A run goes on, or counts as finished, with the rows and models that it began with.
+# A run resumes, or counts as finished, only with the rows and models that it began with.
 
 
-# What makes augmented examples is read when they are made, and no preparation holds what it says.
+# The augmentation model's files are read when examples are made, and no preparation holds their content.
 _UNSEEN = "augment."
 
 
 def digests(prepared: Prepared) -> dict[str, str]:
-    """What is read all through a run → what it was: rows as they are encoded, models' weights."""
+    """The inputs read throughout the run → their fingerprints: rows as they are encoded, models' weights."""
     first = prepared.stages[0]
     rows = {"training rows": prepared.train.encoded, "dev rows": prepared.selecting}
     if not first.stage.same_rows:
@@ -244,12 +244,12 @@ def digests(prepared: Prepared) -> dict[str, str]:
 
 
 def plugins_read(recipe: Recipe) -> dict[str, str]:
-    """The files of Python that a recipe names → checksum of what was executed."""
+    """The Python files that a recipe names → checksum of the executed code."""
     return {f"plugin {path}": registry.checksum_of(path) for path in recipe.plugins}
 
 
 def refuse_changed(folder: RunFolder, began: Mapping[str, str], now: Mapping[str, str]) -> None:
-    """Raise LimbeckError where checkpoints lie of a run that began with other rows or models.
+    """Raise LimbeckError if there are checkpoints of a run that began with other rows or models.
 
     Half of a student would come from each, and the record would know of one.
     """

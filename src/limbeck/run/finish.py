@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 
 def finish(trained: Trained, record: Record, folder: RunFolder, parts: Parts) -> None:
-    """Score what was trained, measure it, ship the student, and say so in the record."""
+    """Score the trained student, measure it, ship it, and record the results."""
     prepared, trainer, spent = trained.prepared, trained.trainer, trained.spent
     recipe = prepared.recipe
     record.epochs = [
@@ -84,14 +84,14 @@ def finish(trained: Trained, record: Record, folder: RunFolder, parts: Parts) ->
 
 
 def take_over(record: Record, folder: RunFolder) -> None:
-    """Finish a run whose student is that of the best of several runs made for it."""
+    """Finish a run whose student comes from the best of several runs made for it."""
     if machine.is_first():
         several_teachers.promote(record, folder)
     begin.save(record, folder)
     machine.wait_for_all()
 
 
-# What a run leaves when it fails.
+# The files that a failed run leaves.
 
 
 def fail(record: Record, folder: RunFolder, error: Exception) -> None:
@@ -105,7 +105,7 @@ def fail(record: Record, folder: RunFolder, error: Exception) -> None:
         record.save(folder.path)
         return
     folder.remove_unfinished()
-    with suppress(LimbeckError):  # not even that: what is wrong is said by who calls
+    with suppress(LimbeckError):  # not even that: the caller reports the error
         record.save(folder.path)
 
 
@@ -114,7 +114,7 @@ def predict(
 ) -> tuple[dict[str, Numbers], dict[str, dict[str, list[Any]]]]:
     """Score the best epoch's student on every split and keep its predictions; both by split.
 
-    Where thresholds are tuned, those of the first split are the student's from here on.
+    If thresholds are tuned, the first split's are the student's from here on.
     """
     scores: dict[str, Numbers] = {}
     predictions: dict[str, dict[str, list[Any]]] = {}
@@ -146,7 +146,7 @@ def _warn_of_one_answer(task: Task, split: str, predictions: dict[str, list[Any]
     )  # fmt: skip
 
 
-# What a finished run puts into its record about its models and its cost.
+# A finished run's entries in its record about its models and its cost.
 
 
 def model_facts(
@@ -154,7 +154,7 @@ def model_facts(
 ) -> tuple[ModelFacts, TeacherFacts | None]:
     """Size, FLOPs and latency of student and teacher, in turns on one example of mean length.
 
-    Of several teachers the one that students are held against; `scores` are its own.
+    With several teachers, uses the one that students are compared with; `scores` are its own.
     """
     models: dict[str, PreTrainedModel] = {"student": prepared.student}
     if prepared.teacher is not None:
@@ -173,7 +173,7 @@ def model_facts(
 
 
 def stage_facts(spent: Spent, prepared: Prepared) -> StageFacts:
-    """What a stage trained on, and its FLOPs."""
+    """A stage's training rows, and its FLOPs."""
     stage, rows = spent.inputs.stage, spent.inputs.rows
     own = stage.recipe
     several = own.outputs or (own.teachers if own.team is not None else None)
@@ -197,7 +197,7 @@ def stage_facts(spent: Spent, prepared: Prepared) -> StageFacts:
 
 
 def _teacher_flops(spent: Spent, prepared: Prepared) -> float:
-    """Of a stage's live passes, and of those that stored a teacher's outputs for the run.
+    """FLOPs of a stage's live passes, and of the passes that stored a teacher's outputs for the run.
 
     A store that stages share counts in the first of them.
     """
@@ -217,8 +217,8 @@ def _teacher_flops(spent: Spent, prepared: Prepared) -> float:
 def cost(
     spent: Sequence[Spent], stages: Sequence[StageFacts], seconds: Mapping[str, float]
 ) -> Cost:
-    """Seconds and FLOPs of all stages; `seconds` are those of the run by part (`engine.parts`)."""
-    # On an accelerator the teacher's time is the device's own, which may lie outside the host's.
+    """Seconds and FLOPs of all stages; `seconds` are the run's, by part (`engine.parts`)."""
+    # On an accelerator the teacher's time is measured on the device, and may exceed the host's.
     answering = min(sum(part.seconds.get("teacher", 0.0) for part in spent), seconds["training"])
     return Cost(
         total_seconds=sum(seconds.values()),
@@ -283,7 +283,7 @@ def report_run(prepared: Prepared, record: Record, folder: RunFolder) -> None:
 
 
 def card_run(folder: RunFolder) -> None:
-    """Write the model card of a finished run; what stands in the way is said, and no run fails for it."""
+    """Write the model card of a finished run; problems are shown, and no run fails because of them."""
     if not is_ours(folder.student / CARD_NAME):
         log.warning("%s is not limbeck's and stays as it is", folder.student / CARD_NAME)
         return

@@ -1,6 +1,6 @@
-"""`train_grid(…)`: a whole team, each member an ordinary run in its own folder.
+"""`train_grid(…)`: an entire team, each member an ordinary run in its own folder.
 
-Part of `limbeck.run`. The same call again keeps what has finished and continues what was stopped.
+Part of `limbeck.run`. The same call again keeps finished runs and continues stopped ones.
 """
 
 import gc
@@ -78,7 +78,7 @@ def cells_of(
 
 
 def _models(names: Sequence[str]) -> Iterator[str]:
-    """The names, each team's replaced by those of its members."""
+    """The names, with each team's name replaced by its members'."""
     for name in names:
         team = name.removesuffix(RANDOM)
         if team not in TEAMS:
@@ -91,7 +91,7 @@ def _models(names: Sequence[str]) -> Iterator[str]:
 
 
 def _labels(keys: Sequence[str]) -> dict[str, str]:
-    """What stands before a value in a folder's name: nothing for models, else the key's last part."""
+    """The prefix of a value in a folder's name: nothing for models, otherwise the key's last part."""
     last = Counter(key.rpartition(".")[2] for key in keys)
     return {
         key: "" if key == MODEL else f"{name if last[name] == 1 else key}-"
@@ -126,7 +126,7 @@ class Member:
     Attributes:
         name: the name of its folder.
         path: its run folder.
-        record: what is known of the run; None if it failed before it began.
+        record: the run's facts; None if it failed before it began.
         problems: why it failed; empty if it has finished.
     """
 
@@ -148,7 +148,7 @@ def train_grid(
 ) -> list[Member]:
     """Train every cell of a grid into a run folder of its own, `out/<cell>`.
 
-    A cell that fails does not stop the others; its member says why.
+    A cell that fails does not stop the others; its member has the reason.
 
     Args:
         recipe: a shipped method's name or a YAML file.
@@ -156,7 +156,7 @@ def train_grid(
         models: what students start from: shapes (`bert-8-128-2`), folders, Hub names, teams
             (`paper`, `pocket`).
         axes: recipe keys with several values each.
-        overwrite: replace what lies in the cells' folders of other recipes, or of rows or models
+        overwrite: replace runs of other recipes in the cells' folders, or runs whose rows or models
             that have changed since.
         show: show pre-flight findings and progress on the terminal.
         **settings: recipe keys of all cells.
@@ -243,7 +243,7 @@ def _train(name: str, recipe: Recipe, path: Path, *, overwrite: bool, show: bool
         return Member(name, path, done.record)
     except LimbeckError as error:
         problems = [problem for problem in error.problems if problem.severity == "error"]
-    except Exception as error:  # whatever ends one run, the others go on
+    except Exception as error:  # if one run fails, the others continue
         log.debug("%s failed", name, exc_info=True)
         first = (str(error).strip().splitlines() or [""])[0]
         fix = "run this one alone with --debug to see where; the others are not affected"

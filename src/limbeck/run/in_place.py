@@ -1,4 +1,4 @@
-"""Stored outputs in the place of teachers: opened, checked for the classes and layers that the terms compare.
+"""Stored outputs that replace teachers: opened, checked for the classes and layers that the terms compare.
 
 Part of `limbeck.run`.
 """
@@ -34,7 +34,7 @@ from limbeck.tasks import Processor, Task, get_task_type
 def layer_problems(
     inputs: StageInputs, objectives: Objectives | TeamObjectives, tokenizer: Processor
 ) -> list[Problem]:
-    """Layers that terms ask of stored teachers and that are not there, or not as these rows need them."""
+    """Layers that terms request of stored teachers and that are missing, or not as these rows require them."""
     problems = []
     for place, member in enumerate(inputs.members):
         layers = None if member.outputs is None else member.outputs.layers
@@ -48,7 +48,7 @@ def layer_problems(
 def _layer_problems(
     recipe: Recipe, layers: StoredParts, terms: Objectives, tokenizer: Processor
 ) -> Iterator[tuple[str, str]]:
-    """What is wrong with a store's layers for these terms, and how to make the right ones."""
+    """The problems with a store's layers for these terms, and how to make the right ones."""
     wanted, exact = (
         Request(terms.ever("teacher").items),
         Request(terms.differences("teacher").items),
@@ -71,7 +71,7 @@ def _layer_problems(
         )
     if all(seen.pool is not None for seen in wanted.items):
         return
-    # States of tokens have to be those of these rows' tokens.
+    # States of tokens require the same tokens as these rows.
     about = layers.store.manifest.teacher.fingerprint
     made_by, length = about.get("tokenizer"), about.get("max_length")
     if made_by is not None and made_by != key.digest_of_tokenizer(tokenizer):
@@ -96,7 +96,7 @@ def _label_line(
     wanted: Iterable[ActivationKey],
     exact: frozenset[ActivationKey],
 ) -> str:
-    """The `limbeck label` command that writes what is wanted, as a fix."""
+    """The `limbeck label` command that writes the required outputs, as a fix."""
     words = {
         one: word_of(one, exact=one in exact) for one in by_layer({*layers.columns} | {*wanted})
     }
@@ -118,7 +118,7 @@ def _label_line(
 
 
 def term_problems(recipe: Recipe, task: Task, outputs: GivenOutputs) -> list[Problem]:
-    """Terms and settings that need what a store of outputs does not hold."""
+    """Terms and settings that need data which a store of outputs does not contain."""
     problems = []
     for stage in recipe.stages():
         if stage.recipe.outputs is None:
@@ -141,7 +141,7 @@ def term_problems(recipe: Recipe, task: Task, outputs: GivenOutputs) -> list[Pro
 
 
 def _lacking(term: TermSpec, task: Task, outputs: GivenOutputs) -> tuple[str, str] | None:
-    """What a term compares and outputs do not hold, and what helps."""
+    """Data that a term compares and outputs do not contain, and the fix."""
     place, margins = outputs.place, outputs.lists is not None
     if task.kind.stored_as is not task.kind and not (outputs.embedding or term.compares_candidates):
         held = "margins, differences of two scores," if margins else "scores"
@@ -181,7 +181,7 @@ def _lacking(term: TermSpec, task: Task, outputs: GivenOutputs) -> tuple[str, st
 
 
 def about_store(store: OutputStore) -> dict[str, Any]:
-    """What a record keeps of a store."""
+    """A record's entry for a store."""
     manifest = store.manifest
     return {
         "teacher": manifest.teacher.name,
@@ -199,7 +199,7 @@ def of_targets(place: str, store: OutputStore, task: Task, limit: int) -> GivenO
         limit: bytes that all entries of the local cache together may take.
 
     Raises:
-        LimbeckError: the store keeps no tokens of a vocabulary, or was asked with other prompts.
+        LimbeckError: the store has no tokens of a vocabulary, or was made with other prompts.
     """
     tokens, rows = store.manifest.tokens, store.manifest.rows
     if tokens is None or not rows.target:
@@ -266,7 +266,7 @@ def token_problems(
 
 
 def _as_kept(setting: str, kept: KeptTokens, temperature: float) -> str:
-    """The settings by which a term looks at what is kept, or the outputs that it would need."""
+    """The settings by which a term reads the kept tokens, or the outputs that it would need."""
     asked = f"{setting}.tokens={kept.how}{kept.count}"
     if temperature == kept.temperature:
         return f"set {asked}"
@@ -278,7 +278,7 @@ def _as_kept(setting: str, kept: KeptTokens, temperature: float) -> str:
 
 
 def stored_teachers(recipe: Recipe, task: Task, tokenizer: Processor) -> list[Named]:
-    """A teacher for each of a recipe's outputs; several are told apart by their names.
+    """A teacher for each of a recipe's outputs; several have distinct names.
 
     Raises:
         LimbeckError: outputs that cannot be read, or whose classes are not the data's; terms that need more
@@ -310,7 +310,7 @@ def stored_teachers(recipe: Recipe, task: Task, tokenizer: Processor) -> list[Na
             outputs = embeddings_of(place, recipe) if task.kind.embeds else None
             if outputs is None:
                 outputs = open_outputs(place, stored, recipe)
-            # Of other texts than the student's there is no layer to compare.
+            # For texts other than the student's there is no layer to compare.
             own = outputs if stored is task else replace(outputs, parts=None)
             teachers.append(StoredTeacher(own))
         except LimbeckError as error:
@@ -363,7 +363,7 @@ def _of_file(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
 
 
 def embeddings_of(place: str, recipe: Recipe) -> GivenOutputs | None:
-    """The embeddings in a file, of each text by itself; None where it holds something else.
+    """The embeddings of single texts in a file; None if it contains other outputs.
 
     Raises:
         LimbeckError: they cannot be read.
@@ -386,7 +386,7 @@ def _in_memory(
     about: Mapping[str, Any],
     task: Task | None = None,
 ) -> GivenOutputs:
-    """What a file holds, read into memory; `columns` are its values in the order of the data's classes."""
+    """A file's content, read into memory; `columns` are its values in the order of the data's classes."""
     path, values = at_home(place), found.values[:, columns]
     return GivenOutputs(
         place,
@@ -400,15 +400,15 @@ def _in_memory(
     )
 
 
-# A store of outputs in a teacher's place: which of a team's members is meant, and what it holds of
-# them.
+# A store of outputs that replaces a teacher: the selected member of a team, and its contents
+# for it.
 
 
 _GIB = 2**30
 
 
 def outputs_of_store(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
-    """The outputs in a store, `STORE`, or those of one member of the team that it holds, `STORE#MEMBER`.
+    """The outputs in a store, `STORE`, or the outputs of one member of its team, `STORE#MEMBER`.
 
     Raises:
         LimbeckError: they cannot be read, or are of other classes or another type of task.
@@ -437,7 +437,7 @@ def outputs_of_store(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
     name = names[what]
     column = store.manifest.column(name)
     assert column is not None  # one of the store's own
-    # What a regression's model gives is a number, whatever its output is called.
+    # A regression model outputs a number, whatever the output's name.
     held = "score" if task.regression else what
     columns = columns_of(place, held, store.classes, column.sizes()[-1], task, recipe)
     classes = store.classes or tuple(recipe.output_classes or ())
@@ -459,8 +459,8 @@ def _several(task: Task | None) -> bool:
 
 
 def _answers(store: OutputStore, task: Task) -> bool:
-    """Whether a store is of the task's type, or of one with the same head: it does not say whether a number is a score
-    of a candidate or a regression, nor whether classes stand in an order.
+    """Whether a store is of the task's type, or of one with the same head: it does not record whether a number is
+    a score of a candidate or a regression, nor whether classes are ordered.
     """
     own, number = task.kind, task.regression
     if store.kind == own.name:
@@ -470,9 +470,9 @@ def _answers(store: OutputStore, task: Task) -> bool:
     return same_head and not (number and store.classes)
 
 
-# Which stored values are those of the data's classes. Names are held against the data's as a live
-# teacher's are (`limbeck.students.class_places`). What they leave open `output_classes` says: how
-# the data calls the outputs' classes, in the outputs' order.
+# Map stored values to the data's classes. Names are compared with the data's as a live
+# teacher's are (`limbeck.students.class_places`). If they leave it open, `output_classes` decides: the
+# data's names for the outputs' classes, in the outputs' order.
 
 
 log = logging.getLogger(__name__)
@@ -481,13 +481,13 @@ log = logging.getLogger(__name__)
 def columns_of(
     place: str, what: str, classes: Sequence[str], width: int, task: Task, recipe: Recipe
 ) -> np.ndarray:
-    """Which stored values are those of the data's classes, int64 (C,), in their order.
+    """The stored columns of the data's classes, int64 (C,), in the classes' order.
 
     Args:
         place: where the outputs are.
-        what: what is stored of each class, or a number.
-        classes: how the outputs call them, in their order; () where they do not.
-        width: how many values stand there for a row.
+        what: the type of the stored values of each class, or of a number.
+        classes: the outputs' names for them, in order; () if they have no names.
+        width: the number of stored values of a row.
 
     Raises:
         LimbeckError: numbers for classes or the other way round; classes that are not the data's, with both lists.
@@ -504,7 +504,7 @@ def columns_of(
     theirs, ours = ", ".join(classes), ", ".join(wanted)
     places = places_by_name(classes, wanted)
     if places is not None:
-        # Of a team's outputs the order may be meant for the others.
+        # For a team's outputs the order may apply to the others.
         if said and recipe.team is None and places_by_name(said, wanted) != places:
             raise LimbeckError(
                 f"output_classes: {', '.join(said)}; {place} itself says {theirs}, which are the data's",

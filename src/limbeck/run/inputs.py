@@ -1,4 +1,4 @@
-"""What a recipe has to name, and what it reads from disk: which its run must not write over, and checksums.
+"""Checks of a recipe's names, and of the files it reads: a run must not overwrite them, and their checksums.
 
 Part of `limbeck.run`.
 """
@@ -23,7 +23,7 @@ from limbeck.support.manifest import NAME
 from limbeck.training import tracker_problems
 from limbeck.training.assistant_start import recorded_start
 
-# Settings whose value may be a file or a folder, wherever in a recipe they stand.
+# Settings whose value may be a file or a folder, anywhere in a recipe.
 _MODELS = frozenset({"teacher", "teachers", "init", "tokenizer", "model"})
 _PLACES = _MODELS | {
     "outputs",
@@ -36,9 +36,9 @@ _PLACES = _MODELS | {
     "source",
     "plugin",
 }
-# Values that name no place, whatever lies beside the working directory.
+# Values that name no path, whatever the working directory contains.
 _NO_PLACES = frozenset({"hub", "pocket", "digits", "fresh"})
-# Of settings that name a model the ones that stand for another of the run's.
+# Among settings that name a model, the values that refer to another of the run's models.
 _OTHERS = frozenset({"teacher", "pretrained", "distilled"})
 
 
@@ -79,26 +79,26 @@ def places(settings: dict[str, Any], above: str = "") -> Iterator[tuple[str, Pat
                     yield name, path
 
 
-# Which files a recipe names, and checksums of what they hold: a quick look at whether a run's
+# The files that a recipe names, and checksums of their content: a quick check of whether a run's
 # inputs are the same. It may see a change where a run would see none (quotes in a table, a file
-# that nothing reads), and never misses one; what comes from the Hub by name has no files here and
-# is taken to be the same.
+# that nothing reads), and never misses one; an input from the Hub has no files here and
+# is assumed unchanged.
 
 
-# What a model and its tokenizer are read from; a card or a log beside them says nothing of either.
+# The files of a model and its tokenizer; a card or a log in the same folder affects neither.
 _OF_MODELS = frozenset({".safetensors", ".json", ".txt", ".model", ".jinja"})
 _UNREADABLE = "unreadable"
 
 
 def checksums_of_inputs(recipe: Recipe) -> dict[str, str]:
-    """Setting and place, as `teacher runs/t`, → checksum of the files there; none where nothing lies."""
+    """Setting and path, as `teacher runs/t`, → checksum of the files there; empty if there are no files."""
     found = {}
     for setting, place in places(recipe.model_dump(mode="json")):
         if place.exists():
             model = setting.rpartition(".")[2] in _MODELS
             files = _of_model(place) if model else _of_rows(place, set())
             found[f"{setting} {place}"] = _of(place, files)
-    # Of stores that lie behind a URL the manifest, which has the checksum of every shard.
+    # For stores behind a URL the manifest, which has the checksum of every shard.
     urls = [store.place_and_member(named)[0] for named in recipe.outputs or ()]
     for url in urls:
         with suppress(FileNotFoundError):
@@ -108,23 +108,23 @@ def checksums_of_inputs(recipe: Recipe) -> dict[str, str]:
 
 
 def _of_manifest(url: str) -> str:
-    """Raise FileNotFoundError where there is none."""
+    """Raise FileNotFoundError if it does not exist."""
     try:
         return checksum_of_text(StoreFiles(url).read(manifest.MANIFEST).decode(errors="replace"))
-    except LimbeckError:  # whoever reads it says why it cannot
+    except LimbeckError:  # its reader reports why it cannot be read
         return _UNREADABLE
 
 
 def _of(root: Path, files: Iterator[Path]) -> str:
     try:
         known = [f"{path.relative_to(root).as_posix()} {_of_file(path)}" for path in sorted(files)]
-    except OSError:  # whoever reads it says why it cannot
+    except OSError:  # its reader reports why it cannot be read
         return _UNREADABLE
     return checksum_of_text("\n".join(known))
 
 
 def _of_model(place: Path) -> Iterator[Path]:
-    """Of a run the student's files."""
+    """For a run the student's files."""
     if place.is_file():
         return iter((place,))
     student = place / "student"
@@ -134,7 +134,7 @@ def _of_model(place: Path) -> Iterator[Path]:
 
 
 def _of_rows(place: Path, seen: set[Path]) -> Iterator[Path]:
-    """All below a folder, but for hidden ones and for runs, which may lie beside the rows; each folder once."""
+    """All files below a folder, except for hidden ones and for runs, which may share the rows' folder."""
     if not place.is_dir():
         if place.is_file():  # a pipe would be waited for
             yield place
@@ -215,9 +215,9 @@ NAMED_BY_THE_USER = {
 
 
 def with_start(recipe: Recipe) -> Recipe:
-    """The recipe with the pretrained checkpoint's name where it says `student.init: pretrained`.
+    """The recipe with the pretrained checkpoint's name instead of `student.init: pretrained`.
 
-    One that is not found stays as it is, for `start_problems` to say why.
+    If it is not found, the recipe is unchanged, and `start_problems` reports why.
     """
     if recipe.student.init != PRETRAINED:
         return recipe
@@ -247,7 +247,7 @@ def start_problems(recipe: Recipe) -> Iterator[Problem]:
 
 
 def _origin(teacher: str | None) -> StudentSpec | Problem:
-    """What a teacher was before it was fine-tuned, or why that is not known."""
+    """The checkpoint that a teacher was fine-tuned from, or why it is unknown."""
 
     def unknown_because(reason: str) -> Problem:
         return Problem(

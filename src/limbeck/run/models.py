@@ -26,16 +26,16 @@ from limbeck.vision import image_processor, side_of, with_side
 
 @dataclass(frozen=True)
 class Start:
-    """What `build_student` starts from, and what makes its input."""
+    """The weights and the tokenizer or processor that `build_student` starts from."""
 
     init: str | PretrainedConfig
     tokenizer: Processor
 
 
 def with_tokenizer(recipe: Recipe, runs: Path) -> Recipe:
-    """Name a tokenizer that is trained on the recipe's texts, where a number of tokens stands for one.
+    """Name a tokenizer that is trained on the recipe's texts, if the recipe gives only its number of tokens.
 
-    It is written once beside the run folder, by the first process.
+    The first process writes it once, next to the run folder.
 
     Raises:
         LimbeckError: a student whose weights belong to another tokenizer; texts that cannot be read.
@@ -65,13 +65,13 @@ def with_tokenizer(recipe: Recipe, runs: Path) -> Recipe:
 
 
 def start_of(recipe: Recipe, task: Task) -> Start:
-    """The student's start as the recipe has it, names of shapes resolved.
+    """The student's start from the recipe, with names of shapes resolved.
 
-    The tokenizer is `student.tokenizer`, or that of the weights; with random weights the pocket
-    tokenizer for pocket models and pocket data, else BERT's.
+    The tokenizer is `student.tokenizer`, or comes with the weights; with random weights the pocket
+    tokenizer for pocket models and pocket data, otherwise BERT's.
 
     Raises:
-        LimbeckError: no such shape, or what the Hub or a folder cannot give.
+        LimbeckError: no such shape, or the Hub or a folder does not have it.
     """
     _check_form(recipe, task)
     init, named_one = recipe.student.init, recipe.student.tokenizer
@@ -85,7 +85,7 @@ def start_of(recipe: Recipe, task: Task) -> Start:
         source = str(recipe.lead if recipe.student.from_teacher else init)
         students.read_config(
             source
-        )  # What is wrong with a model says more than its missing tokenizer.
+        )  # A model's problem is more informative than its missing tokenizer.
         return Start(init, students.read_tokenizer(given or source))
     if named.family == "pocket":
         shape = {"layers": named.layers, "width": named.width, "heads": named.heads}
@@ -148,10 +148,10 @@ def _picture_start(recipe: Recipe, task: Task) -> Start:
 
 
 def processor_of(recipe: Recipe, task: Task, source: str) -> Processor:
-    """What makes a model's input: of a run, a checkpoint's folder or a Hub name.
+    """The tokenizer or processor of a run, a checkpoint's folder or a Hub name.
 
     Raises:
-        LimbeckError: there is none to read.
+        LimbeckError: it does not exist or cannot be read.
     """
     return _at_size(recipe, students.read_processor(source, task.kind.reads))
 
@@ -163,7 +163,7 @@ def _at_size(recipe: Recipe, processor: Processor) -> Processor:
 
 @contextmanager
 def _read_for(said: str, fix: str) -> Iterator[None]:
-    """What cannot be read inside is said of the student's start."""
+    """Read errors inside are attributed to the student's start."""
     try:
         yield
     except LimbeckError as error:
@@ -171,7 +171,7 @@ def _read_for(said: str, fix: str) -> Iterator[None]:
 
 
 ALONE = "teacher"
-"""What a teacher is called where there is one."""
+"""A teacher's name if there is only one."""
 
 
 @dataclass(frozen=True)
@@ -213,9 +213,9 @@ def learns_from_its_teacher(recipe: Recipe) -> bool:
 
 
 def named_teachers(recipe: Recipe, task: Task, live_teacher: Teacher | None) -> list[Named]:
-    """The teachers, loaded; several are told apart by their names.
+    """The teachers, loaded; several have distinct names.
 
-    One that is given is there even for terms that ask none: the student can be compared with it.
+    A given teacher is there even if no term uses it: the student can be compared with it.
     """
     if recipe.teachers and recipe.team is not None:
         paths, names = recipe.teachers, words.short_names(recipe.teachers)
@@ -271,7 +271,7 @@ def form_team(recipe: Recipe, named: Sequence[Named]) -> Teacher | Team | None:
     return form(recipe.team, members, names)
 
 
-# What a run knows of its classes before the rows are read: what the recipe says, and the teacher names.
+# A run's classes before the rows are read: from the recipe, and the teacher's names.
 
 _HEAD = "Classification"
 
@@ -292,15 +292,15 @@ def labelling_of(recipe: Recipe) -> Labelling:
 
 
 def names_at(path: str | Path) -> tuple[str, ...]:
-    """What a checkpoint calls its outputs, in id order; () where it cannot be read or has no such head."""
+    """A checkpoint's names of its outputs, in id order; () if it cannot be read or has no such head."""
     try:
         return names_of(students.read_config(path))
-    except LimbeckError:  # said when the model itself is loaded
+    except LimbeckError:  # reported when the model itself is loaded
         return ()
 
 
 def names_of(config: PretrainedConfig) -> tuple[str, ...]:
-    """What a classifier calls its outputs, in id order; () for another head."""
+    """A classifier's names of its outputs, in id order; () for another head."""
     heads = config.architectures or []
     # A static student's class names no head.
     static = config.model_type == StaticConfig.model_type and not config.embeds
@@ -311,7 +311,7 @@ def names_of(config: PretrainedConfig) -> tuple[str, ...]:
 def names_for_students(teacher: PreTrainedModel | None, task: Task) -> Task:
     """The task with its teacher's names of the classes, which its students inherit; id by id.
 
-    Whether ids mean the same on both sides is for pre-flight to say.
+    Pre-flight checks whether ids have the same meaning on both sides.
     """
     if teacher is None:
         return task

@@ -30,20 +30,20 @@ from limbeck.support.errors import LimbeckError
 from limbeck.support.given import PREFIX, Write
 from limbeck.tasks import IMAGE, TASKS, TEXT_READING, Processor
 
-# Of a configuration what says where a model came from or how it is run, not what its outputs depend on.
+# The parts of a configuration that record a model's origin or execution, not what its outputs depend on.
 _NO_ANSWER = ("_name_or_path", "architectures", "dtype", "torch_dtype", "transformers_version")
 
 
 def settings_of(
     recipe: Recipe | str | Path | None, given: Mapping[str, Any], tokenizer: Any
 ) -> tuple[dict[str, Any], dict[str, Write]]:
-    """Recipe settings with a reference in the place of every object, and what writes the object behind each.
+    """Recipe settings with a reference instead of every object, and the function that writes each object.
 
     Models are given as `teacher`, `teachers` (a list as `teacher` is the same) and `student`, each alone or in a pair
     with its tokenizer; rows as `data` and `unlabelled`; stores that `label` returned as `outputs`.
 
     Raises:
-        LimbeckError: objects that are none of these, a model without a tokenizer, settings beside a Recipe.
+        LimbeckError: unsupported objects, a model without a tokenizer, settings in addition to a Recipe.
     """
     if isinstance(recipe, Recipe):
         keys = [*given, *(["tokenizer"] if tokenizer is not None else [])]
@@ -78,7 +78,7 @@ def settings_of(
 
 
 def unlabelled_places(given: Any, task: str | None, writers: dict[str, Write]) -> list[str]:
-    """Rows without labels by the names of their files, and by references of those that are objects.
+    """Names of the files of unlabelled rows, and references for the rows that are objects.
 
     Args:
         given: one of these, or several.
@@ -102,7 +102,7 @@ def unlabelled_places(given: Any, task: str | None, writers: dict[str, Write]) -
 
 
 def _places_of_outputs(given: Any) -> Any:
-    """Where stores lie that are given as `label` returns them; anything else as it is."""
+    """The locations of stores given as `label` returns them; anything else unchanged."""
     if isinstance(given, list | tuple):
         return [_places_of_outputs(one) for one in given]
     return str(given.files.url) if isinstance(given, OutputStore) else given
@@ -123,7 +123,7 @@ def _spelt_out(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _reference(key: str, value: Any, tokenizer: Any, writers: dict[str, Write]) -> Any:
-    """What stands in the recipe for a path, a model, or several of them; `writers` gets what writes each model."""
+    """The recipe's value for a path, a model, or several of them; `writers` gets the function that writes each."""
     if isinstance(value, list | tuple) and not _is_pair(value):
         return [_reference(key, one, tokenizer, writers) for one in value]
     if value is None or isinstance(value, str | Path):
@@ -147,7 +147,7 @@ def _is_pair(value: Any) -> bool:
 
 
 def _processor_of(model: PreTrainedModel, given: Any, setting: str) -> Processor:
-    """What makes a model's input: given with it, or read from where the model was."""
+    """A model's tokenizer or processor: given with it, or read from the model's origin."""
     if isinstance(given, PreTrainedTokenizerBase | BaseImageProcessor):
         return given
     reads = IMAGE.reads if model.main_input_name == "pixel_values" else TEXT_READING
@@ -171,7 +171,7 @@ def _processor_of(model: PreTrainedModel, given: Any, setting: str) -> Processor
 
 
 def _name_of(model: PreTrainedModel) -> str:
-    """Where it came from, without the folders of this machine; else its architecture."""
+    """The model's origin, without the folders of this machine; otherwise its architecture."""
     path = str(model.name_or_path or "")
     parts = [part for part in re.split(r"[/\\]", path) if part not in ("", ".", "..", "student")]
     local = path.startswith(("/", ".", "~")) or Path(path).exists()
@@ -180,7 +180,7 @@ def _name_of(model: PreTrainedModel) -> str:
 
 
 def model_fingerprint(model: PreTrainedModel, processor: Processor) -> str:
-    """12 hexadecimal digits of what a model's outputs depend on: class, configuration, weights and tokenizer."""
+    """12 hexadecimal digits from all that a model's outputs depend on: class, configuration, weights, tokenizer."""
     digest = hashlib.blake2b(digest_size=6)
     config = json.loads(model.config.to_json_string(use_diff=False))
     for key in _NO_ANSWER:
@@ -192,7 +192,7 @@ def model_fingerprint(model: PreTrainedModel, processor: Processor) -> str:
 
 
 def _about(processor: Processor) -> Any:
-    """All of a processor that decides what an example is encoded as; not the padding of its last call."""
+    """All of a processor that affects how an example is encoded; not the padding of its last call."""
     if not isinstance(processor, PreTrainedTokenizerBase):
         return processor.to_dict()
     about: list[Any] = [
@@ -218,25 +218,25 @@ def _write(model: PreTrainedModel, processor: Processor, folder: Path) -> None:
     processor.save_pretrained(folder)
 
 
-# Rows given as objects: which splits they have, what they are called, and the files that they become.
+# Rows given as objects: their splits, their name, and the files that they become.
 
 _SPLITS = {"train": "train", "test": "test"}
 _SPLITS |= dict.fromkeys(("dev", "validation", "valid", "val"), "dev")
-# Names that the datasets library gives what it read from a file.
+# Default names of the datasets library for files.
 _NO_NAMES = frozenset({"csv", "json", "parquet", "arrow", "text", "pandas", "generator", "sql"})
 _ROWS = 1000
 
 
 @dataclass(frozen=True)
 class GivenRows:
-    """Rows by split, and what they are called."""
+    """Rows by split, and their name."""
 
     splits: dict[str, Dataset]
     name: str
 
     @property
     def reference(self) -> str:
-        """What stands in a recipe for them: their name, and a fingerprint of all that they hold."""
+        """Their reference in a recipe: their name, and a fingerprint of their content."""
         name = re.sub(r"[^\w.-]", "-", self.name)
         return f"{PREFIX}{name}@{_fingerprint(self.splits)}"
 
@@ -311,11 +311,11 @@ _ROWS_FIX = (
 
 
 def _as_files_hold(rows: Dataset, split: str) -> Dataset:
-    """Rows without what the datasets library alone understands."""
+    """Rows without features that only the datasets library understands."""
     for name, feature in dict(rows.features).items():
         if split == "test" and isinstance(feature, ClassLabel) and set(rows[name]) == {-1}:
             rows = rows.remove_columns(name)  # as the Hub marks a test split without labels
-        # −100 in a column of labels can only say that a row has none, as in transformers' losses.
+        # −100 in a column of labels can only mean that a row has no label, as in transformers' losses.
         whole = isinstance(feature, Value) and feature.dtype.startswith("int")
         label = isinstance(feature, ClassLabel) or (name in USUAL_LABELS and whole)
         if split == "train" and label:

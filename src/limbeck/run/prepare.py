@@ -1,4 +1,4 @@
-"""From a recipe to what it names, loaded and encoded. Part of `limbeck.run`."""
+"""Load and encode everything that a recipe names. Part of `limbeck.run`."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -36,10 +36,10 @@ from limbeck.training.feeding import hold_out
 def prepare(
     recipe: Recipe, live_teacher: Teacher | None = None, *, progress: bool = False
 ) -> Prepared:
-    """Load and encode what the recipe names; the teacher only if it is not given.
+    """Load and encode everything that the recipe names; the teacher only if it is not given.
 
     Raises:
-        LimbeckError: what is missing or does not fit, several problems at once where they are known.
+        LimbeckError: missing or unsuitable inputs, several problems at once if they are known.
     """
     problems = missing(recipe)
     if problems:
@@ -85,7 +85,7 @@ def prepare(
         without_outputs=before - len(splits["train"]),
     )
     prepared = prepared.on(train, progress=progress)
-    # Rows taken out of training for a team that learns whom to sample.
+    # Rows taken out of training for a team that learns which teacher to sample.
     if isinstance(recipe.team, SampledSpec) and recipe.team.by == "adaptive":
         held, trained = hold_out(prepared.train.encoded, recipe.team.holdout, recipe.seed)
         return prepared.holding_out(held, trained)
@@ -110,9 +110,9 @@ def refuse_wrong(
 def _in_turn(
     recipe: Recipe, task: Task, rows: int, tokenizer: Processor, named: list[models.Named]
 ) -> bool:
-    """Whether the training rows are so many that each batch is encoded in its turn.
+    """Whether there are enough training rows to encode each batch when it is needed.
 
-    Not where somebody goes through all of them before the first step anyway.
+    Not if something reads all of them before the first step anyway.
     """
     describe = task.kind.reads.describe
     return (
@@ -132,7 +132,7 @@ def _stages(
     *,
     progress: bool,
 ) -> tuple[StageInputs, ...]:
-    """What each stage has; the run's own rows are not yet made for the teachers to read."""
+    """The inputs of each stage; the run's own rows are not yet encoded for the teachers."""
     team = models.form_team(recipe, named)
     tokens = StudentTokens(tokenizer, train.task, train.raw)
     found = []
@@ -162,7 +162,7 @@ def _on_own_rows(inputs: StageInputs, tokens: StudentTokens, *, progress: bool) 
 def _own_teacher(
     recipe: Recipe, stage: Stage, task: Task, named: list[models.Named]
 ) -> models.Named | None:
-    """The one teacher that a stage before the last has, whoever teaches the run."""
+    """A stage's own teacher, for a stage before the last; it replaces the run's teachers there."""
     path = stage.recipe.teacher
     alone = recipe.team is not None and stage.recipe.team is None
     run_s = stage.recipe.taught_by == recipe.taught_by and not alone
@@ -172,18 +172,18 @@ def _own_teacher(
     return known or teacher_of_stage(recipe, stage, task)
 
 
-# The models of a run: its teachers, the student, and what makes its input.
+# The models of a run: its teachers, the student, and the tokenizer or processor.
 
 
 def build_models(
     recipe: Recipe, task: Task, live_teacher: Teacher | None = None, rows: Dataset | None = None
 ) -> tuple[list[models.Named], PreTrainedModel, Processor]:
-    """The teachers that the recipe names, the student and what makes its input.
+    """The teachers that the recipe names, the student and its tokenizer or processor.
 
     Args:
         recipe: the run's.
-        task: what is predicted.
-        live_teacher: the teacher, where it is loaded already.
+        task: the task to predict.
+        live_teacher: the teacher, if it is loaded already.
         rows: training rows, in which a static student's tokens are counted, and a narrower student's units weighed.
 
     Raises:
@@ -279,7 +279,7 @@ _BATCH = 10_000
 def _smaller(
     recipe: Recipe, task: Task, splits: DatasetDict, student: PreTrainedModel, tokenizer: Processor
 ) -> tuple[PreTrainedModel, Processor, VocabularyFacts | None]:
-    """Student and tokenizer with the tokens that the training text needs, as the recipe asks, and what they come to."""
+    """Student and tokenizer with only the training text's tokens, if the recipe requires it, and their facts."""
     wanted = recipe.student.vocabulary
     if wanted is None:
         return student, tokenizer, None

@@ -1,6 +1,6 @@
 """A run with everything it needs, loaded and encoded. Part of `limbeck.run`.
 
-It is never changed: what is learned or made later (augmented examples, who teaches, stored outputs) gives another one.
+It is never changed: later additions (augmented examples, shares of teachers, stored outputs) give a new one.
 """
 
 from collections.abc import Mapping
@@ -33,8 +33,8 @@ TEST = "test"
 class FinalRows:
     """Labelled test rows that wait until a run is trained.
 
-    They are no dataset and no encoded rows. What selects an epoch, thresholds, teachers or settings takes those, so
-    nobody can hand it these: only a trained run (`limbeck.run.train.Trained`) opens them.
+    They are no dataset and no encoded rows. The code that selects an epoch, thresholds, teachers or settings takes only
+    such rows, so these cannot be passed to it: only a trained run (`limbeck.run.train.Trained`) opens them.
     """
 
     _rows: EncodedRows
@@ -49,7 +49,7 @@ class FinalRows:
         *,
         progress: bool,
     ) -> "FinalRows | None":
-        """Take the test split out of `splits`, whether or not it has labels; None where it has none."""
+        """Take the test split out of `splits`, labelled or not; None if there is no labelled test split."""
         rows = splits.pop(TEST, None)
         if rows is None or task.label_column not in rows.column_names:
             return None
@@ -61,7 +61,7 @@ class FinalRows:
 
     @property
     def fingerprint(self) -> str:
-        """Of the rows' content."""
+        """Fingerprint of the rows' content."""
         return self._rows.fingerprint
 
     @property
@@ -81,8 +81,8 @@ class FinalRows:
 SplitsToScore = Mapping[str, EncodedRows]
 """Splits to score by name."""
 
-# What one stage of a run trains on and whom it learns from. A stage owns its rows and its teacher:
-# the teacher is bound to the rows, and finds what it reads in their batches. What comes later in a
+# The training rows and the teacher of one stage of a run. A stage owns its rows and its teacher:
+# the teacher is bound to the rows, and finds its inputs in their batches. Later changes in a
 # run (augmented examples, shares of several teachers, stored outputs) makes new inputs out of
 # these.
 
@@ -91,14 +91,14 @@ SplitsToScore = Mapping[str, EncodedRows]
 class StageInputs:
     """Rows and teacher of one stage.
 
-    Attributes:
+    stage: its number, with the recipe of this stage alone.
         stage: which one, with the recipe of this stage alone.
-        rows: what it trains on.
+        rows: its training rows.
         readers: the teachers it may learn from, each bound to the rows.
-        teacher: whom it learns from, the one or a team of them; None if its terms look at no teacher.
-        own: it has a teacher of its own, whoever teaches the run.
-        holdout: training rows that nobody is trained on: whom to sample is learned on them.
-        without_outputs: of rows that it alone has, how many were left out because stored teachers know nothing of them.
+        teacher: the teacher it learns from, one or a team; None if its terms use no teacher.
+        own: it has a teacher of its own, different from the run's.
+        holdout: training rows left out of training: the bandit that samples teachers learns on them.
+        without_outputs: number of its own rows that were left out because stored teachers have no outputs for them.
     """
 
     stage: Stage
@@ -157,18 +157,18 @@ class Prepared:
 
     Attributes:
         recipe: the run's.
-        task: what is predicted.
+        task: the task to predict.
         splits: the rows as they were loaded, without test rows.
         tokenizer: of images the image processor.
         student: the model that is trained.
-        vocabulary: what left its tokenizer and embeddings; None if nothing was asked to.
+        vocabulary: the cut of its tokenizer and embeddings; None if there is no cut.
         named: the teachers that the recipe names, the one or all of them, in its order; bound to the run's rows.
         dev: the dev splits, encoded; the task's first one selects the best epoch.
-        final: the test rows, which choose nothing; None where there are none with labels.
-        stages: what each stage trains on and whom it learns from.
-        unlabelled: what became of the rows without a label.
-        augmenter: what makes augmented examples; None if none are asked for, or they are there.
-        execution: how it is computed, as far as that is decided.
+        final: the test rows, which select nothing; None if there are no labelled ones.
+        stages: each stage's training rows and teacher.
+        unlabelled: the treatment of the rows without a label.
+        augmenter: makes augmented examples; None if none are requested, or they exist already.
+        execution: the execution settings, as far as they are decided.
         reference: of `named` the one that the student is held against: of several the best.
         scored: by place in `named` a teacher's dev scores, as far as they are known.
         without_outputs: how many training rows were left out because stored teachers know nothing of them.
@@ -216,12 +216,12 @@ class Prepared:
 
     @property
     def tokens(self) -> StudentTokens:
-        """What the tokenizers of teachers are held against."""
+        """The student's tokenizer and rows, with which teachers' tokenizers are compared."""
         return StudentTokens(self.tokenizer, self.task, self.train.raw)
 
     @property
     def teacher(self) -> PreTrainedModel | None:
-        """The model that the student is held against; None where there is none, or its outputs alone."""
+        """The model that the student is compared with; None if there are only its outputs, or no teacher."""
         if not self.named or self.named[self.reference].stored:
             return None
         found: PreTrainedModel | None = self.named[self.reference].teacher.model
@@ -249,7 +249,7 @@ class Prepared:
         return self.results(rows, np.asarray(prediction.predictions)).scores
 
     def results(self, rows: EncodedRows, outputs: np.ndarray) -> Results:
-        """Scores and predictions of rows, from what the task type keeps of their batches."""
+        """Scores and predictions of rows, from the outputs that the task type keeps of their batches."""
         of = ScoredSplit(rows.encoded, rows.raw, self.tokenizer)
         return self.task.kind.results(self.task, outputs, of)
 
@@ -273,7 +273,7 @@ class Prepared:
         )
 
     def on(self, rows: EncodedRows, *, progress: bool = False) -> "Prepared":
-        """The run with other training rows, in every stage that has none of its own; its teachers read them."""
+        """The run with other training rows, in every stage without rows of its own; bound to its teachers."""
         shared = [inputs for inputs in self.stages if inputs.stage.same_rows]
         own = [one for inputs in shared if (one := self.loaded_for(inputs)) is not None]
         tokens = replace(self.tokens, rows=rows.raw)
@@ -294,7 +294,7 @@ class Prepared:
         return replace(self, stages=tuple(stages))
 
     def read_by(self, one: Named) -> "Prepared":
-        """The run with a teacher beside those that it names, bound to the rows of every stage that it may teach."""
+        """The run with an additional teacher, bound to the rows of every stage that it may teach."""
         rows, (reader,) = bound(self.train, [one], self.tokens, own_tokens=True)
         stages = []
         for inputs in self.stages:

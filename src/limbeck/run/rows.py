@@ -1,4 +1,4 @@
-"""What a stage trains on: the task's rows under the recipe's conditions, or a supplement's.
+"""The rows of a stage: the task's rows under the recipe's conditions, or a supplement's.
 
 Part of `limbeck.run`.
 """
@@ -33,10 +33,10 @@ class EncodedRows:
     """Rows as they were loaded, and as the student's tokenizer (or image processor) encodes them.
 
     Attributes:
-        task: whose rows they are.
+        task: the task of the rows.
         raw: as they were loaded.
-        encoded: the same, or those of them that are trained on; of very many each batch is encoded in its turn.
-        truncated: how many of them the length limit cut; None where nobody has looked at all of them.
+        encoded: the same, or the rows that are trained on; for many rows each batch is encoded when it is needed.
+        truncated: the number of rows cut by the length limit; None if not all of them have been encoded.
         max_length: the limit.
     """
 
@@ -57,7 +57,7 @@ class EncodedRows:
         progress: bool = False,
         in_turn: bool = False,
     ) -> "EncodedRows":
-        """Encode loaded rows, with `in_turn` each batch when it is asked for. Raises LimbeckError as `encode`."""
+        """Encode loaded rows; with `in_turn` each batch when it is requested. Raises LimbeckError as `encode`."""
         if in_turn:
             return cls(task, raw, LazyRows(raw, task, tokenizer, max_length), None, max_length)
         encoded, truncated = data.encode(raw, task, tokenizer, max_length, progress=progress)
@@ -65,7 +65,7 @@ class EncodedRows:
 
     @property
     def kind(self) -> tasks.TaskType:
-        """What is predicted of them."""
+        """The task type of the rows."""
         return self.task.kind
 
     def collator(self, tokenizer: tasks.Processor, pad_to: int | None = None) -> data.Collator:
@@ -74,7 +74,7 @@ class EncodedRows:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Of the rows' content."""
+        """Fingerprint of the rows' content."""
         return data.rows_fingerprint(self.task, self.raw)
 
     @property
@@ -87,7 +87,7 @@ def load_rows(recipe: Recipe, *, labels_read: bool = True) -> tuple[tasks.Task, 
     """The task and its splits, the training split under the recipe's conditions.
 
     Args:
-        labels_read: False where nobody looks at the training rows' labels.
+        labels_read: False if nothing reads the training rows' labels.
 
     Raises:
         LimbeckError: data that cannot be loaded, or conditions that do not fit them.
@@ -113,7 +113,7 @@ def load_rows(recipe: Recipe, *, labels_read: bool = True) -> tuple[tasks.Task, 
 
 
 def _with_settings(task: tasks.Task, recipe: Recipe) -> tasks.Task:
-    """A task with what the recipe says of its images, its embeddings, or the thresholds of several labels a row."""
+    """A task with the recipe's settings of images, embeddings, or the thresholds of several labels per row."""
     kind = task.kind
     if not kind.reads.in_columns:
         given = recipe.images or ImageSpec.model_validate({})
@@ -184,9 +184,9 @@ logger = logging.getLogger(__name__)
 def add_unlabelled(
     recipe: Recipe, task: tasks.Task, splits: DatasetDict
 ) -> tuple[DatasetDict, UnlabelledRows]:
-    """The splits with all rows to train on, and what became of those without a label.
+    """The splits with all rows to train on, and the treatment of rows without a label.
 
-    Where every term of the loss reads labels, rows of the task's own data that have none are left out.
+    If every term of the loss reads labels, unlabelled rows of the task's own data are left out.
 
     Raises:
         LimbeckError: files that cannot be read, rows that are scored on too, terms that have nothing to learn from, a
@@ -268,7 +268,7 @@ def _terms(recipe: Recipe, *, numbers: bool) -> Iterator[tuple[str, TermSpec, bo
 def _problems(
     recipe: Recipe, task: tasks.Task, terms: list[tuple[str, TermSpec, bool]], *, some: bool
 ) -> list[Problem]:
-    """Why these terms cannot be trained beside rows without a label; `some` rows have one."""
+    """Why these terms cannot be trained on rows without a label; `some` rows have one."""
     reading, advised = [(key, term) for key, term, reads in terms if reads], task.kind.distilled_by
     if len(reading) == len(terms) and recipe.unlabelled:
         return [
@@ -308,17 +308,17 @@ def _problems(
     ]
 
 
-# Columns of a user's own data that nobody named.
+# Find columns of a user's own data that the recipe does not name.
 
 # Their columns have names of their own.
 _OWN_NAMES = (tasks.TOKENS.name, tasks.SPANS.name)
 
 
 def with_columns(recipe: Recipe) -> Recipe:
-    """Name the columns of a user's own texts, and of their classes or numbers, where the recipe names none.
+    """Name the columns of a user's own texts, and of their classes or numbers, if the recipe does not.
 
-    The recipe then says what was read, as does every command that repeats it. What is not clear stays open, for the
-    reader of the rows to say.
+    The recipe then contains the columns that were read, as does every command that repeats it. Unclear cases stay open:
+    the reader of the rows reports them.
     """
     by_teacher = recipe.label_column == tasks.metrics.TEACHER_LABEL
     if (
@@ -364,11 +364,11 @@ _PROMPTS = {
     "query_prompt": folder.QUERY,
     "passage_prompt": folder.PASSAGE,
 }
-"""By setting, what the texts are that its prompt stands before."""
+"""By setting, the type of text that its prompt precedes."""
 
 
 def embedding_kind(kind: tasks.TaskType, recipe: Recipe) -> tasks.TaskType:
-    """The type with what the models and the recipe say of prompts, pooling, width, tokens of a text and similarity.
+    """The type with the models' and the recipe's prompts, pooling, width, tokens of a text and similarity.
 
     Prompts, tokens and similarity are the teacher's, or the student's own where the teacher is no embedding model.
 

@@ -1,4 +1,4 @@
-"""A run's folder: where everything lies, and how it is begun, shipped to and cleared.
+"""A run's folder: its files, and how it is begun, shipped to and cleared.
 
 Part of `limbeck.run`.
 """
@@ -30,7 +30,7 @@ PREDICTIONS_NAME = "predictions.json"
 
 
 def kept_predictions(run: Path, split: str) -> Mapping[str, Sequence[Any]] | None:
-    """A split's predictions by row, as the run's task type keeps them; None where there are none, or damaged ones."""
+    """A split's predictions by row, as the run's task type keeps them; None if they are missing or damaged."""
     manifest = Manifest.read(run)
     if manifest is None or manifest.damaged(run, PREDICTIONS_NAME):
         return None
@@ -45,7 +45,7 @@ def kept_predictions(run: Path, split: str) -> Mapping[str, Sequence[Any]] | Non
 def kept_by_its_run(
     path: str, task: Task, split: str, fingerprint: str
 ) -> Mapping[str, Sequence[Any]] | None:
-    """What the run that made a model predicted on the very same rows of a split, undamaged."""
+    """Predictions for the very same rows of a split, undamaged, by the run that made a model."""
     found = recorded_scores(path, task, {split: fingerprint})
     if found is None or split not in found[0]:
         return None
@@ -56,7 +56,7 @@ logger = logging.getLogger(__name__)
 
 
 def _names() -> tuple[str, ...]:
-    """What a run writes beside its student, whose files it names when it ships them."""
+    """Files of a run outside its student, whose own files it names when it ships them."""
     return (
         "recipe.yaml",
         RECORD_NAME,
@@ -83,8 +83,8 @@ class RunFolder:
         students: runs that distil a student from each of several teachers alone.
         tries: runs with each distribution over several teachers.
         assistants: runs of a chain from the largest teacher to the student.
-        report: the page to open.
-        events: TensorBoard's files, if they are asked for.
+        report: the report page.
+        events: TensorBoard's files, if they are requested.
         unshipped: the student while it is written.
     """
 
@@ -104,13 +104,13 @@ class RunFolder:
 
     @property
     def begun(self) -> bool:
-        """Whether there is a checkpoint to go on from."""
+        """Whether there is a checkpoint to resume from."""
         return any(self.checkpoints.rglob(SEAL))
 
     def begin(self, recipe: Recipe, training: Mapping[str, float]) -> None:
-        """Make the folder, say which files in it are the run's, and write the recipe.
+        """Make the folder, record which files in it are the run's, and write the recipe.
 
-        `training`: what the recipe leaves to the rows, which a comment in it says.
+        `training`: settings that the recipe derives from the rows, written as a comment.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         own = tuple(f".{name}." for name in (*_names(), NAME))
@@ -128,7 +128,7 @@ class RunFolder:
         files.write_whole(self.recipe, told + recipe.to_yaml())
 
     def ship(self, target: Path, *beside: Path) -> None:
-        """Give the student that was written its place, whole or not at all, and say what it is.
+        """Move the written student to its final folder, atomically, and record its files and checksums.
 
         The manifest holds it, and the files `beside` it.
         """
@@ -157,14 +157,14 @@ class RunFolder:
         remove_all(self.checkpoints)
 
     def remove_unfinished(self) -> None:
-        """Remove what was not written to its end, to make room."""
+        """Remove partially written files, to free space."""
         remove_unfinished(self.checkpoints)
         shutil.rmtree(self.unshipped, ignore_errors=True)
 
     def clear(self) -> None:
-        """Remove what an earlier run left here, as its manifest names it, and nothing else.
+        """Remove an earlier run's files in this folder, as its manifest names them, and nothing else.
 
-        What was exported of its student goes too, as its own manifests name it.
+        Exports of its student are removed too, as their own manifests name them.
         """
         manifest = Manifest.read(self.path)
         if manifest is None:
@@ -175,7 +175,7 @@ class RunFolder:
             with suppress(LimbeckError):  # its files are not known
                 remove_export(export)
                 logger.warning("%s is removed with the student that it was made from", export)
-        with suppress(OSError):  # there is none, or it holds something else
+        with suppress(OSError):  # it is missing, or has other content
             (self.path / EXPORTS).rmdir()
         for place in (self.students, self.tries, self.assistants):
             for run in list(place.iterdir()) if place.is_dir() else ():

@@ -1,7 +1,7 @@
 """Several teachers, made ready to teach: ranked by their scores, or chained through assistants.
 
-Part of `limbeck.run`. What has to be trained first are ordinary runs in folders below the run's own
-(or where the recipe says). They are kept, found again, and continued where a stopped run left them.
+Part of `limbeck.run`. The trainings that come first are ordinary runs in folders below the run's own
+(or where the recipe puts them). They are kept, found again, and continued where a stopped run left them.
 """
 
 import shutil
@@ -37,16 +37,16 @@ from limbeck.training.parts import Maker, Part, best_of, chained, ranked
 _PROFILE = "skd-dev"
 
 Train = Callable[[Recipe, Path], Record]
-"""Trains what a recipe says into a folder, or finds it there."""
+"""Trains a recipe's run into a folder, or finds it there."""
 
 
 def with_team(
     recipe: Recipe, prepared: Prepared, folder: RunFolder, train: Train
 ) -> tuple[Prepared, TeamFacts | None]:
-    """The run with whoever teaches it, and the facts of it; None for one teacher.
+    """The run with its final teacher or team, and the facts of it; None for one teacher.
 
     Args:
-        recipe: the run's as it was asked for, of which runs that come first are made.
+        recipe: the run's as it was requested, from which the recipes of runs that come first are made.
 
     Raises:
         LimbeckError: a run that has to be made first cannot be.
@@ -99,7 +99,7 @@ def with_team(
 
 
 class RunParts(Maker[str]):
-    """Parts of a run as runs of their own, in folders below its own or where the recipe says.
+    """Parts of a run as runs of their own, in folders below its own or where the recipe puts them.
 
     Attributes:
         records: of the runs that were made or found, by their folders.
@@ -171,7 +171,7 @@ class RunParts(Maker[str]):
 
 
 def _scored(prepared: Prepared) -> tuple[Prepared, list[TeamMember]]:
-    """Each teacher's dev score, from its record or measured; the best is whom students are held to."""
+    """Each teacher's dev score, from its record or measured; students are compared with the best."""
     members = []
     for place, one in enumerate(prepared.named):
         scores = teacher_scores(prepared, place, splits=prepared.task.dev_splits[:1])
@@ -196,7 +196,7 @@ def _score(task: str, scores: Mapping[str, Mapping[str, float | None]]) -> float
 def _alone(recipe: Recipe, teacher: str, changes: dict[str, Any]) -> Recipe:
     """The recipe with one teacher; the student starts where the run's own does.
 
-    It says neither which method it was made for nor who else teaches there: others find it too.
+    It names neither the method it was made for nor the other teachers: other runs find it too.
     """
     about = {"family": "own", "summary": "made before a run of several teachers", "paper": ""}
     # Only members of an ensemble are seen each by each, and only a sampled teacher has layers to see.
@@ -218,7 +218,7 @@ def _alone(recipe: Recipe, teacher: str, changes: dict[str, Any]) -> Recipe:
         if recipe.first_stage is not None and recipe.first_stage.teacher is None:
             own["first_stage"] = recipe.first_stage.model_copy(update={"teacher": teacher})
     if recipe.augment is not None and recipe.augment.model == FROM_TEACHER:
-        # Rows are augmented alike for all, and not by whom each learns from.
+        # Rows are augmented the same for all, whichever teacher each run learns from.
         own["augment"] = recipe.augment.model_copy(update={"model": recipe.lead})
     return recipe.model_copy(update=about | own | changes)
 
@@ -227,7 +227,7 @@ def origin_problems(recipe: Recipe, named: Sequence[Named]) -> list[Problem]:
     """Warn of assistants of a chain that cannot start from their pretrained weights."""
     if not isinstance(recipe.team, ChainSpec):
         return []
-    # The strongest teacher is no assistant; which of several largest ones that is, scores tell later.
+    # The strongest teacher is no assistant; among several largest ones, scores decide later.
     large, *_ = by_capacity([one.teacher for one in named])
     return [
         Problem(
@@ -244,10 +244,10 @@ def origin_problems(recipe: Recipe, named: Sequence[Named]) -> list[Problem]:
 def pretrained_form(path: str) -> dict[str, Any] | None:
     """The recipe keys that make a teacher as it was before it was fine-tuned, from its run's record.
 
-    None where no record tells, or it is gone: such a teacher starts as it is, and `origin_problems` warns of it.
+    None if the record is missing: such a teacher starts as it is, and `origin_problems` warns of it.
 
     Raises:
-        DamagedRecordError: what it says of the teacher is not what a run wrote.
+        DamagedRecordError: its entry for the teacher is not as a run wrote it.
     """
     try:
         if (found := recorded_start(path)) is None:
@@ -270,7 +270,7 @@ def pretrained_form(path: str) -> dict[str, Any] | None:
 
 
 def promote(record: Record, folder: RunFolder) -> None:
-    """Take over what the chosen run came to, at the cost of all that were tried."""
+    """Copy the chosen run's results, with the cost of all tries."""
     assert record.team is not None and record.team.chosen is not None
     chosen = RunFolder(Path(record.team.chosen))
     theirs = Record.load(chosen.path)

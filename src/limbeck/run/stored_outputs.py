@@ -49,20 +49,20 @@ class _Place(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What the record calls it: the stage, and the teacher where there are several."""
+        """Its name in the record: the stage, and the teacher if there are several."""
         return f"{self.stage.number}{self.name and f' {self.name}'}"
 
 
 @dataclass
 class _Storable:
-    """One teacher that is asked about the same rows in every epoch, in one stage or in several.
+    """One teacher that sees the same rows in every epoch, in one stage or in several.
 
     Attributes:
         teacher: the live one.
-        rows: as it reads them, and `collator`: what makes batches of them.
+        rows: as it reads them, and `collator`: makes batches of them.
         loaded: the rows as they were loaded.
-        wanted: all that training may ask of it.
-        places: where it is asked.
+        wanted: all activations that training may request of it.
+        places: the stages and team members where it is used.
     """
 
     teacher: Teacher
@@ -93,7 +93,7 @@ class _Storable:
         """Whether its outputs are to be stored; `setting` demands it."""
         self.teacher.to(machine.device())
         inputs, place = self.teacher.inputs, self.places[-1]
-        # As this teacher reads them: whose other columns lie beside is none of its business.
+        # As this teacher reads them: the other teachers' columns are irrelevant to it.
         read = self.rows if inputs is None else inputs.of_rows(self.rows)
         epochs = (one.share * one.stage.recipe.passes_over(len(self.rows)) for one in self.places)
         own = place.stage.recipe
@@ -122,10 +122,10 @@ def with_stored_outputs(
     show: bool,
     keep: Callable[[Execution], None] = lambda execution: None,
 ) -> Prepared:
-    """The run with stored outputs in its teachers' places wherever that pays.
+    """The run with stored outputs instead of its teachers if that saves time.
 
-    What an earlier start of the run decided (`prepared.execution`) stays. `keep` is given what is about to be
-    stored before it is, so that the run is known to have paid for it however it ends.
+    An earlier start's decision (`prepared.execution`) stays. `keep` is given each store's description
+    before it is stored, so that the run is known to have paid for it however it ends.
 
     Raises:
         LimbeckError: `cache: always` where outputs cannot be stored.
@@ -162,7 +162,7 @@ def with_stored_outputs(
             for place in one.places:
                 found[place.stage.number][place.number] = teacher
     stages = (inputs.answered_from(found[inputs.stage.number]) for inputs in prepared.stages)
-    # Unless it is left to the run, nobody expects them to be stored.
+    # Unless it is left to the run, stored outputs are not expected.
     because = {place.key: reason for place, reason in reasons if recipe.cache == "auto"}
     update = {"teacher_outputs": answers, "stored": stored, "live_because": because}
     done = execution.model_copy(update=update)
@@ -224,7 +224,7 @@ def _too_many(rows: EncodedRows) -> str | None:
 
 
 def seconds_stored_before(prepared: Prepared, before: Execution) -> float:
-    """What an earlier start of the run spent on storing outputs that this one has found."""
+    """The cost, in an earlier start of the run, of stored outputs that this one has found."""
     made_now = prepared.execution.stored[len(before.stored) :]
     members = [member for inputs in prepared.stages for member in inputs.members]
     found = {one.entry.key: one.built_seconds for one in members if one.entry is not None}
@@ -232,8 +232,8 @@ def seconds_stored_before(prepared: Prepared, before: Execution) -> float:
     return sum(seconds for key, seconds in found.items() if key in earlier)
 
 
-# Which rows a training's stored outputs are of, by what they say: so that they serve elsewhere
-# too.
+# The ids of the rows in a training's stored outputs, by content: so that other runs can use
+# them too.
 
 
 def _are_rows(rows: EncodedRows) -> bool:

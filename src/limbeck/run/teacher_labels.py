@@ -1,9 +1,9 @@
 """A file of text without labels, or of translations: the teacher's own predictions are what there is to learn.
 
 Before the run starts, part of the text is held out as dev and test rows. The teacher's predictions of it are written to
-files beside the run folder, and the recipe names them as any other dev and test file. Training rows stay where they
+files next to the run folder, and the recipe names them as any other dev and test file. Training rows stay where they
 are, without labels; task types whose losses look where labels are get the teacher's predictions there too.
-Of translations the teacher's embedding of the source is stored for source and translation, and some are held out.
+For translations the teacher's embedding of the source is stored for source and translation, and some are held out.
 """
 
 import json
@@ -56,19 +56,19 @@ _NEEDS = {
     tasks.SPANS.name: "a question and a context",
     tasks.PAIR_SCORE.name: "a query and a passage",
 }
-# What decides which rows are held out, and what the teacher reads of them.
+# The settings that decide which rows are held out, and how the teacher reads them.
 _KEYS = (
     "teacher", "data", "parallel", "task", "kind", "text_columns", "max_length", "dev_share", "test_share", "embedding",
 )  # fmt: skip
 
 
 def with_teacher_labels(recipe: Recipe, runs: Path, live_teacher: Teacher | None = None) -> Recipe:
-    """Name dev and test files with the teacher's predictions, where the recipe asks for these labels and has none.
+    """Name dev and test files with the teacher's predictions, if the recipe requests these labels but names no files.
 
     The files are written where they are not there yet, by the first process.
 
     Args:
-        recipe: as it was asked for.
+        recipe: as it was requested.
         runs: the folder that holds the run folder.
         live_teacher: the model that `recipe.teacher` names, where it is loaded already.
 
@@ -118,7 +118,7 @@ def _written(
 
 
 def _problems(recipe: Recipe, first: FirstRows) -> Iterator[Problem]:
-    """What the file or the settings lack."""
+    """The problems of the file or the settings."""
     columns = f"columns that are there: {', '.join(first.columns)}"
     if recipe.test is not None:
         yield Problem(
@@ -149,7 +149,7 @@ def _problems(recipe: Recipe, first: FirstRows) -> Iterator[Problem]:
 
 
 def _texts_of_teacher(recipe: Recipe) -> int | None:
-    """How many texts a row of the teacher's own training had, where its record says so."""
+    """The number of texts in a row of the teacher's own training, if its record has it."""
     place = at_home(given.place_of(str(recipe.teacher)))
     run = place.parent if place.name == "student" else place
     if recipe.kind in ("embedding", "pair-score") or not (run / RECORD_NAME).is_file():
@@ -174,7 +174,7 @@ def _digest(recipe: Recipe) -> str:
 
 @dataclass(frozen=True)
 class _Asked:
-    """A teacher that is asked about rows.
+    """A teacher that labels rows.
 
     Attributes:
         task: whose rows they are, without labels.
@@ -202,7 +202,7 @@ class _Asked:
 
 
 def _write(recipe: Recipe, folder: Path, live_teacher: Teacher | None) -> None:
-    """Hold rows out, ask the teacher about them and write them; the dev file last, which says that all are there."""
+    """Hold rows out, label them with the teacher and write them; the dev file comes last and marks completion."""
     texts = _texts(recipe)
     columns = [*texts]
     groups = tasks.pair_score.query_ids(texts[columns[0]]) if recipe.kind == "pair-score" else None
@@ -309,7 +309,7 @@ def _labelled(teacher: _Asked, texts: Mapping[str, list[Any]]) -> Dataset:
 
 
 def _scored_pairs(teacher: _Asked, texts: list[str]) -> Dataset:
-    """Every text beside another one, with their similarity, and the embedding of the first."""
+    """Pairs of each text with another one, with their similarity, and the embedding of the first."""
     outputs = _embeddings(teacher, texts)
     order = np.random.default_rng(0).permutation(len(texts))  # neighbors in a file may be alike
     others = np.empty_like(order)
@@ -328,7 +328,7 @@ def _scored_pairs(teacher: _Asked, texts: list[str]) -> Dataset:
 
 
 def _embeddings(teacher: _Asked, texts: list[str]) -> np.ndarray:
-    """Of each text (n, d)."""
+    """The embedding of each text (n, d)."""
     columns = dict(zip(teacher.task.text_columns, (texts, [""] * len(texts)), strict=True))
     return teacher.about(make_split(teacher.task, columns, None))[0]
 

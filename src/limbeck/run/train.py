@@ -18,7 +18,7 @@ from limbeck.training.progress import Parts, PassesState
 
 @dataclass(frozen=True)
 class Spent:
-    """What one stage has measured, kept when its trainer is gone."""
+    """The measurements of one stage, kept when its trainer is gone."""
 
     inputs: StageInputs
     epochs: list[dict[str, Any]]
@@ -29,7 +29,7 @@ class Spent:
     passes: PassesState
     """What student and teachers were run on."""
     embeddings: int | None = None
-    """Word embeddings that were trained, where those of words in no row were left out."""
+    """Word embeddings that were trained, if embeddings of unused words were left out."""
 
     @classmethod
     def by(cls, trainer: DistillationTrainer, inputs: StageInputs) -> "Spent":
@@ -50,9 +50,9 @@ class Trained:
     """A run whose stages are trained.
 
     Attributes:
-        prepared: what they were trained on.
+        prepared: the run that was trained.
         trainer: of the last stage, its best epoch loaded.
-        spent: what each stage has cost.
+        spent: the cost of each stage.
     """
 
     prepared: Prepared
@@ -94,7 +94,7 @@ def train_stage(
     *,
     show: bool,
 ) -> DistillationTrainer:
-    """Train the student through one stage, or load what an earlier start made of it.
+    """Train the student through one stage, or load an earlier start's result.
 
     A stage has its own optimiser, and the learned parts of its terms end with it.
     """
@@ -133,7 +133,7 @@ def train_stage(
 
 
 def write_student(trainer: DistillationTrainer, folder: RunFolder, prepared: Prepared) -> None:
-    """Write the student, and what makes its input, to where it waits to be shipped."""
+    """Write the student, and its tokenizer or processor, to the folder where it waits to be shipped."""
     shutil.rmtree(folder.unshipped, ignore_errors=True)
     processor, kind = prepared.tokenizer, prepared.task.kind
     # Whoever loads the student cuts texts where its scores were measured; a language model is trained further.

@@ -1,4 +1,4 @@
-"""What a cascade's folder says of itself, in `cascade.json`: its members, when each sends a row on, what was measured.
+"""The description of a cascade's folder, `cascade.json`: its members, each one's thresholds, the measurements.
 
 `limbeck.exporting.cascade` writes it; whatever scores a model reads it by `ScoredModel.open`.
 """
@@ -22,7 +22,7 @@ CASCADE_NAME = "cascade.json"
 SCHEMA = 1
 
 
-# How sure a model is of a row, and what it has to do with the labels.
+# How confident a model is in a row, and how this relates to the labels.
 
 
 def answers_several(kind: TaskType, outputs: int) -> bool:
@@ -37,7 +37,7 @@ def answers_several(kind: TaskType, outputs: int) -> bool:
 
 
 def confidence_problems(kind: TaskType, outputs: int, whose: str) -> list[Problem]:
-    """What is wrong with outputs that are not a row's classes: nobody can say how sure they are."""
+    """The problem with outputs that are not a row's classes: they have no confidence."""
     if _has_confidence(kind, outputs):
         return []
     what = "a number" if kind.is_number(outputs) else f"kind {kind.name}"
@@ -87,7 +87,7 @@ class CascadeMember(_Record):
     score: float
     """Its primary score alone, 0 to 100."""
     temperature: float = 1.0
-    """That its logits are divided by before they say how sure it is."""
+    """The temperature that divides its logits before its confidence is computed."""
     threshold: float = 0.0
     """A row of which it is less sure than this, 0 to 1, is sent on."""
     backend: str | None = None
@@ -95,11 +95,11 @@ class CascadeMember(_Record):
     decides: list[float] = Field(default_factory=lambda: [USUAL])
     """How likely each class of several has to be, one number for all of them or one each."""
     classes: list[str] = Field(default_factory=list)
-    """Of stored teacher outputs in a model's place: the classes in the cascade's order."""
+    """For stored teacher outputs instead of a model: the classes in the cascade's order."""
     teacher: str = ""
     """Whose outputs they are."""
     timed: bool = True
-    """Whether `seconds` was measured; stored outputs need not say it."""
+    """Whether `seconds` was measured; optional for stored outputs."""
 
     @property
     def stored(self) -> bool:
@@ -107,7 +107,7 @@ class CascadeMember(_Record):
         return bool(self.classes)
 
     def is_sure(self, logits: np.ndarray, kind: TaskType) -> np.ndarray:
-        """Of which rows, by its logits (n, C), it is sure enough to answer them (n,)."""
+        """The rows, by its logits (n, C), of which it is sure enough to answer them (n,)."""
         several = answers_several(kind, logits.shape[1])
         plain = centred(logits, tuple(self.decides))
         found: np.ndarray = (
@@ -117,7 +117,7 @@ class CascadeMember(_Record):
 
 
 class CascadePoint(_Record):
-    """What a cascade comes to with some thresholds."""
+    """A cascade's results with some thresholds."""
 
     thresholds: list[float]
     sent: list[float]
@@ -138,22 +138,22 @@ class CascadeManifest(_Record):
     members: list[CascadeMember]
     """The fastest first."""
     wanted: dict[str, float]
-    """What the thresholds were chosen for: `max_drop`, `score`, `agreement` or `cost`."""
+    """The setting that the thresholds were chosen for: `max_drop`, `score`, `agreement` or `cost`."""
     gate: GateRowsFacts
     """The rows that chose them."""
     judged_by: str
-    """`labels`, or `agreement` with the last member where the rows have none."""
+    """`labels`, or `agreement` with the last member if the rows have no labels."""
     metric: str
     """The primary score's name."""
     chosen: CascadePoint
     """On the rows that chose the thresholds."""
     cross_fitted: CascadePoint | None = None
-    """Each half of the rows by the thresholds that the other half chose; its thresholds are none's."""
+    """Each half of the rows with the thresholds that the other half chose; it has no thresholds of its own."""
     difference: dict[str, Any] | None = None
     """Score less the last member's on the cross-fitted rows, with its 95 % interval."""
     curve: list[CascadePoint] = Field(default_factory=list)
     asks: dict[str, Any] = Field(default_factory=dict)
-    """Of an endpoint in the last model's place: `endpoint`, settings that answers follow from; `prompt`; `columns`."""
+    """An endpoint instead of the last model: `endpoint`, settings that affect its answers; `prompt`; `columns`."""
     machine: str | None = None
     checksums: dict[str, str] = Field(default_factory=dict)
     folder: Path = Field(default=Path(), exclude=True)
@@ -164,7 +164,7 @@ class CascadeManifest(_Record):
         return self.members[-1].max_length
 
     def answer(self, member: CascadeMember, logits: np.ndarray) -> np.ndarray:
-        """A member's logits (n, C) as what the last member's thresholds decide alike."""
+        """A member's logits (n, C) in the form in which the last member's thresholds give the same decisions."""
         shift = centred(np.zeros_like(logits), tuple(self.members[-1].decides))
         found: np.ndarray = centred(logits, tuple(member.decides)) - shift
         return found
@@ -181,7 +181,7 @@ class CascadeManifest(_Record):
         return f"{inside}{mark}{one}" if inside.is_dir() else member.place
 
     def write(self, folder: Path) -> None:
-        """Write it into a folder, whole or not at all."""
+        """Write it into a folder, atomically."""
         files.write_whole(folder / CASCADE_NAME, json.dumps(self.model_dump(), indent=1) + "\n")
 
 

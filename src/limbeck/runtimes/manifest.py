@@ -1,4 +1,4 @@
-"""What an exported folder says of itself, in `export.json`: how it was made, measured and checked.
+"""The description of an exported folder, `export.json`: how it was made, measured and checked.
 
 Everything that reads an exported folder (the predictor, `evaluate`, the bench, a model card) reads
 this one file first.
@@ -26,9 +26,9 @@ class Conversion(BaseModel):
     name: str
     """In words: `int8 dynamic, per channel`."""
     precision: str = "fp32"
-    """Of the weights: fp32, int8 or int4."""
+    """Precision of the weights: fp32, int8 or int4."""
     fused: bool = True
-    """Whether ONNX Runtime's own operators stand in the graph."""
+    """Whether the graph contains ONNX Runtime's own operators."""
     per_channel: bool = False
     reduce_range: bool = False
     """Whether weights have 7 bits, which no processor without VNNI overflows with."""
@@ -51,7 +51,7 @@ class LogitParity(BaseModel):
 
 
 class GateMeasure(BaseModel):
-    """One file's scores on the dev rows, 0 to 100, beside the torch model's."""
+    """One file's scores on the dev rows, 0 to 100, next to the torch model's."""
 
     scores: dict[str, float | None]
     torch_scores: dict[str, float | None]
@@ -87,7 +87,7 @@ class GateRowsFacts(BaseModel):
     text_columns: list[str] = Field(default_factory=list)
     label_column: str | None = None
     recipe: dict[str, Any] = Field(default_factory=dict)
-    """Of a run's own rows, its settings that say which they are; empty of rows that were named."""
+    """For a run's own rows, the settings that identify them; empty for rows that were named."""
     batch_size: int = 32
 
 
@@ -99,7 +99,7 @@ class ExportManifest(BaseModel):
     file: str
     """The model's file in the folder."""
     decoder: None = None
-    """A second file, of text-to-text models that earlier versions exported: such folders are refused."""
+    """A second file, in text-to-text models that earlier versions exported: such folders raise an error."""
     kind: str
     """Task type, as a recipe calls it."""
     architecture: str
@@ -112,7 +112,7 @@ class ExportManifest(BaseModel):
     texts: int = 1
     """How many texts an example holds."""
     prompts: dict[str, str] = Field(default_factory=dict)
-    """Of embedding models with prompts: what is put before a sentence, a query and a passage."""
+    """For embedding models with prompts: the prefix of a sentence, a query and a passage."""
     max_length: int = 512
     """Tokens that a text is cut to."""
     inputs: list[str] = Field(default_factory=list)
@@ -120,16 +120,16 @@ class ExportManifest(BaseModel):
     gate: GateRowsFacts
     measured: GateMeasure
     cross_fitted: dict[str, float | None] | None = None
-    """Scores, 0 to 100, of what the gate ships on rows that did not choose it: each half of the rows by the file that
-    the other half would have shipped. None of rows that cannot be halved, and of older exports."""
+    """Scores, 0 to 100, of the gate's choice on rows that did not choose it: each half of the rows by the file that
+    the other half would have shipped. None if rows cannot be halved, and in older exports."""
     max_drop: float
     times_faster: float | None = None
     """Than the graph in float, in batches as the gate's; None where it is not quantised, and of older ones."""
     tried: list[Attempt] = Field(default_factory=list)
     bytes: int = 0
-    """Of the model's file and the data beside it."""
+    """Bytes of the model's file and its external data."""
     torch_bytes: int = 0
-    """Of the torch model's weights in float32."""
+    """Bytes of the torch model's weights in float32."""
     versions: dict[str, str | None] = Field(default_factory=dict)
     machine: str | None = None
     checksums: dict[str, str] = Field(default_factory=dict)
@@ -148,17 +148,17 @@ class ExportManifest(BaseModel):
 
     @property
     def runtime(self) -> str:
-        """What the folder was measured with, and is for."""
+        """The runtime that the folder was measured with, and is for."""
         named = self.format.removesuffix("-int8").removesuffix("-int4")
         return "onnxruntime" if named == "onnx" else named
 
     def write(self, folder: Path) -> None:
-        """Write it into a folder, whole or not at all."""
+        """Write it into a folder, atomically."""
         files.write_whole(folder / EXPORT_NAME, json.dumps(self.model_dump(), indent=1) + "\n")
 
 
 def weight_bytes(path: Path) -> int:
-    """Of a model's file and the data beside it."""
+    """Checksums of a model's file and its external data."""
     beside = path.with_name(f"{path.name}.data"), path.with_suffix(".bin")
     return sum(file.stat().st_size for file in (path, *beside) if file.is_file())
 
@@ -175,7 +175,7 @@ def exports_of(run: Path) -> list[Path]:
 
 
 def exports_of_student(run: Path) -> tuple[list[ExportManifest], list[Problem]]:
-    """What was exported of the student that a run holds, and what is wrong with exports of another.
+    """The exports of a run's student, and the problems with exports of another student.
 
     Raises:
         LimbeckError: a manifest that cannot be read.
@@ -244,8 +244,8 @@ def _read(folder: str | Path) -> ExportManifest:
     return manifest
 
 
-# Which student an exported folder was made of, held against the one that its run holds now. A run
-# may be trained again in its place: what was exported of the student before must not pass for the
+# Compares the student an exported folder was made of with the run's current one. A run
+# may be trained again in the same folder: exports of the earlier student must not pass for the
 # new one's. A run's manifest knows its weights by their checksums, so nothing large is read.
 
 
@@ -277,12 +277,12 @@ def shipped_weights(run: Path) -> dict[str, str] | None:
 
 
 def other_student(folder: Path, format: str, weights: Mapping[str, str]) -> Problem | None:
-    """What is wrong with a folder in a run's `exported` that was made of another student; None if nothing.
+    """The problem with a folder in a run's `exported` that was made of another student; None if it was not.
 
     Args:
         folder: the exported folder.
-        format: what it was exported as.
-        weights: those it was made of, as `weights_of` gives them; none where nobody wrote them down.
+        format: its export format.
+        weights: the exported model's, as `weights_of` gives them; empty if they were not recorded.
     """
     place = folder.resolve()
     run = place.parent.parent

@@ -17,7 +17,7 @@ class OnnxPredictor:
     """Logits of an exported model for texts or images, read as they were at the gate.
 
     Attributes:
-        manifest: what `export.json` says.
+        manifest: the content of `export.json`.
         session: the opened model file.
         processor: its tokenizer, or image processor.
     """
@@ -66,7 +66,7 @@ class OnnxPredictor:
 
         Args:
             columns: one list of texts, or two of equal length.
-            prompt: of embedding models, what the texts are: sentence, query or passage.
+            prompt: for embedding models, the type of the texts: sentence, query or passage.
 
         Raises:
             LimbeckError: another number of columns than the model was trained on, or an unknown prompt.

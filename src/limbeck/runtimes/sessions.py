@@ -13,9 +13,9 @@ from limbeck.runtimes.manifest import ExportManifest
 from limbeck.support.errors import LimbeckError, first_line, unknown
 
 Feed = dict[str, np.ndarray]
-"""Arrays by the names of what a model reads."""
+"""Arrays by the names of a model's inputs."""
 
-# What an opened model does, whatever runs it: batches of arrays in, logits out.
+# The interface of an opened model, for every runtime: batches of arrays in, logits out.
 
 
 class GraphSession(ABC):
@@ -23,8 +23,8 @@ class GraphSession(ABC):
 
     Attributes:
         name: the runtime's, for messages.
-        inputs: names of what it reads.
-        outputs: names of what it returns: `logits`, or `start_logits` and `end_logits`.
+        inputs: names of its inputs.
+        outputs: names of its outputs: `logits`, or `start_logits` and `end_logits`.
     """
 
     name: str
@@ -154,7 +154,7 @@ def _opening(runtime: str, path: Path, errors: type[Exception]) -> Iterator[None
         ) from error
 
 
-# Open what was exported: a file by the runtime that is named, or a whole folder by its manifest.
+# Open an exported model: a file by the named runtime, or a complete folder by its manifest.
 
 
 _SESSIONS: dict[str, type[OnnxSession | OpenVinoSession | NumpySession]] = {
@@ -225,11 +225,11 @@ def readers_of(manifest: ExportManifest) -> tuple[str, ...]:
     return (manifest.runtime,) if manifest.runtime in RUNTIMES else ()
 
 
-# Libraries that only some installations have: asked for by the extra that brings them.
+# Libraries that only some installations have: installed by an extra.
 
 
 _MODULES = {"onnx": ("onnx", "onnxscript", "onnxruntime")}
-"""What is needed → the modules that have to be there; of others the one of that name."""
+"""Requirement → its modules, if they have another name."""
 
 
 def need_extra(needed: str, purpose: str) -> None:

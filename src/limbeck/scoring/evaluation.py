@@ -23,7 +23,7 @@ from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import at_home
 from limbeck.tasks import Task
 
-# What an evaluation comes to: scores, classes, and the comparison with a teacher.
+# The result of an evaluation: scores, classes, and the comparison with a teacher.
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class Evaluation:
     """A model's predictions on one split, scored.
 
     Attributes:
-        split: as a record names it: of other rows than the run's with where they lie.
+        split: its name in a record; for rows other than the run's, with their location.
         scores: 0 to 100.
-        classification: of a classifier what its predictions come to, class by class and beside a teacher's.
+        classification: for a classifier, the results class by class, with a teacher's.
         row_tests: the model less the teacher over the same rows, where the teacher's predictions are known.
     """
 
@@ -65,7 +65,7 @@ def evaluate(
 ) -> Numbers:
     """Scores, 0 to 100, of a run's student, which the run's record keeps too, or of any checkpoint.
 
-    What the run measured itself stays. Scores on other rows stand beside it, under a key with the
+    The run's own measurements stay. Scores on other rows are added to the record, under a key with the
     data's name and the rows' fingerprint. `evaluation_of` gives more than the scores.
 
     Args:
@@ -76,8 +76,8 @@ def evaluate(
         split: which split; by default the one the task is scored on (dev, or test out of domain).
         text_columns: the columns of your own file that hold text.
         label_column: the one that holds the labels.
-        backend: what computes: `torch`, or for an exported folder (or a run that holds one)
-            `onnxruntime` or `openvino`; by default what the folder is for. Scores of
+        backend: the runtime: `torch`, or for an exported folder (or a run that holds one)
+            `onnxruntime` or `openvino`; by default the folder's. Scores of
             exported models do not enter a run's record.
 
     Raises:
@@ -99,11 +99,11 @@ def evaluation_of(
 
     Args:
         run: as `evaluate`'s.
-        asked: which rows: task, data, split, text_columns, label_column, as `evaluate` takes them.
+        asked: the rows: task, data, split, text_columns, label_column, as `evaluate` takes them.
         backend: as `evaluate`'s.
-        teacher: a run folder, a checkpoint's folder or Hub name to hold the predictions against, on the same
-            rows. Without it, a run's own rows have what the run itself recorded of its teacher.
-        texts: whether the examples of disagreement hold their texts; by default as the run's recipe says.
+        teacher: a run folder, a checkpoint's folder or Hub name to compare the predictions with, on the same
+            rows. Without it, a run's own rows have the run's record of its teacher.
+        texts: whether the examples of disagreement hold their texts; by default as in the run's recipe.
 
     Raises:
         LimbeckError: as `evaluate`; or a teacher without these classes.
@@ -130,7 +130,7 @@ def evaluation_of(
 
 
 def _beside(scored: Scored, name: str, teacher: str | None, *, texts: bool) -> Evaluation:
-    """What predictions come to, alone or beside a teacher that is run on the same rows."""
+    """The results of predictions, alone or compared with a teacher that is run on the same rows."""
     task, own, loaded = scored.task, scored.results.predictions, scored.split.loaded
     taught = None
     if teacher is not None:
@@ -146,7 +146,7 @@ def _beside(scored: Scored, name: str, teacher: str | None, *, texts: bool) -> E
 
 
 def _as_recorded(record: Record, folder: Path, found: Evaluation, scored: Scored) -> bool:
-    """Whether the run recorded these very predictions, its teacher's beside them."""
+    """Whether the run recorded these very predictions, together with its teacher's."""
     if found.split not in {*record.classification, *record.row_tests}:
         return False
     kept = run_folder.kept_predictions(folder, found.split)
@@ -154,18 +154,18 @@ def _as_recorded(record: Record, folder: Path, found: Evaluation, scored: Scored
     if kept is None or list(kept["label"]) != list(mine["label"]):
         return False
     if scored.task.kind.predicts_numbers(scored.task):
-        # Rows that were padded beside others come out the same to rounding.
+        # Rows that were padded in other batches come out the same to rounding.
         return np.allclose(kept["prediction"], mine["prediction"], rtol=1e-4, atol=1e-4)
     return list(kept["prediction"]) == list(mine["prediction"])
 
 
 def _name_in(record: Record, recipe: Recipe, asked: RowsAsked, loaded: LoadedSplit) -> str:
-    """What the record calls these rows: the split's name is that of the run's own."""
+    """The record's name of these rows: for the run's own, the split's name."""
     task, name = loaded.task, loaded.name
     if asked.task not in (None, recipe.task):
         scored_on = (name,) == task.evaluation_splits([name])
         name = task.name if scored_on else f"{task.name}:{name}"
-    # Of another task, but from where the run's rows are, its name says which they are.
+    # For another task with the same location as the run's rows, its name identifies them.
     other = asked.data not in (None, recipe.data)
     known = record.examples.fingerprints.get(name)
     # Rows of the run's own that an earlier version scored cannot be distinguished from others.
@@ -176,7 +176,7 @@ def _name_in(record: Record, recipe: Recipe, asked: RowsAsked, loaded: LoadedSpl
 
 
 def _keep(record: Record, folder: Path, found: Evaluation, fingerprint: str) -> None:
-    """What was found enters the run's record, beside what it measured itself."""
+    """Add the results to the run's record, next to its own measurements."""
     name = found.split
     if name not in record.scores:
         record.scores = record.scores | {name: found.scores}

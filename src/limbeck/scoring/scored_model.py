@@ -1,6 +1,6 @@
 """Score any fine-tuned model on any labelled rows: a run's student, a checkpoint or an exported folder.
 
-`ScoredModel.open(path)` finds the model, `rows(asked)` loads what it is scored on, `score(rows)` runs it. Whatever
+`ScoredModel.open(path)` finds the model, `rows(asked)` loads its rows, `score(rows)` runs it. All
 scores a finished model does it this way: `evaluate`, the gate of an export, a team, predictions of a split.
 """
 
@@ -49,10 +49,10 @@ logger = logging.getLogger(__name__)
 TORCH = "torch"
 BACKENDS = (TORCH, *RUNTIMES)
 HUB = "hub"
-"""Where a known task's rows are, if nobody says."""
+"""The location of a known task's rows, by default."""
 # A model without a limit, or one of thousands of tokens, is measured on texts this long.
 LONGEST = 512
-# What a recipe says of which rows there are and how they are read.
+# The recipe's settings of which rows there are and how they are read.
 _ROWS = {
     "task", "kind", "data", "dev", "test", "dev_share", "test_share", "group_column", "text_columns",
     "label_column", "classes", "labels", "label_separator", "max_length",
@@ -61,17 +61,17 @@ _ROWS = {
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedSplit:
-    """The rows of a split as loaded, whoever is scored on them.
+    """The rows of a split as loaded, for any model.
 
     Attributes:
         task: their task.
         data: their source.
         name: the split's.
         rows: as loaded.
-        max_length: tokens of a row, where somebody names them; `usual_length`: what a run was trained with.
-        text_columns: as they were named, for a file of the user's own; `label_column` likewise.
-        recipe: the run's settings that say which rows these are; empty of rows that were named.
-        own_classes: whether the classes are known to stand in the order of the model that the rows were loaded for.
+        max_length: tokens of a row, if they are set; `usual_length`: a run's own limit in training.
+        text_columns: as they were named, for a file of the user's own; also `label_column`.
+        recipe: the run's settings that identify these rows; empty for rows that were named.
+        own_classes: whether the classes are known to be in the order of the model that the rows were loaded for.
         translated_from: its own task, where the rows are of another one.
     """
 
@@ -89,7 +89,7 @@ class LoadedSplit:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Of the rows' content."""
+        """Fingerprint of the rows' content."""
         return rows_fingerprint(self.task, self.rows)
 
     @property
@@ -126,7 +126,7 @@ class EncodedSplit:
         return batches_of(self.encoded, self.collator, size, "cpu")
 
     def results(self, outputs: np.ndarray, places: np.ndarray | None = None) -> tasks.Results:
-        """Scores and predictions by what was kept of every row; with `places` of some rows alone."""
+        """Scores and predictions from the kept outputs of every row; with `places` of some rows alone."""
         encoded, rows = self.encoded, self.loaded.rows
         if places is not None:
             outputs, encoded, rows = outputs[places], encoded.select(places), rows.select(places)
@@ -136,7 +136,7 @@ class EncodedSplit:
     def halves(self) -> tuple[np.ndarray, np.ndarray] | None:
         """The places of a random half of the rows, and of the others; rows that belong together stay together.
 
-        None where a row is several examples or one can be read only beside all others, as in a search.
+        None if a row is several examples or can only be read together with all others, as in a search.
         """
         kind, rows = self.task.kind, self.loaded.rows
         if not kind.one_example_a_row or len(rows) != len(self.encoded):
@@ -167,7 +167,7 @@ class Scored:
 
 @dataclass(frozen=True)
 class ScoredModel:
-    """A fine-tuned model, found and described; its weights are read when it is first asked for.
+    """A fine-tuned model, found and described; its weights are read at first use.
 
     Attributes:
         name: as it was named.
@@ -175,9 +175,9 @@ class ScoredModel:
         backend: what computes, one of `BACKENDS`.
         config: its configuration.
         record: of a run, its record.
-        recipe: of a run or what was exported of one, what says which rows it has by itself.
-        manifest: of an exported folder, what it says of itself.
-        cascade: of a cascade's folder likewise; `members` are its models, the fastest first, without stored outputs.
+        recipe: for a run or an export of one, the settings that identify its own rows.
+        manifest: for an exported folder, its description.
+        cascade: for a cascade's folder, its description; `members` are its models, fastest first, no stored outputs.
         weights: the model itself, where it stays in memory (`in_memory`).
     """
 
@@ -199,7 +199,7 @@ class ScoredModel:
         Args:
             path: a run's folder, a checkpoint's folder or Hub name, an exported folder or a run that holds one, or a
                 cascade's folder.
-            backend: what computes; by default what the folder is for.
+            backend: the runtime; by default the folder's.
 
         Raises:
             LimbeckError: nothing there, a run that is not finished, a damaged folder, a backend that is unknown, not
@@ -262,7 +262,7 @@ class ScoredModel:
 
     @property
     def kind(self) -> tasks.TaskType:
-        """The task type that its configuration tells of."""
+        """The task type that follows from its configuration."""
         return tasks.kind_of_config(self.config)
 
     @cached_property
@@ -282,14 +282,14 @@ class ScoredModel:
 
         Args:
             kind: the task type.
-            processor: what makes its inputs; by default the checkpoint's own of that type.
+            processor: its tokenizer or image processor; by default the checkpoint's own of that type.
             head: as `load_model` takes it.
 
         Raises:
             LimbeckError: no such head, or a tokenizer that does not fit.
         """
         model = load_model(self.place, head=head, auto=kind.auto)
-        tasks.task_type_of(model)  # refuses what is of none
+        tasks.task_type_of(model)  # raises an error for a missing type
         given = processor or read_processor(self.place, kind.reads)
         preflight.refuse_unfit(self.name, model, given)
         return model
@@ -303,15 +303,15 @@ class ScoredModel:
     # ---- rows ----
 
     def rows(self, asked: RowsAsked = NOTHING_NAMED, *, labeled: bool = True) -> LoadedSplit:
-        """The rows that are named, else those that the run, or the exported model, was measured on.
+        """The rows that are named, otherwise the rows that the run, or the exported model, was measured on.
 
         Args:
-            asked: the rows.
-            labeled: refuse a split without labels.
+            asked: the rows' settings.
+            labeled: raise an error for a split without labels.
 
         Raises:
-            LimbeckError: nothing says which rows, they cannot be read as the model's task, or an exported model's are
-                others by now.
+            LimbeckError: no rows are identified, they cannot be read as the model's task, or an exported model's
+                rows have changed.
         """
         measured_on = self.manifest or self.cascade
         if measured_on is not None:
@@ -384,11 +384,11 @@ class ScoredModel:
     # ---- scores ----
 
     def read(self, loaded: LoadedSplit, model: PreTrainedModel | None = None) -> EncodedSplit:
-        """A split as this model reads it: with its prompts and thresholds, cut to what it was trained with.
+        """A split as this model reads it: with its prompts and thresholds, and its training's length limit.
 
         Args:
             loaded: the rows.
-            model: its weights; not needed where something else says the length.
+            model: its weights; not needed if the length is known otherwise.
         """
         task = decided_by(loaded.task, self.config)
         processor = read_processor(self.place, task.kind.reads)
@@ -409,7 +409,7 @@ class ScoredModel:
 
         Args:
             loaded: as `rows` gave them, of this model or of another one.
-            side: what messages call the model; by default student of a run's, else model.
+            side: the model's name in messages; by default student for a run's, otherwise model.
 
         Raises:
             LimbeckError: classes that do not fit the rows'.
@@ -493,7 +493,7 @@ class ScoredModel:
         return replace(reads[0], task=decided_by(loaded.task, self.config)), outputs
 
 
-# What is at a path: a run that has finished, an exported folder.
+# The types of path: a run that has finished, an exported folder.
 
 
 def finished_run(folder: Path) -> tuple[Record, Recipe] | None:
@@ -514,7 +514,7 @@ def find_export(path: str) -> Path:
     """An exported folder, or the one that a run holds.
 
     Raises:
-        LimbeckError: there is none, or there are several to choose from.
+        LimbeckError: it does not exist, or there are several to choose from.
     """
     folder = files.at_home(path)
     found = [folder] if is_export(folder) else exports_of(folder)
@@ -554,7 +554,7 @@ def split_to_score(
     """The split that is named, or the one that the task is scored on.
 
     Raises:
-        LimbeckError: there is none of that name, or it has no labels and shall have some.
+        LimbeckError: it does not exist, or has no labels although they are required.
     """
     chosen = split or (task.evaluation_splits(rows) or tuple(rows))[0]
     if chosen not in rows:
@@ -576,8 +576,8 @@ def wanted_kind(kind: tasks.TaskType, task: str | None) -> str | None:
 
 
 def longest_of(model: PreTrainedModel, processor: tasks.Processor) -> int:
-    """Tokens of a text that a checkpoint is measured on: of an embedding model as its folder says, of others as its
-    tokenizer does, at most 512."""
+    """Tokens of a text with which a checkpoint is measured: for an embedding model its folder's, for others its
+    tokenizer's, at most 512."""
     modules = modules_of(model.config)
     own = getattr(processor, "model_max_length", None) or LONGEST
     longest = (None if modules is None else modules.max_tokens) or min(own, LONGEST)
@@ -593,13 +593,13 @@ def student_labelling(recipe: Recipe, student: str | Path) -> Labelling:
 def rows_of_run(
     recipe: Recipe, student: str | Path, asked: RowsAsked
 ) -> tuple[tasks.Task, DatasetDict, RowsAsked]:
-    """The rows that are named, else those that a run by the recipe was scored on.
+    """The rows that are named, otherwise the rows that a run by the recipe was scored on.
 
     Args:
         student: the run's, whose head has the classes in its order.
 
     Returns:
-        Their task and splits; and what was asked, with what the recipe says of the rest.
+        Their task and splits; and the settings in use, completed from the recipe.
     """
     own = asked.task in (None, recipe.task)
     # Rows of another file have labels of their own, and no teacher's.
@@ -636,14 +636,14 @@ def own_task(recipe: Recipe, student: str | Path) -> tasks.Task:
     return rows_of_run(recipe, student, NOTHING_NAMED)[0]
 
 
-# What a model was shipped with that decides how rows are read or scored; whether it has their classes, in their order.
+# A model's shipped settings of how rows are read or scored; whether it has their classes, in their order.
 
 
 def decided_by(task: tasks.Task, config: PretrainedConfig) -> tasks.Task:
-    """The task as a model has it: with its prompts, and of several labels a row its thresholds, ½ where it has none.
+    """The task as a model has it: with its prompts, and for several labels per row its thresholds, by default ½.
 
     Raises:
-        LimbeckError: thresholds that are none.
+        LimbeckError: invalid thresholds.
     """
     task = replace(task, kind=task.kind.of_model(config))
     found: tasks.Task = task.kind.decided_by(task, config)

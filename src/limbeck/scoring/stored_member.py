@@ -49,7 +49,7 @@ class StoredMember:
         name: as it was named.
         place: `STORE`, or `STORE#MEMBER`.
         outputs: of the teacher, in the order of the cascade's classes.
-        live: the teacher itself, which is asked about the rows that are not stored.
+        live: the teacher itself, which runs on the rows that are not stored.
     """
 
     name: str
@@ -78,7 +78,7 @@ class StoredMember:
         left = np.flatnonzero(~known)
         while self.live is not None and len(left):
             texts = ([column[row] for column in columns] for row in left.tolist())
-            # Its prompt says which column is missing.
+            # The missing column is the one in its prompt.
             rows = [dict(zip(self.live.bound.columns, one, strict=False)) for one in texts]
             try:
                 scores = self.live.score(rows)
@@ -96,7 +96,7 @@ class StoredMember:
         """Logits of a split's rows (n, C).
 
         Raises:
-            LimbeckError: rows that have none.
+            LimbeckError: rows that are not stored.
         """
         found, known = self.logits([rows[name][:] for name in task.text_columns])
         if not known.all():
@@ -108,6 +108,6 @@ class StoredMember:
         return found
 
     def fingerprint(self) -> str:
-        """Of all that is stored."""
+        """Fingerprint of all stored outputs."""
         known = json.dumps(self.outputs.about, sort_keys=True, default=str)
         return hashlib.blake2b(known.encode(), digest_size=16).hexdigest()

@@ -1,4 +1,4 @@
-"""`look_at_team(…)`: what the members of a team predict on one split, and how they differ.
+"""`look_at_team(…)`: the predictions of a team's members on one split, and how they differ.
 
 Part of `limbeck.scoring`.
 """
@@ -24,9 +24,9 @@ from limbeck.tasks import Task
 
 log = logging.getLogger(__name__)
 
-# What the runs of a team must agree in, unless it is given.
+# The settings in which the runs of a team must agree, unless they are given.
 _SHARED = ("task", "data", "text_columns", "label_column", "kind", "classes", "labels", "division")
-# What belongs to a file of rows, so that other rows have others.
+# The settings that belong to a file of rows, so that other rows have others.
 _OF_FILE = _SHARED[2:4] + _SHARED[5:]
 
 
@@ -35,7 +35,7 @@ class TeamLook:
     """A team, measured on one split.
 
     Attributes:
-        task: what it answers.
+        task: the task of its rows.
         data: where the rows are from.
         split: which rows.
         team: scores and disagreement.
@@ -124,7 +124,7 @@ def _measure(team: dict[str, ScoredModel], loaded: LoadedSplit) -> TeamLook:
 
 
 def _refuse_different(team: Sequence[ScoredModel], asked: RowsAsked) -> None:
-    """Raise LimbeckError where nothing says which rows are meant, or the runs say different things."""
+    """Raise LimbeckError if no rows are identified, or the runs identify different ones."""
     recipes = {one.name: one.recipe for one in team if one.recipe is not None}
     problems = []
     for key in _SHARED if recipes else ():

@@ -53,7 +53,7 @@ def write_model2vec(
     int8: bool = False,
     without_pairs: float | None = None,
 ) -> None:
-    """Write a folder for model2vec: `StaticModel` of an embedding student, else `StaticModelPipeline`.
+    """Write a folder for model2vec: `StaticModel` for an embedding student, otherwise `StaticModelPipeline`.
 
     sentence-transformers loads the same folder as a `StaticEmbedding`, without a classifier's head.
 
@@ -123,7 +123,7 @@ _PACKAGE = "sentence_transformers.models"
 
 
 def int8_rows(student: StaticStudent) -> tuple[np.ndarray, np.ndarray]:
-    """Token vectors (V, d) as whole numbers from -127 to 127, and weights (V,) with each row's scale in them.
+    """Token vectors (V, d) as integers from -127 to 127, and weights (V,) with each row's scale in them.
 
     Special tokens have weight 0.
     """
@@ -155,7 +155,7 @@ def _head_arrays(student: StaticStudent) -> dict[str, np.ndarray]:
 
 
 def bare_tokenizer(tokenizer: Any) -> Tokenizer:
-    """The tokenizer as readers need it: no padding, and texts cut where `model_max_length` says."""
+    """The tokenizer as readers need it: no padding, and texts truncated at `model_max_length`."""
     core = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
     core.no_padding()
     core.no_truncation()

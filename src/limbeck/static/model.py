@@ -1,7 +1,7 @@
 """A static student: the mean of token vectors, hashed word pairs and a small head, as a model of transformers.
 
 Part of `limbeck.static`. It has no layers. Gradients of the tables are sparse:
-a training step costs what the tokens of its rows cost, whatever the size of the vocabulary (see `row_adam`).
+the cost of a training step depends on the tokens of its rows, not on the size of the vocabulary (see `row_adam`).
 """
 
 from pathlib import Path
@@ -76,7 +76,7 @@ class StaticStudent(PreTrainedModel):
         weights: one learned weight a token.
         counted: which tokens take part.
         head: from the mean to the output.
-        pairs: what each hashed pair of neighboring tokens adds to the output; None without pairs.
+        pairs: the contribution of each hashed pair of neighboring tokens to the output; None without pairs.
     """
 
     config_class = StaticConfig
@@ -105,7 +105,7 @@ class StaticStudent(PreTrainedModel):
             super()._init_weights(module)  # type: ignore[no-untyped-call]
 
     def save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> None:
-        """Write the model's files, and beside them a reader of them that needs NumPy alone."""
+        """Write the model's files, and a reader of them that needs only NumPy."""
         super().save_pretrained(save_directory, *args, **kwargs)
         source = Path(reader.__file__).read_text(encoding="utf-8")
         write_whole(Path(save_directory) / READER_FILE, source)
@@ -132,7 +132,7 @@ class StaticStudent(PreTrainedModel):
             input_ids: tokens.
             attention_mask: 0 at padding.
             generator: draws the tokens that training leaves out; torch's own if left out.
-            kwargs: what a batch holds besides; not read.
+            kwargs: other fields of a batch; not read.
         """
         part = self.counted[input_ids]
         if attention_mask is not None:
@@ -168,7 +168,7 @@ def pair_rows(first: Tensor, second: Tensor, pairs: int) -> Tensor:
 
 
 def some_of(part: Tensor, rate: float, generator: torch.Generator | None = None) -> Tensor:
-    """What token dropout keeps of a mask (B, N); a row of which nothing would be left is kept whole."""
+    """Apply token dropout to a mask (B, N); a row that would become empty is kept complete."""
     if not rate:
         return part
     drawn = torch.rand(part.shape, generator=generator, device=part.device)

@@ -79,7 +79,7 @@ def from_teacher(
         width: numbers of a token vector, at most the teacher's.
         teacher_tokenizer: the teacher's, where the student has another one.
         pooling: `mean`, `cls` or `last`: how the teacher's token states become one vector. If left out, `cls` where
-            the tokenizer begins texts with such a token; else an embedding model's own, and `mean` of others.
+            the tokenizer begins texts with such a token; otherwise an embedding model's own, and `mean` for others.
         vectors: what `token_vectors` has found, where that is known.
         settings: as in `static_student`; labels and normalization are the teacher's unless given.
 
@@ -152,7 +152,7 @@ def token_vectors(
 ) -> np.ndarray:
     """The teacher's vectors (V, D) of a tokenizer's tokens, each read as a text of its own.
 
-    A token that the teacher's own tokenizer does not know is read as the text it stands for.
+    A token that the teacher's own tokenizer does not know is read as its text.
     """
     reading = tokenizer if teacher_tokenizer is None else teacher_tokenizer
     if pooling is None and reading.cls_token_id in _marks(reading)[0]:

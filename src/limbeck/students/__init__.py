@@ -1,6 +1,6 @@
 """Students: where their layers, weights, configuration and labels come from.
 
-`build_student` makes every kind of student, `narrowed` cuts one in width, `load_model` reads a whole pretrained model,
+`build_student` makes every kind of student, `narrowed` cuts one in width, `load_model` reads a pretrained model,
 `pick_layers` turns a rule into layer numbers, `important_layers` rows into them, `named_model` a shape's name into a
 model.
 """

@@ -1,6 +1,6 @@
 """LoRA adapters of PEFT: read from safetensors, and merged into the model that they were trained on.
 
-PEFT itself is not needed. What its folders say beyond plain LoRA is refused by name, so that nothing is left out.
+PEFT itself is not needed. Settings of its folders beyond plain LoRA raise an error by name, so that nothing is ignored.
 """
 
 import copy
@@ -78,8 +78,8 @@ class Adapter(NamedTuple):
     def config(self, base: hf.PretrainedConfig) -> hf.PretrainedConfig:
         """The configuration of the merged model.
 
-        Class names come from a config.json beside the adapter. A head that the adapter holds has no others: PEFT saves
-        none.
+        Class names come from a config.json in the adapter's folder. A head in the adapter has no others: PEFT does
+        not save them.
 
         Args:
             base: the base model's configuration.
@@ -110,13 +110,13 @@ class Adapter(NamedTuple):
 
     @torch.no_grad()
     def merge(self, model: hf.PreTrainedModel) -> set[str]:
-        """Add s·B·A to each adapted weight, after putting in place the weights that were trained whole.
+        """Add s·B·A to each adapted weight, after copying the weights that were trained completely.
 
         Args:
             model: the base model with the head that `config` names; changed in place.
 
         Returns:
-            the names of the weights that were trained whole.
+            the names of the weights that were trained completely.
 
         Raises:
             LimbeckError: quantized weights; one that the model does not have, has in another shape, or uses twice.
@@ -158,7 +158,7 @@ class Adapter(NamedTuple):
     def _name(
         self, key: str, shape: torch.Size, model: hf.PreTrainedModel, own: Mapping[str, Tensor]
     ) -> str:
-        """What the model calls a weight: the adapter may have been trained on its backbone alone, or under a head."""
+        """The model's name for a weight: the adapter may have been trained on its backbone alone, or under a head."""
         there = model.base_model_prefix + "."
         name = next(
             (one for one in (key, there + key, key.removeprefix(there)) if one in own), None
@@ -173,7 +173,7 @@ class Adapter(NamedTuple):
 
 
 def find_adapter(source: str) -> Adapter | None:
-    """The adapter in a folder or a repository of the Hub; None where there is none.
+    """The adapter in a folder or a repository of the Hub; None if there is no adapter.
 
     Raises:
         LimbeckError: one that is not plain LoRA in safetensors.

@@ -1,4 +1,4 @@
-"""A student: some layers of the teacher or of a checkpoint, a whole checkpoint, or a fresh model.
+"""A student: some layers of the teacher or of a checkpoint, a complete checkpoint, or a fresh model.
 
 The result is an ordinary Hugging Face model that
 `save_pretrained` writes and `AutoModelFor….from_pretrained`, with the class of its head, reads
@@ -46,13 +46,13 @@ def build_student(
     `layers`: how many `pick` keeps, or the layers themselves (1-based); for an encoder-decoder it
     applies to both stacks, or give `{"encoder": …, "decoder": …}`. None keeps them all.
     `pick`: `first`, `last`, `skip`, `upper` (see `pick_layers`; by rows: `important_layers`). If left out, `skip` where
-    a head reads a whole text off one token, as lower layers write nothing into it yet, else `first`.
+    a head reads a complete text off one token, as lower layers write nothing into it yet, otherwise `first`.
     `config`: entries that replace the configuration's (`with_settings`).
-    `task`: names its head's outputs; None: the head is the one of what it starts from.
+    `task`: names its head's outputs; None: the head is the one of its start.
     `kind`: what its head answers, and so its class, as a task type or by its name.
-    If left out, sentence classification with a `task`, else what it starts from.
+    If left out, sentence classification with a `task`, otherwise the type of its start.
     The head is copied when its labels agree with the task's, otherwise initialised from `seed`.
-    ALBERT runs one layer many times: there only the number of rounds changes, and the log says so.
+    ALBERT runs one layer many times: there only the number of rounds changes, which is logged.
 
     Raises LimbeckError for an unknown kind, layers that do not exist, settings the model does not have,
     weights that do not fit, checkpoints that cannot be read, and, without a `task`, those without a trained head.
@@ -119,7 +119,7 @@ def _class_of_head(
     task: Labelled | None,
     kind: tasks.TaskType | None,
 ) -> Any:
-    """What makes the student's class: the kind's, or without a task what it starts from."""
+    """Determines the student's class: the task type, or without a task its start."""
     if kind is not None or task is not None:
         return (kind or tasks.SENTENCE).auto
     model = teacher if isinstance(init, str) and init in _OF_TEACHER else init
@@ -158,7 +158,7 @@ def _start(
 
 
 def wanted_layers(base: PretrainedConfig, layers: Layers) -> dict[str, int | Sequence[int]]:
-    """How many layers of each stack are wanted, or which; {} keeps every stack whole.
+    """The number or the choice of each stack's layers; {} keeps every stack complete.
 
     Raises:
         LimbeckError: a stack that the model does not have.
@@ -182,7 +182,7 @@ def default_pick(kind: tasks.TaskType) -> str:
 
 
 def picked_layers(base: PretrainedConfig, layers: Layers, pick: str) -> dict[str, list[int]]:
-    """Picked layers per stack; {} keeps every stack whole."""
+    """Picked layers per stack; {} keeps every stack complete."""
     picked = {}
     for stack, kept in wanted_layers(base, layers).items():
         total = configuration.layer_count(base, stack)
@@ -209,7 +209,7 @@ PICKS: dict[str, Callable[[int, int], list[int]]] = {
     "upper": _upper,
 }
 BY_ROWS = "importance"
-"""Picks layers by what they do on rows: `important_layers`."""
+"""Picks layers by their effect on rows: `important_layers`."""
 
 
 def pick_layers(pick: str | Sequence[int], keep: int | None, total: int) -> list[int]:
@@ -218,11 +218,11 @@ def pick_layers(pick: str | Sequence[int], keep: int | None, total: int) -> list
     `pick` is a rule or the layers themselves; `keep` is how many a rule keeps (None: all), and for a rule alone:
 
     * `first`, `last`: the `keep` layers at that end.
-    * `skip`: every (total / keep)-th: 12 to 6 gives 2, 4, 6, 8, 10, 12. A step that is not whole is
+    * `skip`: every (total / keep)-th: 12 to 6 gives 2, 4, 6, 8, 10, 12. A step that is not an integer is
       rounded half up: 12 to 5 gives 2, 5, 7, 10, 12.
     * `upper`: the upper layer of each of `keep` contiguous groups, of which the first
       `total mod keep` hold one layer more: 12 to 5 gives 3, 6, 8, 10, 12. Equal to `skip` when
-      `total / keep` is whole.
+      `total / keep` is an integer.
 
     Raises LimbeckError for an unknown rule, for a count outside 1..total, and for listed layers
     that do not exist or occur twice.

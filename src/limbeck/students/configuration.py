@@ -32,7 +32,7 @@ _VOCABULARY = (
 
 
 def stacks_of(config: PretrainedConfig) -> tuple[str, ...]:
-    """`("encoder", "decoder")` for an encoder-decoder, else `("main",)`."""
+    """`("encoder", "decoder")` for an encoder-decoder, otherwise `("main",)`."""
     return ("encoder", "decoder") if config.is_encoder_decoder else ("main",)
 
 
@@ -85,9 +85,9 @@ def with_labels(
     *,
     problem_type: str | None = None,
 ) -> PretrainedConfig:
-    """A copy with the task's labels: one output for regression, else one per class name.
+    """A copy with the task's labels: one output for regression, otherwise one per class name.
 
-    `problem_type`: what the head is trained for, None where its outputs are a token's. Thresholds of other labels are
+    `problem_type`: the head's training objective, None if its outputs belong to a token. Thresholds of other labels are
     left out.
     """
     names = ["LABEL_0"] if regression else list(labels)
@@ -98,8 +98,8 @@ def with_labels(
     data["problem_type"] = problem_type
     data.pop(THRESHOLDS, None)
     labelled = _rebuild(config, data)
-    # transformers saves only what differs from its base defaults, two unnamed labels among them,
-    # and reads back what the model's class has instead (BART: three).
+    # transformers saves only the differences to its base defaults, two unnamed labels among them,
+    # and reads back the defaults of the model's class (BART: three).
     if type(config).from_dict(labelled.to_diff_dict()).num_labels != len(names):
         raise LimbeckError(
             f"labels {', '.join(names)} would be lost when a {config.model_type} model is saved",
@@ -178,8 +178,8 @@ def _rebuild(config: PretrainedConfig, data: dict[str, Any]) -> PretrainedConfig
 
 
 # Names of classes on two sides, a model's or its outputs' and the data's, and which of them mean
-# the same. One rule for live and stored teachers: a name counts by what it says, not by how it is
-# spelled.
+# the same. One rule for live and stored teachers: a name counts by its meaning, not by its
+# spelling.
 
 
 def labels_of(config: PretrainedConfig) -> tuple[str, ...]:
@@ -188,7 +188,7 @@ def labels_of(config: PretrainedConfig) -> tuple[str, ...]:
 
 
 def generic_labels(labels: Sequence[str]) -> bool:
-    """Whether the names say nothing (`LABEL_0`, `LABEL_1`, …)."""
+    """Whether the names are generic (`LABEL_0`, `LABEL_1`, …)."""
     return all(re.fullmatch(r"(?i)label_\d+", label) for label in labels)
 
 
@@ -206,9 +206,9 @@ def spelling(*sides: Sequence[str]) -> Callable[[str], str]:
 
 
 def places_by_name(own: Sequence[str], wanted: Sequence[str]) -> list[int] | None:
-    """Where each wanted class stands among one's own; None where they are not the same classes.
+    """The index of each wanted class among one's own; None if they are not the same classes.
 
-    By the names as they are written, else as `plain_label` has them, where these still tell the classes apart.
+    By the names as they are written, otherwise as `plain_label` has them, if these still distinguish the classes.
     """
     for spelled in (str, plain_label):
         mine, theirs = [*map(spelled, own)], [*map(spelled, wanted)]
@@ -218,7 +218,7 @@ def places_by_name(own: Sequence[str], wanted: Sequence[str]) -> list[int] | Non
 
 
 def numbered_places(own: Sequence[str]) -> list[int]:
-    """Where the classes stand by their numbers if their names say nothing else (`LABEL_1`), else as they are."""
+    """The classes' indices by their numbers if they have only generic names (`LABEL_1`), otherwise as they are."""
     order = [*range(len(own))]
     if not generic_labels(own):
         return order
@@ -226,7 +226,7 @@ def numbered_places(own: Sequence[str]) -> list[int]:
 
 
 def class_places(own: Sequence[str], wanted: Sequence[str]) -> list[int] | None:
-    """As `places_by_name`; as many names that say nothing are taken to be in the wanted order."""
+    """As `places_by_name`; generic names of the same number are assumed to be in the wanted order."""
     found = places_by_name(own, wanted)
     if found is None and len(own) == len(wanted) and generic_labels(own):
         return numbered_places(own)
@@ -234,10 +234,10 @@ def class_places(own: Sequence[str], wanted: Sequence[str]) -> list[int] | None:
 
 
 def labels_agree(config: PretrainedConfig, labels: Sequence[str], regression: bool) -> bool:
-    """Whether a head trained under `config` can serve the task's labels as it stands.
+    """Whether a head trained under `config` can serve the task's labels unchanged.
 
-    Regression: one output. Classification: the same names in the same order, or as many names that
-    say nothing (`LABEL_0`), which then are taken to be in the task's order.
+    Regression: one output. Classification: the same names in the same order, or the same number of
+    generic names (`LABEL_0`), which then are assumed to be in the task's order.
     """
     own = labels_of(config)
     if regression:

@@ -1,7 +1,7 @@
-"""Which layers of a model matter least: those that hardly turn the hidden states that they read.
+"""The least important layers of a model: the layers that hardly rotate the hidden states that they read.
 
-Part of `limbeck.students`. The distance is that of Gromov et al. 2024 ("The Unreasonable Ineffectiveness of the Deeper
-Layers"), for each layer by itself, as Men et al. 2024 (ShortGPT) rank layers by a cosine.
+Part of `limbeck.students`. The distance follows Gromov et al. 2024 ("The Unreasonable Ineffectiveness of the Deeper
+Layers"), for each layer separately, as Men et al. 2024 (ShortGPT) rank layers by a cosine.
 """
 
 import logging
@@ -30,8 +30,8 @@ def important_layers(
     """Choose the layers that turn hidden states most on some rows.
 
     Args:
-        model: what the layers are taken from.
-        layers: how many of each stack, as for `build_student`, which takes what is returned in their place.
+        model: the source of the layers.
+        layers: how many of each stack, as for `build_student`, which takes the returned value instead.
         batches: inputs, such as training rows.
 
     Returns:

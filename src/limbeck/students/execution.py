@@ -1,6 +1,6 @@
 """How the arithmetic of a run is carried out: the type of matrix products, the attention kernel.
 
-What is left open (`auto`) is resolved here, once, when
+Open settings (`auto`) are resolved here, once, when
 the models and a batch are at hand; the run's record keeps the result, and a continued run keeps
 to it.
 """
@@ -28,7 +28,7 @@ Attention = Literal[
     "auto", "eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention"
 ]
 
-# How often a kernel is timed, and what it has to save over the model's own to be taken.
+# How often a kernel is timed, and how much faster than the model's own it has to be.
 _REPEATS = 3
 _WORTH_IT = 0.95
 # The kernels differ in how they handle a row of scores, not in how many examples there are.
@@ -51,7 +51,7 @@ def _has_bf16() -> bool:
 
 
 def warn_of_emulated_bf16(precision: str) -> None:
-    """Warn, once a process, where bf16 is asked of a processor without such instructions."""
+    """Warn, once per process, if bf16 is requested on a CPU without such instructions."""
     if precision == "bf16" and accelerator() is None and not _has_bf16():
         _warn_once()
 
@@ -79,7 +79,7 @@ def resolve_attention(
             pass of the fused kernel can cost more than it saves, and a short measurement on `batch`
             decides.
         batch: rows of the task, as the model takes them.
-        setting: what the message calls the model: student or teacher.
+        setting: the model's name in the message: student or teacher.
 
     Raises:
         LimbeckError: the model or the machine has no such implementation.
@@ -139,6 +139,6 @@ def _pass(model: PreTrainedModel, batch: Mapping[str, Tensor]) -> None:
         with torch.autocast("cpu", torch.bfloat16), nullcontext() if learns else torch.no_grad():
             logits = capture(model, batch, Request.of_logits()).logits
         if learns:
-            assert logits is not None  # asked for
+            assert logits is not None  # requested
             torch.autograd.backward(logits.float().mean())
             model.zero_grad(set_to_none=True)

@@ -1,4 +1,4 @@
-"""Reading a pretrained model from a folder or the Hub, and saying plainly what is wrong with it.
+"""Read a pretrained model from a folder or the Hub, with a clear error if that fails.
 
 Weights of teachers and students are read
 from safetensors only, remote code never runs, parameters arrive in float32 whatever the file
@@ -50,9 +50,9 @@ Head = Literal["optional", "required"]
 def resolve_checkpoint(path_or_name: str | Path) -> str:
     """The folder that holds `config.json`, or a Hub name unchanged.
 
-    A run folder stands for the model inside it (`RUN` means `RUN/student`). Raises LimbeckError
+    A run folder refers to the model inside it (`RUN` means `RUN/student`). Raises LimbeckError
     when a folder does not exist, has no `config.json` or holds no safetensors, or names weights that
-    would have to be unpickled or lie outside it; and for a Hub name in no cache if the Hub cannot be reached.
+    would have to be unpickled or are outside it; and for a Hub name in no cache if the Hub cannot be reached.
     """
     folder = files.at_home(given.place_of(path_or_name))
     if not folder.exists():
@@ -114,14 +114,14 @@ def load_model(
     auto: Any = None,
     attn_implementation: str | None = None,
 ) -> PreTrainedModel:
-    """A whole pretrained model in float32, in eval mode, on the CPU.
+    """A complete pretrained model in float32, in eval mode, on the CPU.
 
     `labels` are the task's class names in id order (() with `regression`); None keeps the
     checkpoint's own, which a teacher needs so that pre-flight can compare them. `auto` is the
     AutoModel class; by default the one of the head that the checkpoint's configuration names, and
     sequence classification where it names none or where labels are given. A classification
     head is kept when its labels agree with the task's (`labels_agree`) and initialised from `seed`
-    otherwise; the caller's random state is left alone. `head="required"` (a teacher) refuses a
+    otherwise; the caller's random state is unchanged. `head="required"` (a teacher) raises an error for a
     checkpoint whose file holds no head or one for other labels, and never draws one.
 
     Raises LimbeckError for a folder, file or Hub name that cannot be read, for weights that are
@@ -161,7 +161,7 @@ def load_checkpoint(
     auto: Any = AutoModelForSequenceClassification,
     attn_implementation: str | None = None,
 ) -> tuple[PreTrainedModel, bool]:
-    """The model as its file describes it, and whether the file held the whole head.
+    """The model as its file describes it, and whether the file held the complete head.
 
     Raises LimbeckError as `load_model` does.
     """
@@ -173,7 +173,7 @@ def load_checkpoint(
     if Path(name).is_dir():
         refuse_damaged_student(path_or_name, Path(name))
     else:
-        read_config(name)  # says why the Hub does not give it
+        read_config(name)  # reports why the Hub does not give it
         refuse_unsafe_index_on_hub(name)
     held = getattr(settings.get("config") or read_config(name), "quantization_config", None)
     with _readable_errors(path_or_name, quantized=held is not None), _quiet(), seeded(seed):
@@ -216,7 +216,7 @@ def _pad_as_its_tokenizer(model: PreTrainedModel, source: str | Path) -> None:
     config: Any = model.config.get_text_config()
     if model.main_input_name != "input_ids" or getattr(config, "pad_token_id", 0) is not None:
         return
-    # What is wrong with a tokenizer is said where it is read.
+    # Problems with a tokenizer are reported where it is read.
     with suppress(Exception):
         config.pad_token_id = read_tokenizer(source).pad_token_id
 
@@ -388,7 +388,7 @@ def shares_one_layer(model: PreTrainedModel) -> bool:
 def head_keys(model: PreTrainedModel) -> set[str]:
     """Names in the state dict that belong to the task head: outside the backbone, and its pooler.
 
-    The pooler counts because checkpoints pretrained without it are whole for every purpose but the
+    The pooler counts because checkpoints pretrained without it are complete for every purpose but the
     head's. A bare model has no head.
     """
     if isinstance(model, StaticStudent):
@@ -421,7 +421,7 @@ def transplant(
 ) -> PreTrainedModel:
     """Fill `target` with `source`'s weights, its layer j with `source`'s layer `picked[stack][j]`.
 
-    Stacks that `picked` leaves out are copied whole. Without `copy_head` the head keeps its fresh
+    Stacks that `picked` leaves out are copied completely. Without `copy_head` the head keeps its fresh
     values, except a pooler, which belongs to the backbone once it is there. Returns `target`.
 
     Raises LimbeckError when the two models do not hold the same weights in the same shapes.
@@ -473,7 +473,7 @@ def transplant(
 
 
 def outside_backbone(model: PreTrainedModel) -> set[str]:
-    """Of `head_keys` those that are no pooler."""
+    """The names among `head_keys` that are not a pooler's."""
     return {key for key in head_keys(model) if not key.startswith(model.base_model_prefix + ".")}
 
 
@@ -497,8 +497,8 @@ def _say_dropped(unused: set[str], names: Mapping[str, Sequence[int]]) -> None:
         )
 
 
-# Which files a checkpoint's weights are read from: safetensors of its own folder alone. transformers reads what an
-# index or a configuration names, and unpickles what does not end in .safetensors; so the names are looked at first.
+# The files that a checkpoint's weights are read from: safetensors of its own folder alone. transformers reads what an
+# index or a configuration names, and unpickles files other than .safetensors; so the names are checked first.
 
 
 _SAFE = ".safetensors"
@@ -517,9 +517,9 @@ def refuse_unsafe_weights(source: str | Path, folder: Path) -> None:
     """Look at everything in a folder that names a file of weights.
 
     Raises:
-        LimbeckError: a name of a pickled file or of one outside the folder; an index that is none.
+        LimbeckError: a name of a pickled file or of one outside the folder; an invalid index.
     """
-    # What else is wrong with a configuration is said where it is read.
+    # Other problems with a configuration are reported where it is read.
     named = (_read(folder / "config.json") or {}).get("transformers_weights")
     if named is not None:
         _refuse(source, "config.json", named, (_SAFE, _INDEX))
@@ -542,14 +542,14 @@ def refuse_unsafe_index_on_hub(name: str) -> None:
             _raise_exceptions_for_missing_entries=False,
             _raise_exceptions_for_connection_errors=False,
         )
-    except OSError:  # loading it says why it cannot be had
+    except OSError:  # loading it reports why it is unavailable
         return
     if index is not None:
         _refuse_index(name, Path(index))
 
 
 def refuse_damaged_student(source: str | Path, folder: Path) -> None:
-    """Raise LimbeckError for a run's student that is not, file for file, what the run shipped."""
+    """Raise LimbeckError if a run's student is not, file for file, as the run shipped it."""
     manifest = Manifest.read(folder.parent)
     if manifest is None:
         return
@@ -594,8 +594,8 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 # Names of models that are no folder here: the Hub's, or a path that leads nowhere. huggingface_hub
-# asks again for half a minute where nobody answers, for every file that it looks for. So the Hub
-# is knocked at once before it is asked for what no cache holds.
+# retries for half a minute without a reply, for every file that it looks for. So the Hub
+# is contacted once, before requests for files that no cache holds.
 
 
 _SECONDS = 5
@@ -625,7 +625,7 @@ def refuse_absent(name: str | Path, what: str = "model") -> None:
             f"{what} {text!r}: no such folder",
             f"{_near(text)}give a folder that save_pretrained wrote, a limbeck run folder, or a Hub name",
         ) from None
-    # Offline, huggingface_hub says at once what its cache lacks.
+    # Offline, huggingface_hub reports missing cache entries immediately.
     if constants.HF_HUB_OFFLINE or any(_is_cached(text, file) for file in _FIRST_READ):
         return
     try:
@@ -645,12 +645,12 @@ def _is_cached(name: str, file: str) -> bool:
 
 @lru_cache(maxsize=4)
 def _knock(endpoint: str) -> None:
-    """Whatever it answers, it is there; who did not answer is asked again the next time."""
+    """Any response shows that it is there; without one, the next call tries again."""
     get_session().head(endpoint, timeout=_SECONDS)
 
 
 def _near(text: str) -> str:
-    """A folder beside the place that a path names, of nearly its name."""
+    """A folder with nearly the same name, in the folder of a path."""
     place = files.at_home(text)
     try:
         folders = [path.name for path in place.parent.iterdir() if path.is_dir()]
@@ -666,16 +666,16 @@ def _near(text: str) -> str:
 def read_tokenizer(path_or_name: str | Path) -> PreTrainedTokenizerBase:
     """The tokenizer of a checkpoint's folder, of a run's student, or of a Hub name.
 
-    Raises LimbeckError where there is none to read.
+    Raises LimbeckError if there is no readable one.
     """
     tokenizer: PreTrainedTokenizerBase = read_processor(path_or_name, TEXT_READING)
     return tokenizer
 
 
 def read_processor(path_or_name: str | Path, reads: Reading) -> Processor:
-    """What makes a model's input in a form of input: a tokenizer, or an image processor.
+    """The processor for a form of input: a tokenizer, or an image processor.
 
-    Raises LimbeckError where there is none to read.
+    Raises LimbeckError if there is no readable one.
     """
     folder = files.at_home(given.place_of(path_or_name))
     student = folder / "student"

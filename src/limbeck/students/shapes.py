@@ -1,6 +1,6 @@
 """Models by their shape: `bert-8-128-2` is a BERT of 8 layers, width 128 and 2 heads.
 
-The names are those of SKD's teachers (SKDBERT, Table 12);
+The names are SKD's names of its teachers (SKDBERT, Table 12);
 any other layers, width and heads make a name too. `bert-8-128-2` alone means the weights that the
 Hub has for that shape, `bert-8-128-2:random` random ones; `pocket-4-32-2` is the pocket model in
 that shape, whose weights are always random.
@@ -88,7 +88,7 @@ class NamedModel:
 
     @property
     def repository(self) -> str | None:
-        """Where the Hub keeps its weights; None if there are none."""
+        """The Hub's name of its weights; None if the Hub does not have them."""
         if self.name in _RELEASED:
             return _RELEASED[self.name]
         small = self.layers in _MINIATURE_LAYERS and self.width in _MINIATURE_WIDTHS
@@ -113,7 +113,7 @@ def named_model(init: str) -> NamedModel | None:
 
     A folder of that name is written with its path: `./bert-8-128-2`.
 
-    Raises LimbeckError for what looks like such a name and is none, and for weights the Hub does not have.
+    Raises LimbeckError for a malformed name of this type, and for weights the Hub does not have.
     """
     match = _NAME.fullmatch(init)
     if match is None and (_ALMOST.fullmatch(init) is None or Path(init).exists()):

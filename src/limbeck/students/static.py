@@ -1,4 +1,4 @@
-"""A run's static student: what it starts from, and its labels. Part of `limbeck.students`."""
+"""A run's static student: its start, and its labels. Part of `limbeck.students`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -37,8 +37,8 @@ def build_static(
         tokenizer: the student's.
         texts: training texts, for the frequency of each token.
         task: names the head's outputs.
-        kind: what it answers.
-        settings: of its `StaticConfig`, and `width`.
+        kind: its task type.
+        settings: fields of its `StaticConfig`, and `width`.
         source_tokenizer: the source's, where the student has another one.
         vectors: the source's of the tokens, where they are known.
         seed: of its random numbers.

@@ -1,8 +1,8 @@
 """A smaller vocabulary: tokens that a text does not need leave a tokenizer, and their rows a model's tables.
 
-Part of `limbeck.students`. What spells a text out stays: added (special) tokens, single characters, bytes, and tokens
+Part of `limbeck.students`. Tokens that spell a text stay: added (special) tokens, single characters, bytes, and tokens
 with a character that has no token of its own. So a text is read in more pieces, and with no unknown token where it
-had none. With a token of BPE stay those that it is merged from. Where no token left, a text is encoded as before.
+had none. For a BPE token, its merge parts stay too. If no token of a text was removed, it is encoded as before.
 """
 
 import copy
@@ -156,7 +156,7 @@ def tokens_to_keep(tokenizer: Any, counts: np.ndarray, wanted: str, *, row_bytes
         row_bytes: of one token's row in that table.
 
     Raises:
-        LimbeckError: less than what has to stay, or as `TokenizerFile`.
+        LimbeckError: fewer tokens than have to stay, or as `TokenizerFile`.
     """
     file = TokenizerFile(tokenizer)
     stay, names = file.always(), {number: token for token, number in file.ids.items()}
@@ -270,7 +270,7 @@ def _rows_of(weight: Tensor, shape: Sequence[int], size: int, rows: Tensor) -> T
 
 
 def _moved(config: dict[str, Any], place: Mapping[int, int]) -> dict[str, Any]:
-    """A configuration with the new numbers of special tokens; those of tokens that left are None."""
+    """A configuration with the new numbers of special tokens; removed tokens become None."""
     moved = dict(config)
     for name, ids in config.items():
         if _TOKEN_ID.search(name) and isinstance(ids, list):
@@ -285,7 +285,7 @@ class TextReport:
     """How some text is read with the smaller vocabulary.
 
     Attributes:
-        coverage: share of its tokens that stay whole, 0 to 1.
+        coverage: share of its tokens that stay complete, 0 to 1.
         before, after: mean length of a text in tokens, special ones left out.
         unknown_before, unknown_after: unknown tokens in it.
     """
@@ -335,12 +335,12 @@ class Shrunk:
 def shrink_vocabulary(
     model: PreTrainedModel, tokenizer: Any, texts: Iterable[Sequence[str]], wanted: str
 ) -> Shrunk:
-    """Leave a model and its tokenizer the tokens that texts (given in batches) need, as `wanted` says.
+    """Leave a model and its tokenizer the tokens that texts (given in batches) need, as `wanted` specifies.
 
     Raises:
         LimbeckError: as `tokens_to_keep`, `trimmed` and `with_rows`.
     """
-    TokenizerFile(tokenizer)  # others are refused before any text is read
+    TokenizerFile(tokenizer)  # others raise an error before any text is read
     table = _table(model)
     size, row_bytes = len(table), table.shape[1] * table.element_size()
     counts = np.zeros(size)

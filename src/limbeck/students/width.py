@@ -1,4 +1,4 @@
-"""A narrower model from a wider one's own weights: fewer hidden features, whole heads, fewer feed-forward units.
+"""A narrower model from a wider one's own weights: fewer hidden features, fewer heads, fewer feed-forward units.
 
 Part of `limbeck.students`. A family is known only by the names that its configuration has for its sizes. `axes_of`
 reads which axis of which weight holds what off the shapes of the same class with one size doubled. The result is
@@ -6,7 +6,7 @@ checked: with its units in another order it has to give the same outputs.
 
 The units kept are those whose loss would change the outputs most, by a first-order estimate on training rows: Fisher
 information of a mask for each unit (Kwon et al. 2022, "A Fast Post-Training Pruning Framework for Transformers", Eq. 9)
-with a random direction of the outputs in the place of a loss, so that no labels are needed.
+with a random direction of the outputs instead of a loss, so that no labels are needed.
 
 Normalization over fewer features has other statistics, so that a model with fewer hidden features is not the wide one
 with features masked. With fewer units or heads alone it is.
@@ -33,7 +33,7 @@ from limbeck.students import configuration, pretrained
 from limbeck.support.errors import LimbeckError, first_line
 
 # How configurations call their sizes, after their `attribute_map`.
-# Sizes that are the hidden one where nothing else is said.
+# Sizes that equal the hidden one by default.
 _AS_HIDDEN = ("embedding_size", "pooler_hidden_size", "pooler_output_size", "word_embed_proj_dim")
 _HEADS = (
     "num_attention_heads",
@@ -48,7 +48,7 @@ _ALONE = "take its layers alone: leave student.hidden, student.heads and student
 
 @dataclass(frozen=True)
 class Axis:
-    """What lies along one axis of a weight: `blocks` times all `units`, each of `rows` numbers in a row.
+    """The layout of one axis of a weight: `blocks` times all `units`, each of `rows` numbers in a row.
 
     `group`: the units are the same wherever it is the same.
     """
@@ -70,7 +70,7 @@ class Axis:
 
 
 Axes = dict[str, tuple[Axis | None, ...]]
-"""By a weight's name in the state dict what each of its axes holds; None: nothing that is cut."""
+"""By a weight's name in the state dict the content of each of its axes; None: it is not cut."""
 
 
 def narrowed(
@@ -84,14 +84,14 @@ def narrowed(
     """Make a model of fewer hidden features, heads or feed-forward units, in eval mode.
 
     Args:
-        model: what the weights are copied from.
+        model: the source of the weights.
         hidden: features of a hidden state. Where heads fill it (BERT) it follows from `heads`, and the other way round.
-        heads: attention heads of a layer; grouped-query heads are kept by whole groups.
+        heads: attention heads of a layer; grouped-query heads are kept by complete groups.
         ffn: hidden units of a feed-forward network.
         batches: inputs on which the units are weighed; without any the sizes of their weights decide.
 
     Raises:
-        LimbeckError: sizes that the model cannot have; a family whose weights do not tell what is what.
+        LimbeckError: sizes that the model cannot have; a family whose weights have an unknown layout.
     """
     axes = axes_of(model)
     target = pretrained.fresh_model(
@@ -122,7 +122,7 @@ class _Builder:
 def with_width(
     config: PretrainedConfig, hidden: int | None, heads: int | None, ffn: int | None
 ) -> PretrainedConfig:
-    """A copy with smaller sizes; those of a decoder follow in proportion.
+    """A copy with smaller sizes; the decoder's follow in proportion.
 
     Raises:
         LimbeckError: more than there is, or sizes that do not fit one another.
@@ -197,7 +197,7 @@ def _as_wide(config: PretrainedConfig) -> list[str]:
 
 
 def axes_of(model: PreTrainedModel) -> Axes:
-    """What each axis of each weight holds, from the shapes that the class has with one size doubled.
+    """The content of each axis of each weight, from the shapes that the class has with one size doubled.
 
     Raises:
         LimbeckError: a weight that no size explains.
@@ -210,7 +210,7 @@ def axes_of(model: PreTrainedModel) -> Axes:
     tied = not _entries(config, _HEAD_SIZE)
     probes = {"both": wide | more_heads} if tied else {"hidden": wide, "heads": more_heads}
     probes |= {name: {name: 2 * value} for name, value in units.items()}
-    # What is made explicit here is not made again from another size that is doubled.
+    # A size that is set explicitly here is not derived again from another size that is doubled.
     doubled = {key: _shapes(model, units | settings) for key, settings in probes.items()}
     found: dict[tuple[str, int], str] = {}
     for name, weight in model.state_dict().items():
@@ -260,7 +260,7 @@ def _refusing(model: PreTrainedModel, what: str) -> Iterator[None]:
 
 
 class _ModulesAround:
-    """Where a model's weights stand: in which layer, and in which attention of it."""
+    """A weight's location in the model: its layer, and its attention module there."""
 
     def __init__(self, model: PreTrainedModel) -> None:
         self.model, config = model, model.config
@@ -270,7 +270,7 @@ class _ModulesAround:
         sizes = [*_entries(config, _HEAD_SIZE).values(), self.hidden // heads[0]]
         self.all_heads = sizes[0] * heads[0]
         self.modules = dict(model.named_modules())
-        # Of each attention the linear maps in the order in which they are made: the last one leads out.
+        # The linear maps of each attention in the order in which they are made: the last one is the output.
         self.linear: dict[str, list[str]] = {}
         for name, module in self.modules.items():
             attention = self.attention(name)
@@ -432,7 +432,7 @@ def _outputs(model: PreTrainedModel, batch: Mapping[str, Tensor]) -> Tensor:
         last = Request.hidden([number_of_layers(model)])
         return next(iter(capture(model, on, last).values.values()))
     found = capture(model, on, Request.of_logits()).logits
-    assert found is not None  # it was asked for
+    assert found is not None  # it was requested
     return found
 
 
@@ -479,7 +479,7 @@ def importance(
 
 
 def _readers(model: PreTrainedModel, axes: Axes) -> Iterable[tuple[nn.Module, Axis]]:
-    """The linear maps that read units, and what they read."""
+    """The linear maps that read units, and their inputs."""
     for name, module in model.named_modules():
         if isinstance(module, nn.Linear | Conv1D):
             axis = axes[f"{name}.weight"][0 if isinstance(module, Conv1D) else 1]
@@ -490,7 +490,7 @@ def _readers(model: PreTrainedModel, axes: Axes) -> Iterable[tuple[nn.Module, Ax
 def _see(
     seen: list[tuple[Axis, Tensor]], axis: Axis, _module: nn.Module, inputs: tuple[Any, ...]
 ) -> tuple[Any, ...]:
-    """Keep an input as a tensor of its own, so that its gradient is that of this reading alone."""
+    """Keep an input as a separate tensor, so that its gradient comes from this use alone."""
     state = inputs[0]
     own = state.view_as(state) if state.requires_grad else state.detach().requires_grad_()
     seen.append((axis, own))
@@ -500,7 +500,7 @@ def _see(
 def _by_row(
     seen: list[tuple[Axis, Tensor]], slopes: Iterable[Tensor | None], rows: int
 ) -> dict[str, Tensor]:
-    """∂/∂m of each unit by row, (rows, units); what is read for all rows at once is left out."""
+    """∂/∂m of each unit by row, (rows, units); values read for all rows at once are left out."""
     found: dict[str, Tensor] = {}
     for (axis, state), slope in zip(seen, slopes, strict=True):
         if slope is not None and len(state) == rows:

@@ -1,7 +1,7 @@
 """Paired tests of every row against a baseline method's row of the same student size.
 
-Part of `limbeck.tables`. Runs pair when task, data, seed and student depth agree. What is tested is
-what is printed: a task's mean over its seeds, and the average as the weighted mean of these means.
+Part of `limbeck.tables`. Runs pair when task, data, seed and student depth agree. The tested values are
+the printed ones: a task's mean over its seeds, and the average as the weighted mean of these means.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,11 +22,11 @@ Scores = dict[str, dict[int, float]]
 """Column key → seed → score, of one row."""
 
 CORRECTIONS = ("table", "column")
-"""Which tests Holm's correction takes together: all of a table, or those of one column."""
+"""The tests in one Holm correction: all of a table, or all of one column."""
 
 
 VARIANCES = ("own", "pooled")
-"""By which spread over seeds a difference is judged: that of its own pairs, or of all rows of the same depth."""
+"""The spread over seeds that a difference is judged by: its own pairs', or the one of all rows of the same depth."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Baseline:
 
     Attributes:
         method: the method; None for no tests.
-        correction: which p-values are Holm-corrected together: all of the "table", or those of each "column".
+        correction: which p-values are Holm-corrected together: all of the "table", or all of each "column".
         variance: whose spread over seeds counts: a comparison's "own", or that "pooled" over all rows of its depth.
 
     Raises:
@@ -118,7 +118,7 @@ def _tests(
     columns: Sequence[TableColumn],
     pool: Mapping[int, Scores] | None,
 ) -> dict[str, Tested]:
-    """Of one row against another; `pool`: the rows by which the variance is pooled."""
+    """Tests of one row against another; `pool`: the rows by which the variance is pooled."""
     method, baseline = scores[row], scores[other]
     results: dict[str, Tested] = {}
     for column in columns:
@@ -153,7 +153,7 @@ def _tested(compared: compare.Comparison, shown: float, runs: int) -> Tested:
 def _pooled_average(
     pool: Mapping[int, Scores], row: int, other: int, columns: Sequence[TableColumn]
 ) -> compare.Comparison | None:
-    """The average by the pooled variance of each task, whose columns are taken together; None where one has none."""
+    """The average by the pooled variance of each task, whose columns are taken together; None if one is missing."""
     total = sum(column.weight for column in columns)
     places: dict[str, list[TableColumn]] = {}
     for column in columns:
@@ -197,7 +197,7 @@ def _average_test(
     # The test's statistic is the mean of the parts; the difference of the averages is their sum.
     flips = compare.paired_permutation_test(values, [0.0] * len(values))
     assert flips is not None  # there is a pair in every column
-    # The interval is that of the tasks' own spreads over seeds; tasks differ in size, which is no chance.
+    # The interval uses the tasks' own spreads over seeds; tasks differ in size, which is not random.
     places = sorted({place for place, _ in parts})
     spreads = []
     for place in places:
@@ -212,8 +212,8 @@ def _mean(by_seed: Mapping[int, float]) -> float:
     return sum(by_seed.values()) / len(by_seed)
 
 
-# What a reader must know of the marks ▲ and ▼: what was tested, over how many seeds, what was not.
-# Without a significant difference a table says nothing about order.
+# Notes on the marks ▲ and ▼: the test, the number of seeds, and the comparisons that were not tested.
+# Without a significant difference a table shows no order.
 
 
 Found = Mapping[tuple[int, str], Tested]
@@ -306,7 +306,7 @@ def _what_marks_are(found: Found, baseline: Baseline, columns: Sequence[TableCol
 
 
 def _reach(title: str, bound: float) -> str:
-    """The smallest p that a column's test can reach, and what follows if that is no mark."""
+    """The smallest p that a column's test can reach, and a note if it is too large for a mark."""
     reached = f"{title}: the smallest p that it could reach is {bound:.2g} (Holm-corrected)"
     if bound < SIGNIFICANT:
         return f"{reached}."

@@ -64,10 +64,10 @@ def build_table(
     """Methods by tasks: mean and sample standard deviation over seeds, averages, facts, notes.
 
     A row is a method at one student depth and, with `by` (dotted recipe keys such as "lr"), at one
-    value of each. With `baseline` (a method's name, or a `Baseline` that also says how to test) every other row is
+    value of each. With `baseline` (a method's name, or a `Baseline` with the type of test) every other row is
     tested against the baseline's row of the same depth (and the same `by` values where it has them). `split`
-    takes another split's scores in place of those of dev, as of test. With `teachers_own` teachers are rows by runs
-    of their own, and the one that a student's record describes is only whom its speed is held against. Raises
+    shows another split's scores instead of dev's, for example test. With `teachers_own`, teachers are rows by runs
+    of their own, and the one in a student's record serves only for the speedup. Raises
     LimbeckError for an unknown profile, baseline or fact column, or where there is nothing to show.
     """
     about = f"Profile {profile}: {profiles.get_profile(profile).summary}."
@@ -198,7 +198,7 @@ def check_by(records: Sequence[Record], by: Sequence[str]) -> None:
 
 
 def _variant(run: Record, by: Iterable[str]) -> tuple[str, ...]:
-    """What the settings are; of a group that the recipe has not, as no first stage has, none is said."""
+    """The values of the settings; a group that the recipe lacks, such as a first stage, is left out."""
     said = []
     for path in by:
         *groups, last = path.split(".")
@@ -217,7 +217,7 @@ def _shown_columns(
     profile: str,
     out_of_domain: model.OutOfDomain,
 ) -> tuple[list[model.TableColumn], list[str]]:
-    """Columns with something to say, and notes on finished runs that the profile leaves out."""
+    """Columns with values, and notes on finished runs that the profile leaves out."""
     all_columns = model.columns_of(students, profile, out_of_domain)
     scored = {key for group in groups for key in group.scores}
     scored |= {key for teacher in teachers for key in teacher.scores}
@@ -274,7 +274,7 @@ def _floor_rows(
         own = found.setdefault((run.floor.given, by), {})
         for key, value in model.values_of(run, profile, run.floor.scores).items():
             own.setdefault(key, {})[run.seed] = value
-    # Of tasks side by side each has its own number of rows.
+    # If several tasks are columns, each has its own number of rows.
     apart = any(sum(column.key in scores for scores in found.values()) > 1 for column in columns)
     merged = {key: seeds for scores in found.values() for key, seeds in scores.items()}
     named = {

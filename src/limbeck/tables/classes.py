@@ -11,13 +11,13 @@ from limbeck.support.cells import CellTable, decimal, one_line, shown, signed
 
 SIGNIFICANT = 0.05
 FEW = 100
-"""Below so many rows a bootstrap's interval is too narrow: of 50 it covers some 90 % where it says 95."""
-# Of classes; a terminal's or a page's matrix of more cannot be read.
+"""Below this number of rows a bootstrap's interval is too narrow: with 50 it covers about 90 % instead of 95."""
+# Number of classes; a terminal's or a page's matrix of more cannot be read.
 MOST_SHOWN = 12
 
 
 def class_tables(found: ClassificationScores, examples: int | None = None) -> list[CellTable]:
-    """All classes together, each class, several labels' answers, and at most so many disagreements (None: all)."""
+    """All classes together, each class, several labels' answers, and at most this many disagreements (None: all)."""
     tables = [whole_table(found), class_table(found)]
     if any(one.counts is not None for one in found.classes):
         tables.append(count_table(found))
@@ -56,7 +56,7 @@ def whole_table(found: ClassificationScores) -> CellTable:
 
 
 def class_table(found: ClassificationScores) -> CellTable:
-    """Precision, recall and F1 of each class that has rows; beside the teacher's with the difference."""
+    """Precision, recall and F1 of each class that has rows; compared with the teacher's."""
     taught = found.teacher is not None
     heading = ["class", "rows"]
     for score in ("precision", "recall", "F1"):
@@ -87,13 +87,13 @@ def confusion_table(found: ClassificationScores, model: ModelScores) -> CellTabl
 
 
 def predicted_names(found: ClassificationScores, model: ModelScores) -> list[str]:
-    """What the columns of a model's confusion matrix are called."""
+    """The names of the columns of a model's confusion matrix."""
     columns = len((model.confusion or [[]])[0])
     return [*found.names, *(["no class"] if columns > len(found.names) else [])]
 
 
 def count_table(found: ClassificationScores) -> CellTable:
-    """Of several labels a row each class's answers by what is right."""
+    """With several labels per row, each class's predictions by label."""
     names = ("true positives", "false positives", "false negatives", "true negatives")
     taught = found.teacher is not None
     heading = ["class"]
@@ -113,7 +113,7 @@ def count_table(found: ClassificationScores) -> CellTable:
 def disagreement_table(found: ClassificationScores, most: int | None = None) -> CellTable:
     """A row of each: label, both predictions with their probabilities, and the text where it is kept.
 
-    Labels that are the teacher's predictions are not said twice. `most`: how many are shown.
+    Labels that are the teacher's predictions are not repeated. `most`: the number of rows shown.
     """
     labelled = found.labels is None
     told = any(one.text is not None for one in found.disagreements[:most])
@@ -134,7 +134,7 @@ def class_words(
     tests: RowTests | None = None,
     thresholds: Mapping[str, float] | None = None,
 ) -> list[str]:
-    """What stands below the tables: agreement, tests over rows, divided ties, thresholds, what the error is."""
+    """The notes below the tables: agreement, tests over rows, divided ties, thresholds, the calibration error."""
     said = agreement_words(found)
     if tests is not None:
         said += row_test_words(tests, "student", "teacher")
@@ -177,7 +177,7 @@ def agreement_words(found: ClassificationScores) -> list[str]:
 
 
 def tie_words(found: ClassificationScores) -> list[str]:
-    """Of which models equal confidence had to be divided where only some rows count."""
+    """The models for which equal confidence had to be divided because only some rows count."""
     said = []
     for name, model in (("student", found.student), ("teacher", found.teacher)):
         for part in model.coverage if model is not None else ():
@@ -192,7 +192,7 @@ def tie_words(found: ClassificationScores) -> list[str]:
 def row_test_words(
     tests: RowTests, first: str, second: str, *, labels: str | None = None
 ) -> list[str]:
-    """A sentence for each test over rows, which names the test; `labels`: whose they are, as a record says."""
+    """A sentence for each test over rows, which names the test; `labels`: their source, as in a record."""
     said = []
     if tests.difference is not None:
         found = tests.difference
@@ -226,7 +226,7 @@ def row_test_words(
 
 
 def floor_words(record: Record) -> list[str]:
-    """What the floor is, and by how much student and teacher are above it on the first split."""
+    """The floor, and by how much student and teacher are above it on the first split."""
     floor = record.floor
     if floor is None:
         return []

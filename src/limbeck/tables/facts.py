@@ -54,7 +54,7 @@ def _of_runs(read: Callable[[Record], Any], join: Join = statistics.fmean) -> Va
 
 @dataclass(frozen=True)
 class FactColumn:
-    """A column's heading, how to print a value, and the value of a row's models and runs beside the baseline's runs."""
+    """A column's heading, how to print a value, and the value from a row's models and runs and the baseline's runs."""
 
     title: str
     text: Callable[[float], str]
@@ -69,7 +69,7 @@ FACTS: dict[str, FactColumn] = {
     ),
     "flops": FactColumn("FLOPs / example", magnitude, _of_models(lambda m: m.flops_per_example)),
     "flops-128": FactColumn("FLOPs at 128 tokens", magnitude, _of_models(lambda m: m.flops_at_128)),
-    # Of several runs the median and not the mean: one slow run says nothing about the model.
+    # For several runs the median and not the mean: one slow run is not representative of the model.
     "latency": FactColumn(
         "latency (ms)",
         lambda v: milliseconds(v)[0],
@@ -108,7 +108,7 @@ def facts_of(
     """Every fact of one row: the mean over its models (class counts differ a little by task).
 
     Latency is the median of the runs' medians with the median of their spreads. Models of different
-    runs were timed at different times; `speedup` compares what each run timed in turns. `baseline`: the
+    runs were timed at different times; `speedup` compares the models that each run timed in turns. `baseline`: the
     runs of the baseline's row, where the table has one.
     """
     facts = {name: Fact(one.value(models, runs, baseline)) for name, one in FACTS.items()}
@@ -120,7 +120,7 @@ def facts_of(
     return facts
 
 
-# Latencies of one bench in place of each run's own, where one bench timed all the runs of a table.
+# Latencies of one bench instead of each run's own, if one bench timed all the runs of a table.
 # A run times its own student and teacher; models of different runs can be compared only where
 # something has timed them in turns.
 

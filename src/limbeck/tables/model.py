@@ -19,7 +19,7 @@ AVERAGE = "average"
 """Key and title of a table's last column."""
 
 OutOfDomain = Literal["beside", "alone", "left out"]
-"""Whether scores on out-of-domain sets have columns beside the tasks', which alone are averaged, or are
+"""Whether scores on out-of-domain sets have columns next to the tasks', which alone are averaged, or are
 themselves the table."""
 
 
@@ -32,7 +32,7 @@ class TableColumn:
     place: str
     """The task and data it belongs to; a profile may give a task several columns."""
     weight: int = 1
-    """How often it counts in the average: 0 for one beside it, 2 where a paper counts it twice."""
+    """Its weight in the average: 0 if it is left out, 2 if a paper counts it twice."""
 
     @property
     def in_average(self) -> bool:
@@ -62,7 +62,7 @@ class Tested(NamedTuple):
 
     @property
     def contradicts(self) -> bool:
-        """Whether a test says "above" (or "below") where the printed numbers do not."""
+        """Whether a test finds "above" (or "below") where the printed numbers do not show it."""
         significant = self.p is not None and self.p < SIGNIFICANT
         return significant and self.difference * self.shown <= 0
 
@@ -80,9 +80,9 @@ class TableCell:
     comparison: Tested | None = None
     """Against the baseline."""
     printed: str | None = None
-    """What a paper's own table says here, with its decimals."""
+    """The number in a paper's own table, with its decimals."""
     printed_test: str | None = None
-    """What it says of the benchmark's test files."""
+    """Its number for the benchmark's test files."""
 
     @property
     def marker(self) -> Literal["▲", "▼", ""]:
@@ -101,7 +101,7 @@ class Fact:
     value: float | None = None
     spread: float | None = None
     printed: str | None = None
-    """What a paper's own table says here."""
+    """The number in a paper's own table."""
 
 
 @dataclass(frozen=True)
@@ -140,12 +140,12 @@ class ResultsTable:
 
     @property
     def has_printed(self) -> bool:
-        """Whether a paper's numbers stand beside those of the runs."""
+        """Whether a paper's numbers are shown next to the runs'."""
         return any(cell.printed is not None for cell in self._cells)
 
     @property
     def has_printed_test(self) -> bool:
-        """Whether a paper's numbers of the benchmark's test files stand there too."""
+        """Whether a paper's numbers for the benchmark's test files are shown too."""
         return any(cell.printed_test is not None for cell in self._cells)
 
     @property
@@ -154,7 +154,7 @@ class ResultsTable:
 
     @property
     def usual_n(self) -> int:
-        """The most frequent number of seeds in a student's cell; cells that differ say so."""
+        """The most frequent number of seeds in a student's cell; cells that differ show their own."""
         counts = [
             cell.n
             for row in self.rows
@@ -165,7 +165,7 @@ class ResultsTable:
         return max(sorted(set(counts)), key=counts.count) if counts else 0
 
 
-# What one run puts into a table: its score in each column, under a named profile. Part of
+# One run's contribution to a table: its score in each column, under a named profile. Part of
 # `limbeck.tables`: the only place there that knows tasks and profiles. A *place* is one
 # task on one source of data; a profile may show several columns of it (accuracy and F1, MNLI's two
 # sets).
@@ -191,7 +191,7 @@ def several_sources(records: Sequence[Record]) -> bool:
 
 
 def on_split(records: Sequence[Record], split: str) -> list[Record]:
-    """The runs with the scores of one split where those of dev stand, of teacher and floor too; no other splits.
+    """The runs with the scores of one split instead of dev's, also for teacher and floor; no other splits.
 
     Failed and unfinished runs stay as they are.
 
@@ -222,7 +222,7 @@ def on_split(records: Sequence[Record], split: str) -> list[Record]:
 
 
 def split_note(records: Sequence[Record], split: str | None) -> str:
-    """What the rows of the scores did: chose, or nothing. Empty where no run has test rows."""
+    """The role of the scored rows: they selected something, or nothing. Empty if no run has test rows."""
     if split is not None:
         chose = ", which chose nothing" if split == "test" else ""
         return f"Scores are of the {split} rows{chose}."
@@ -272,7 +272,7 @@ def values_of(
 
 
 def teacher_values(record: Record, profile: str) -> dict[str, float]:
-    """Column key → the score of the run's teacher; empty where the run has none."""
+    """Column key → the score of the run's teacher; empty if the run has no teacher."""
     return {} if record.teacher is None else values_of(record, profile, record.teacher.scores)
 
 
@@ -286,5 +286,5 @@ def _extra_splits(scores: Mapping[str, Numbers]) -> list[str]:
 
 
 def _data_name(record: Record) -> str:
-    # A folder's last part: the same data lie elsewhere on another machine.
+    # A folder's last part: the same data have another path on another machine.
     return Path(record.data).name or record.data

@@ -1,4 +1,4 @@
-"""Notes a reader needs beside the numbers: runs that differ in more than the method.
+"""Notes that a reader needs next to the numbers: runs that differ in more than the method.
 
 Part of `limbeck.tables`. Nothing here changes a number; it makes visible what may explain one.
 """
@@ -65,12 +65,12 @@ def _rows(record: Record) -> Any:
 
 
 def _dev_rows(record: Record) -> Any:
-    """How many, and which; a record of an earlier version does not say which."""
+    """The number of rows, and which; a record of an earlier version does not identify them."""
     count, rows = record.examples.dev, record.examples.fingerprints.get("dev")
     return count if rows is None else f"{count} #{rows[:8]}"
 
 
-# What runs in one column should share: a key of their recipes, or how a record says it.
+# Settings that runs in one column should share: a key of their recipes, or its form in a record.
 _SHARED: dict[str, str | Callable[[Record], Any]] = {
     "training rows": _rows,
     "label noise": lambda record: f"{100 * (record.recipe.get('label_noise') or 0):g} %",
@@ -96,7 +96,7 @@ _SHARED: dict[str, str | Callable[[Record], Any]] = {
     "thresholds": "thresholds",
     "sample of training rows": "train_rows_seed",
 }
-# What decides nothing about a student, or is said by a run's column, row and seed.
+# Settings that do not affect a student, or are shown by a run's column, row and seed.
 _NOT_COMPARED = frozenset(
     {
         "method", "family", "summary", "paper", "formula", "seed", "data", "task", "plugins", "floor",
@@ -137,7 +137,7 @@ def _named_alike(value: Any) -> Any:
 def other_settings(runs: Sequence[Record]) -> list[str]:
     """Keys in which finished runs of one row, one task and data and one seed differ, so that they are no repetitions.
 
-    A key that one of the records does not have, as of an earlier version, tells nothing.
+    A key that is missing from one of the records, as in an earlier version, is ignored.
     """
     differ: set[str] = set()
     for repeated in grouped(_ended(runs), lambda run: (place_of(run), run.seed)).values():
@@ -178,7 +178,7 @@ def comparability_notes(runs: Sequence[Record]) -> list[str]:
 
 
 def _who(groups: Mapping[Any, Mapping[str, None]]) -> dict[Any, str]:
-    """The methods of each group by name, those of a large one as the others, which come last."""
+    """The methods of each group by name, a large group's as the others, which come last."""
     names = {value: ", ".join(methods) for value, methods in groups.items()}
     most = max(groups, key=lambda value: len(groups[value]))
     if len(groups[most]) > _NAMED_METHODS:
@@ -228,7 +228,7 @@ def latency_notes(runs: Sequence[Record], bench: str | None = None) -> list[str]
 
 
 def teacher_notes(runs: Sequence[Record]) -> list[str]:
-    """Runs whose teacher's score may be one on other rows: their records do not say which it saw."""
+    """Runs whose teacher's score may come from other rows: their records do not identify them."""
     unsure = {
         run.method: None
         for run in runs

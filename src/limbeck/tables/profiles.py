@@ -1,4 +1,4 @@
-"""What the known tasks are called in print, and how the papers average: nine named ways to make columns of scores.
+"""The printed names of the known tasks, and how the papers average: nine named ways to make columns of scores.
 
 Part of `limbeck.tables`; loads no torch. The papers report different metrics of the same tasks and average
 over different tasks, so that a table without its profile's name cannot be compared with theirs.
@@ -168,14 +168,14 @@ PROFILES: dict[str, Profile] = {
 
 
 def get_profile(name: str) -> Profile:
-    """The profile of that name; raises LimbeckError with the nearest name when there is none."""
+    """The profile of that name; raises LimbeckError with the nearest name if it does not exist."""
     if name not in PROFILES:
         raise LimbeckError(unknown("profile", name, list(PROFILES)))
     return PROFILES[name]
 
 
 def knows(task: str) -> bool:
-    """Whether profiles say what a task's scores are; others have their primary score."""
+    """Whether profiles define a task's scores; other tasks have their primary score."""
     return task in PROFILES["glue"].columns
 
 

@@ -23,7 +23,7 @@ from limbeck.tables.model import Fact, ResultsTable, Row, TableCell
 
 @dataclass(frozen=True)
 class Piece:
-    """One printed cell: the number, its spread, the test's marker, and what else to know."""
+    """One printed cell: the number, its spread, the test's marker, and notes."""
 
     main: str
     spread: str = ""
@@ -88,7 +88,7 @@ def grid(table: ResultsTable) -> Grid:
 
 
 def score_piece(cell: TableCell, row: Row, usual_n: int) -> Piece:
-    """A score cell; runs that failed or have not ended are said in it."""
+    """A score cell; it mentions runs that failed or have not ended."""
     remarks = []
     if row.role == "student" and cell.n not in (0, usual_n):
         remarks.append(f"n = {cell.n}")
@@ -204,7 +204,7 @@ def comma_separated(table: ResultsTable) -> str:
     """Unrounded numbers, one row a table row; notes have no place in CSV and are left out.
 
     Each score column gives its mean, sd, n, failed and unfinished runs, and with a baseline also
-    the difference to it, the number of pairs and the Holm-corrected p; beside a paper's numbers also
+    the difference to it, the number of pairs and the Holm-corrected p; with a paper's numbers also
     `printed`, and `printed test` of the benchmark's test files. Empty: not known.
     """
     rows = [_unrounded(row, table) for row in table.rows]

@@ -24,7 +24,7 @@ class TeacherRow:
     scores: Mapping[str, float]
     """Column key → score."""
     rows: str | None
-    """Which dev rows these are of, as the record of a run that it taught says."""
+    """Which dev rows these are of, from the record of a run that it taught."""
 
 
 def split_teachers(
@@ -48,7 +48,7 @@ def split_teachers(
 
 
 def _with_own_scores(teacher: TeacherRow, records: Sequence[Record], profile: str) -> TeacherRow:
-    """With what its own run was scored on afterwards, as out of its domain, which no student's record says."""
+    """With later scores of its own run, such as out of domain, which no student's record contains."""
     scores = dict(teacher.scores)
     for record in records:
         if _is_teachers_own(record, [teacher]):

@@ -1,4 +1,4 @@
-"""A team in a table: what each member scores, what the team loses without it, how the members differ.
+"""A team in a table: each member's scores, the team's loss without it, how the members differ.
 
 Part of `limbeck.tables`: rows of text, for the terminal.
 """
@@ -42,7 +42,7 @@ def pairs_table(team: TeamScores) -> CellTable:
 
 
 def team_notes(team: TeamScores) -> list[str]:
-    """What the numbers are, in sentences."""
+    """The meaning of the numbers, in sentences."""
     best = int(np.argmax(team.scores))
     said = f"Best alone: {team.names[best]}, {team.scores[best]:.1f}; ensemble {team.ensemble:.1f}"
     count = f"{team.examples} examples"

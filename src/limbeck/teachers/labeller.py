@@ -1,4 +1,4 @@
-"""What `limbeck label` asks: anyone who can say something of each class about some texts.
+"""The interface that `limbeck label` uses: anything with an output for each class of some texts.
 
 A Hugging Face model, a team, a causal language model and an endpoint are each a labeller.
 """
@@ -29,16 +29,16 @@ class Labeller(Protocol):
         outputs: the names of what `score` returns: `logits` (B, C) and `probabilities` (B, C), which every reader
             knows, `votes` (B, C), hidden states under the names of `limbeck.outputs`, or names of its own.
             A name must not be one of the rows' columns, nor `row` or `label`.
-        batch_size: rows that it likes to be given at once.
+        batch_size: rows that it prefers per call.
 
-    A labeller may also have what is asked of it only where it is there:
+    A labeller may also have these optional members:
 
-    - `costs() -> dict[str, float]`: what it has spent since it was made, by name with the unit (`prompt_tokens`);
+    - `costs() -> dict[str, float]`: its costs since it was made, by name with the unit (`prompt_tokens`);
       shown, and kept in the store's manifest.
     - `truncated: Set[int]`: of the rows that `score` was given last, the places of those whose longest text lost its
       end; counted in the store.
     - `shape: dict`: of its layers, as `limbeck.objectives.ModelShape.written` has it, if it can give layers.
-    - `kept_tokens: tuple[str, int]`: of a text-to-text labeller what is kept of a vocabulary's logits at every token of
+    - `kept_tokens: tuple[str, int]`: for a text-to-text labeller the rule for a vocabulary's logits at every token of
       a row's target, its last column, as `top64@2` (`limbeck.functional.partial_logits`), and the vocabulary's size.
     """
 
@@ -61,24 +61,24 @@ class Labeller(Protocol):
 
 
 def costs_of(labeller: Labeller) -> dict[str, float]:
-    """What a labeller has spent so far, if it counts that."""
+    """A labeller's costs so far, if it counts them."""
     count = getattr(labeller, "costs", None)
     return count() if count is not None else {}
 
 
 def truncated_by(labeller: Labeller) -> Set[int]:
-    """The places of rows that a labeller did not read to their end, if it tells."""
+    """The indices of rows that a labeller truncated, if it reports them."""
     found: Set[int] = getattr(labeller, "truncated", frozenset())
     return found
 
 
 class RowsMissingError(LimbeckError):
-    """Some rows have no outputs, and others have.
+    """Some rows have no outputs, and others do.
 
-    A labeller that raises it keeps the outputs of the others, so that only these are asked again.
+    A labeller that raises it caches the outputs of the others, so that a second call with them is free.
 
     Attributes:
-        reasons: why, by the row's place among those that were asked.
+        reasons: why, by the row's index in the call.
     """
 
     def __init__(self, reasons: Mapping[int, str]) -> None:
@@ -102,17 +102,17 @@ class RowsMissingError(LimbeckError):
 SEPARATOR = ":"
 """Between a member's name and its output: `large:logits`."""
 AVERAGED = ("logits", "probabilities")
-"""What the team itself gives, as the plain mean over its members."""
+"""The team's own output, as the plain mean over its members."""
 
 
 class TeamLabeller:
     """Every member's outputs under `MEMBER:OUTPUT`, and the mean of their logits and of their probabilities.
 
-    Members' classes may stand in any order: all are brought into the first member's.
+    Members' classes may be in any order: all are mapped to the first member's.
 
     Args:
         members: labellers of one task type and the same classes.
-        names: what each is called; different, and without a colon.
+        names: each member's name; different, and without a colon.
 
     Raises:
         LimbeckError: members that do not answer the same question.
@@ -174,10 +174,10 @@ class TeamLabeller:
         return {name: member.fingerprint() for name, member in found}
 
     def score(self, rows: Sequence[Row]) -> Scores:
-        """Every member is asked about the rows, one after the other.
+        """Every member labels the rows, one after the other.
 
         Raises:
-            RowsMissingError: rows of which at least one member has no outputs; all have been asked.
+            RowsMissingError: rows of which at least one member has no outputs; every member has been called.
         """
         found: dict[str, np.ndarray] = {}
         for name, order, scores in zip(self.names, self._orders, self._asked(rows), strict=True):
@@ -193,7 +193,7 @@ class TeamLabeller:
         return means | found
 
     def _asked(self, rows: Sequence[Row]) -> list[Scores]:
-        """The members' outputs; all are asked, so that none is asked again because another lacks a row."""
+        """The members' outputs; all are called, so that no second call is needed because another lacks a row."""
         scores: list[Scores] = []
         reasons: dict[int, str] = {}
         for member in self.members:
@@ -211,7 +211,7 @@ class TeamLabeller:
         return frozenset[int]().union(*map(truncated_by, self.members))
 
     def costs(self) -> dict[str, float]:
-        """Of all members together."""
+        """The sum over all members."""
         spent: dict[str, float] = {}
         for member in self.members:
             for name, count in costs_of(member).items():

@@ -38,18 +38,18 @@ from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import on_host, send
 from limbeck.support.step_state import StepState
 
-# Which inputs a model is given: those that its own tokenizer makes, though another's made the batch.
+# The inputs of a model: by its own tokenizer, even if another's made the batch.
 #
-# They stand between the batch, which the student's tokenizer made, and a teacher. Where both make the
-# same token ids, what else a teacher's tokenizer makes (segment ids) travels with the rows in columns
+# They convert from the batch, which the student's tokenizer made, to a teacher. If both make the
+# same token ids, the other inputs by a teacher's tokenizer (segment ids) travel with the rows in columns
 # of its own.
 
 
 TEACHER_COLUMN = "teacher_"
-"""What the names of columns begin with that no student reads."""
+"""Prefix of the names of columns that no student reads."""
 
 SPANS = "spans"
-"""The column that says which characters each token stands for: (segment, start, end), one token after the other."""
+"""The column of each token's characters: (segment, start, end), one token after the other."""
 Spans = tuple[Dataset, ...]
 
 
@@ -97,7 +97,7 @@ class OwnTokens:
     Args:
         rows: the training rows, encoded by the teacher's own tokenizer (or image processor).
         collate: makes a batch of some of them.
-        spans: makes, when states of tokens are first asked for, the `SPANS` of these rows as the student and as the
+        spans: makes, when states of tokens are first requested, the `SPANS` of these rows as the student and as the
             teacher reads them; None where the two have no characters in common, as of images.
     """
 
@@ -138,7 +138,7 @@ class OwnTokens:
         return frozenset(seen for seen in request.items if seen.pool is None)
 
     def aligned(self, trace: Trace, batch: Mapping[str, Tensor]) -> Trace:
-        """What a teacher showed of its own tokens, brought onto the student's by the characters that both cover.
+        """A teacher's activations of its own tokens, mapped to the student's by the characters that both cover.
 
         Args:
             trace: of the teacher's pass over its own tokens.
@@ -182,21 +182,21 @@ def _padded(spans: Sequence[Any]) -> Tensor:
 class Teacher:
     """`Teacher(model)(batch, request) -> Trace`, in eval mode and without gradients.
 
-    The model is frozen in place: eval mode (train mode if `dropout` is asked for, as some releases
+    The model is frozen in place: eval mode (train mode if `dropout` is set, as some releases
     have it), no parameter requires a gradient. Raises LimbeckError for anything but a transformers
     model.
     """
 
     names: tuple[str, ...] = ("",)
-    """What each member is called in logs and records; one teacher is a team of one (`limbeck.teachers`)."""
+    """Each member's name in logs and records; one teacher is a team of one (`limbeck.teachers`)."""
     live = True
-    """Whether its model is run; else it answers from what was stored."""
+    """Whether its model is run; otherwise it reads stored outputs."""
     remembers = False
-    """Whether it keeps what its model says in memory."""
+    """Whether it caches its model's outputs in memory."""
     separate = False
     """Whether terms are built for each member (`limbeck.teachers`)."""
     outputs: Any = None
-    """What was given in the place of a model (`limbeck.outputs.stored_teacher.GivenOutputs`)."""
+    """The outputs given instead of a model (`limbeck.outputs.stored_teacher.GivenOutputs`)."""
     entry: Any = None
     """Where its outputs were stored before training (`limbeck.outputs.cache.StoredEntry`)."""
     fresh = 0
@@ -240,7 +240,7 @@ class Teacher:
     def reading(self, inputs: ModelInputs | None, own_tokens: OwnTokens | None = None) -> Self:
         """The same teacher for certain rows: it finds its inputs in their batches like this.
 
-        The model is shared, and so is what it remembers; what it has run is counted again.
+        The model is shared, and so is its cache; passes are counted from 0.
         """
         other = copy(self)
         other.inputs, other.own_tokens, other.passes = inputs, own_tokens, Passes()
@@ -265,14 +265,14 @@ class Teacher:
 
     @property
     def shares(self) -> Sequence[float] | np.ndarray:
-        """The part of all steps for which each member is asked."""
+        """The share of all steps in which each member runs."""
         return (1.0,)
 
     weights: Sequence[float] = (1.0,)
     """How much each member counts."""
 
     def weighed(self, given: Sequence[float]) -> Self:
-        """Itself: there is nobody to weigh it against."""
+        """Itself: a single teacher has no weights."""
         return self
 
     def pick(self, seed: int, step: int) -> int:
@@ -282,11 +282,11 @@ class Teacher:
     def on_rows(
         self, index: Sequence[int] | np.ndarray, ids: np.ndarray, silent: np.ndarray | None = None
     ) -> Self:
-        """The teacher of certain examples, the rows with these ids: itself, as it reads what stands in a batch."""
+        """The teacher of certain examples, the rows with these ids: itself, bound to a batch."""
         return self
 
     def asks(self, request: Request) -> Request:
-        """What a member is asked where this is asked of all of them: the same."""
+        """The request to a member for this request to all of them: the same."""
         return request
 
     def at(self, step_state: StepState) -> "Teacher":
@@ -324,9 +324,9 @@ class Teacher:
         return batch if self.inputs is None else self.inputs.of(batch)
 
     def __call__(self, inputs: StepInputs | Mapping[str, Tensor], request: Request) -> Trace:
-        """What `request` asks for, of a step's inputs or of a plain batch, on the teacher's device.
+        """The requested activations, from a step's inputs or from a plain batch, on the teacher's device.
 
-        States and attention of a teacher with a tokenizer of its own are those of the student's tokens.
+        States and attention of a teacher with a tokenizer of its own are mapped to the student's tokens.
 
         Raises LimbeckError as `limbeck.activations.capture` and `OwnTokens.aligned`, and for transformed inputs of
         such a teacher.

@@ -1,6 +1,6 @@
-"""Several teachers in one teacher's place: what a recipe says of them, how likely each is, and who runs in a step.
+"""Several teachers used as one: their settings in a recipe, their probabilities, and the teachers of each step.
 
-Part of `limbeck.teachers`. A team says which teacher runs in a step (`at`); what it returns is called as a `Teacher`
+Part of `limbeck.teachers`. A team selects the teacher of a step (`at`); the result is called as a `Teacher`
 is. A `Teacher` is a team of one.
 """
 
@@ -85,7 +85,7 @@ class SampledSpec(_Ranked):
 
 
 class EnsembleSpec(_Ranked):
-    """An ensemble: all teachers run in every step; soft labels are those of their weighted mean (WKD)."""
+    """An ensemble: all teachers run in every step; soft labels come from their weighted mean (WKD)."""
 
     use: Literal["ensemble"]
     by: Ranking | Literal["best-of"] | list[Number] = Field(
@@ -114,7 +114,7 @@ USES: dict[str, type[BaseModel]] = {
     "ensemble": EnsembleSpec,
     "chain": ChainSpec,
 }
-"""What each value of `use` may say."""
+"""The settings of each value of `use`."""
 
 
 def _check_weights(by: str | list[float]) -> None:
@@ -128,7 +128,7 @@ def _check_weights(by: str | list[float]) -> None:
 # has been learned by then, which checkpoints carry), so that a resumed run, and every process of a multi-process one,
 # draws the same teachers.
 
-# Keeps these draws apart from those of mappings and of MixUp.
+# Separates these draws from the draws of mappings and of MixUp.
 _STREAM = 0x7EAC
 
 
@@ -234,7 +234,7 @@ class Team(ABC):
 
     Attributes:
         members: the teachers.
-        names: what each is called in logs and records.
+        names: each member's name in logs and records.
     """
 
     def __init__(self, members: Sequence[Teacher], names: Sequence[str]) -> None:
@@ -244,7 +244,7 @@ class Team(ABC):
     @property
     @abstractmethod
     def shares(self) -> np.ndarray:
-        """The part of all steps for which each member is asked, as it is expected now."""
+        """The expected share of all steps in which each member runs."""
 
     @property
     @abstractmethod
@@ -265,7 +265,7 @@ class Team(ABC):
         """The same team with these weights."""
 
     def asks(self, request: Request) -> Request:
-        """What a member is asked where this is asked of the team: the same."""
+        """The request to a member for this request to the team: the same."""
         return request
 
     @abstractmethod
@@ -273,7 +273,7 @@ class Team(ABC):
         """The teacher of a step."""
 
     def answered_by(self, members: Sequence[Teacher]) -> Self:
-        """The same team with others in its members' places: those that read stored outputs."""
+        """The same team with other members: teachers that read stored outputs."""
         team = object.__new__(type(self))
         team.__dict__ = self.__dict__ | {"members": tuple(members)}
         return team
@@ -369,7 +369,7 @@ class EnsembleTeam(Team):
         return 0
 
     def at(self, step_state: StepState) -> Answering:
-        """The whole team."""
+        """The entire team."""
         return self
 
     def asks(self, request: Request) -> Request:
@@ -377,10 +377,10 @@ class EnsembleTeam(Team):
         return replace(request, tokens=None)
 
     def __call__(self, inputs: StepInputs | Mapping[str, Tensor], request: Request) -> Trace:
-        """Logits: Σ_n w_n z_n in float32, and in `each` those of every member, [T, B, …].
+        """Logits: Σ_n w_n z_n in float32, and in `each` every member's logits, [T, B, …].
 
         Raises:
-            LimbeckError: anything but logits is asked for.
+            LimbeckError: anything but logits is requested.
         """
         if request.items:
             raise LimbeckError(
@@ -397,7 +397,7 @@ class EnsembleTeam(Team):
 
 
 def _logits(trace: Trace) -> Tensor:
-    assert trace.logits is not None  # asked for
+    assert trace.logits is not None  # requested
     return trace.logits.float()
 
 
@@ -410,9 +410,9 @@ def members_of(teacher: Any) -> tuple[Teacher, ...]:
 
 
 def form(spec: TeamSpec, members: Sequence[Teacher], names: Sequence[str]) -> Teacher | Team:
-    """Whoever teaches; where scores decide, all count alike as yet.
+    """The teacher or team; if scores decide, all weights are equal for now.
 
-    Of a chain it is the smallest, in whose place its distilled form is put later.
+    For a chain it is the smallest teacher, which its distilled form replaces later.
     """
     match spec:
         case SampledSpec(by="adaptive"):
@@ -436,11 +436,11 @@ def _at_first(by: str | list[float], count: int) -> list[float]:
 def by_capacity(
     members: Sequence[Teacher], scores: Sequence[float | None] | None = None
 ) -> list[int]:
-    """Places of the teachers from the one of most parameters to that of fewest.
+    """Indices of the teachers from most parameters to fewest.
 
     Args:
         members: the teachers.
-        scores: their dev scores, the higher the better. Of several teachers of one size the best is first: a chain
+        scores: their dev scores, the higher the better. Among teachers of one size the best is first: a chain
             starts at the strongest teacher. Without scores they stay in the given order.
     """
     sizes = _sizes(members)

@@ -93,7 +93,7 @@ def last_whole(folder: str | Path, *, run: str | None = None) -> Path | None:
 
     Args:
         folder: the folder of the checkpoints.
-        run: consider only those of this training of several parts (`limbeck.training.progress`).
+        run: consider only checkpoints of this training of several parts (`limbeck.training.progress`).
     """
     lost: list[str] = []
     for path in reversed(_numbered(Path(folder))):

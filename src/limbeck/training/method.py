@@ -64,7 +64,7 @@ def own_terms(objectives: Mapping[str, Any], beside: Mapping[str, Any]) -> Recip
 
 
 def kind_of(model: PreTrainedModel | None) -> TaskType | None:
-    """A student's task type; None if the student is missing or has none, which is reported with the other problems."""
+    """A student's task type; None if the student or its type is missing, which is reported with the other problems."""
     try:
         return None if model is None else task_type_of(model)
     except LimbeckError:
@@ -150,7 +150,7 @@ def method_defaults(recipe: Recipe) -> dict[str, Any]:
 
 
 def first_stage_arguments(recipe: Recipe, args: TrainingArguments) -> TrainingArguments:
-    """The user's settings, overridden by those of the recipe's first stage.
+    """The user's settings, overridden by the settings of the recipe's first stage.
 
     No epoch is scored: the head is not trained yet.
     """

@@ -68,7 +68,7 @@ def objectives_for(
     return Objectives(loss, shapes[0])
 
 
-# Compare the terms that made a checkpoint with those of the training that would continue from it.
+# Compare the terms that made a checkpoint with the terms of the training that would continue from it.
 
 
 _SAID = {*LOSS_KEYS}

@@ -1,6 +1,6 @@
 """Trainings that come before a training's own stages, or replace them: rankings, chains, the best of several.
 
-Part of `limbeck.training`. Which parts a recipe needs and what follows from them is written once, over a `Maker` that
+Part of `limbeck.training`. The parts that a recipe needs and their results are defined once, over a `Maker` that
 trains a part to its end or finds it: a run makes a run of it in a folder of its own (`limbeck.run.several_teachers`), a
 `DistillationTrainer` a trainer below its `output_dir` (`TrainerParts`).
 """
@@ -441,7 +441,7 @@ class TrainerParts(Maker[FinishedPart]):
         part = self.trainer.for_part(student, teacher, own, self.course, **changes)
         part.start_or_continue(checkpoint)
         metrics = part.evaluate() if scored else {}
-        # Its entries are stored separately from those of the trainer's own stage.
+        # Its entries are stored separately from the entries of the trainer's own stage.
         history = [
             entry | {"part": f"{name}/{entry['part']}" if "part" in entry else name}
             for entry in part.state.log_history

@@ -245,7 +245,7 @@ class Progress:
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
     epoch_clock: Clock = field(default_factory=Clock)
     parts: Parts = field(default_factory=Parts)
-    """Of the entire run, with all its stages."""
+    """Seconds by part of the complete run, with all its stages."""
     epochs: list[dict[str, Any]] = field(default_factory=list)
     sampled: Counter[str] = field(default_factory=Counter)
     """By teacher, of several, the optimisation steps of this epoch."""

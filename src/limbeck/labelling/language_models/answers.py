@@ -1,4 +1,4 @@
-"""What an endpoint answers: read as classes, and kept line by line, so that nothing is paid for twice."""
+"""An endpoint's answers: parsed as classes, and stored line by line, so that nothing is paid for twice."""
 
 import hashlib
 import json
@@ -22,16 +22,16 @@ Tokens = tuple[int, int]
 FIELD = "label"
 """The key of the answer in structured output."""
 _LEAST = 1e-10
-# Of what begins an answer; with more of it nobody knows which class is likelier.
+# Share of an answer's beginning; above it, the likelier class is unknown.
 _MOST_SHARED = 0.05
 _AROUND = " \t\r\n\"'`*_.,:;!()[]"
 
 
 class ListedClasses(NamedTuple):
-    """What the most likely tokens say of the classes.
+    """The classes' log-probabilities from the most likely tokens.
 
     Attributes:
-        logs: log-probability of each class, (C,): of all listed tokens that begin its answer and no other's. Of a
+        logs: log-probability of each class, (C,): of all listed tokens that begin only its answer. For a
             class without one it is the most that it can be: no more than the least likely listed token, and no more
             than all unlisted tokens have together.
         coverage: the probability of all tokens that were counted.
@@ -49,7 +49,7 @@ def listed_classes(
 ) -> ListedClasses | None:
     """The classes' probabilities from a list of tokens and their log-probabilities; None if none begins an answer.
 
-    A token is all that is known of what the model goes on to say: one that begins several answers does not tell which.
+    A token is the only known part of the model's answer: one that begins several answers does not identify one.
     """
     mass = np.zeros(len(answers))
     shared: dict[str, float] = {}
@@ -73,7 +73,7 @@ def listed_classes(
 
 
 def nested_answers(answers: Sequence[str]) -> tuple[str, str] | None:
-    """An answer and a longer one that begins with it, whose first token cannot tell them apart; None without."""
+    """An answer and a longer one that begins with it, whose first token cannot distinguish them; None without such."""
     pairs = ((one, other) for one in answers for other in answers if one != other)
     return next((p for p in pairs if p[1].casefold().startswith(p[0].casefold())), None)
 
@@ -90,14 +90,14 @@ def listed_tokens(choice: Any) -> list[tuple[str, float]]:
 
 
 def text_of(choice: Any) -> str:
-    """A chat's or a completion's text; a refusal has none, nor has what is no choice."""
+    """A chat's or a completion's text; "" for a refusal, or for an invalid choice."""
     whole = choice if isinstance(choice, dict) else {}
     said = part_of(whole, "message").get("content") or whole.get("text")
     return said if isinstance(said, str) else ""
 
 
 def part_of(thing: Any, name: str) -> dict[str, Any]:
-    """An object in an object of JSON; empty where there is none."""
+    """An object in an object of JSON; empty if it is missing."""
     found = thing.get(name) if isinstance(thing, dict) else None
     return found if isinstance(found, dict) else {}
 
@@ -117,7 +117,7 @@ def answer_schema(answers: Sequence[str]) -> dict[str, Any]:
 
 
 class AnswerReader:
-    """Reads the class out of a text; one that names no class, or more, is none.
+    """Parses the class out of a text; a text that names no class, or several, has none.
 
     Raises:
         LimbeckError: the label is a logit, which no text has.
@@ -187,10 +187,10 @@ class AnswerJournal:
 
     Args:
         path: the file.
-        about: whose answers they are, in words, which a new file says in its first line.
+        about: a description of their source, which a new file has in its first line.
 
     Attributes:
-        about: what the file said, else what is given.
+        about: the file's description, otherwise the given one.
         tokens: read and written for all lines, answers or not.
         size: bytes of the file, when it was read.
         used: when the file was last written before, in seconds since 1970.
@@ -259,7 +259,7 @@ class AnswerJournal:
                     line = json.dumps({"about": self.about}).encode() + b"\n" + line
                 else:
                     stream.seek(-1, os.SEEK_END)
-                    # Behind what a kill left of a line a new one begins.
+                    # After the rest of a line that a kill left, a new line begins.
                     line = line if stream.read(1) == b"\n" else b"\n" + line
                 stream.write(line)
         except OSError as error:
@@ -280,5 +280,5 @@ def journals_in(folder: Path) -> list[AnswerJournal]:
 
 
 def key_of(*parts: object) -> str:
-    """Of what was asked."""
+    """The digest of a request."""
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()

@@ -32,8 +32,8 @@ class CausalLabeller:
         model: a causal language model of transformers.
         tokenizer: its tokenizer.
         bound: the prompt.
-        name: what progress and stores call it.
-        max_length: tokens of a prompt with its answer; None: what the model reads.
+        name: its name in progress and stores.
+        max_length: tokens of a prompt with its answer; None: the model's own limit.
         precision: of weights and activations.
         batch_size: sequences in a forward pass.
 
@@ -110,7 +110,7 @@ class CausalLabeller:
 
 
 def kind_of(bound: BoundPrompt) -> str:
-    """The task type of what a prompt asks for."""
+    """The task type of a prompt's labels."""
     return MULTI_LABEL.name if bound.prompt.questions else SENTENCE.name
 
 
@@ -144,13 +144,13 @@ def load_causal_labeller(path: str | Path, bound: BoundPrompt, **settings: Any) 
 
 
 def reranker_prompt(path: str | Path) -> Prompt | None:
-    """How a reranker asks; None of a folder that does not say that it is one.
+    """A reranker's prompt; None for a folder that does not describe one.
 
     One of sentence-transformers names its tokens (Transformer, LogitScore). Without these modules a chat template with
-    the roles query and document tells it, if it writes "yes" and "no" too.
+    the roles query and document defines it, if it writes "yes" and "no" too.
 
     Raises:
-        LimbeckError: it scores tokens that are no answers by themselves.
+        LimbeckError: it scores tokens that are not answers on their own.
     """
     module, tokenizer = read_logit_score(str(path)), read_tokenizer(path)
     if module is None:
@@ -185,11 +185,11 @@ def _head(path: str | Path) -> str:
 
 
 def exclusive_scores(scores: np.ndarray, answers: Sequence[scoring.Answers]) -> np.ndarray:
-    """log P(the answer, and none that goes on from it), (B, C), from log P(the text begins with the answer).
+    """log P(the answer, without any longer one), (B, C), from log P(the text begins with the answer).
 
-    Whoever says "positively" has said "positive" on the way, so that P("positive") holds P("positively") too, and the
-    shorter answer would win whatever a model says. With what goes on from it taken out classes exclude each other:
-    P'(a) = P(a) − Σ_b P'(b), over all answers b that go on from a. Answers that share tokens and part later exclude
+    A text that begins with "positively" also begins with "positive", so that P("positive") includes P("positively"),
+    and the shorter answer would always win. With longer answers subtracted, classes exclude each other:
+    P'(a) = P(a) − Σ_b P'(b), over all answers b that continue a. Answers that share tokens and part later exclude
     each other already.
 
     Args:
@@ -198,7 +198,7 @@ def exclusive_scores(scores: np.ndarray, answers: Sequence[scoring.Answers]) -> 
     """
     found = np.array(scores, dtype=np.float64)
     for row, own in zip(found, answers, strict=True):
-        # The longest first, so that what goes on from an answer is exclusive before it is taken out.
+        # The longest first, so that longer answers are exclusive before they are subtracted.
         for number in sorted(range(len(own)), key=lambda at: -len(own[at])):
             answer = own[number]
             longer = [one != answer and one[: len(answer)] == answer for one in own]
@@ -208,7 +208,7 @@ def exclusive_scores(scores: np.ndarray, answers: Sequence[scoring.Answers]) -> 
     return found
 
 
-# What a model says of the classes when there is nothing to say, taken out of what it says of a text.
+# A model's class scores for an empty text, subtracted from its scores for a text.
 
 
 def content_free_prior(scores: np.ndarray) -> np.ndarray:
@@ -225,7 +225,7 @@ def content_free_prior(scores: np.ndarray) -> np.ndarray:
 
 
 def calibrated(scores: np.ndarray, prior: np.ndarray | None) -> dict[str, np.ndarray]:
-    """Of class log-scores (B, C): divided by the prior and normalised, `logits` and `probabilities` (B, C), float32.
+    """From class log-scores (B, C): divided by the prior and normalised, `logits` and `probabilities` (B, C), float32.
 
     W p̂ of the paper with W = diag(p̂_cf)⁻¹, so its argmax; the paper sends W p̂ through a softmax once more,
     which leaves every distribution nearly flat, and a student is to learn the distribution.
@@ -241,7 +241,7 @@ def labels_from(
 
     Args:
         bound: the prompt.
-        scores: log-scores of the answers to what was asked, (B·Q, C).
+        scores: log-scores of the answers to the prompts, (B·Q, C).
         prior: of the classes.
 
     Returns:
@@ -266,12 +266,12 @@ def labels_of_answers(
 
     Args:
         bound: the prompt.
-        answers: to what was asked, (B·Q), all of them log-probabilities or all votes.
+        answers: to the prompts, (B·Q), all of them log-probabilities or all votes.
         prior: of the classes.
     """
     if "logs" in answers[0]:
         found = labels_from(bound, np.array([one["logs"] for one in answers]), prior)
-        # Of a row's questions the one that was answered worst.
+        # Of a row's questions, the one with the least certain answer.
         coverage = np.array([one["coverage"][0] for one in answers])
         found["coverage"] = coverage.reshape(-1, len(bound.prompt.questions) or 1).min(axis=1)
     else:

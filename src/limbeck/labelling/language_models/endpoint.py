@@ -34,11 +34,11 @@ _DEPTH = 16
 _LOW_COVERAGE = 0.5
 # Room for the braces, key and quotes of structured output, in tokens.
 _AROUND_ANSWER = 24
-# A server may list nothing behind a first token that is no whole character, or ends the answer.
+# A server may list nothing after a first token that is an incomplete character, or ends the answer.
 _LISTED_TRIES = 5
-# Most servers list at least so many tokens.
+# Most servers list at least this number of tokens.
 _FEW_TOKENS = 5
-# Repetitions of a request about nothing: a wrong URL should not take minutes to say.
+# Retries of a request with an empty text: a wrong URL should fail within minutes.
 _AT_FIRST = 2
 _MESSAGE, _BEGINNING = 300, 120
 # The server gave no answer: it is too slow, too busy, broken or out of reach.
@@ -53,7 +53,7 @@ _REFUSED = (openai.AuthenticationError, openai.PermissionDeniedError, openai.Not
 
 
 class LabellingStoppedError(LimbeckError):
-    """No further request may be sent; what was answered is kept."""
+    """No further request may be sent; answers so far are kept."""
 
 
 class RowFailedError(Exception):
@@ -61,27 +61,27 @@ class RowFailedError(Exception):
 
 
 class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
-    """Asks a server about each row; made, it has been asked once, and its key, model and form of request are right.
+    """Sends each row to a server; made, it has sent one request, and its key, model and form of request are right.
 
     Outputs: in mode `logprobs` the classes' `logits` and `probabilities` (B, C) and `coverage` (B,), the probability
     of the tokens that they were read from; in mode `votes` the `votes` and `probabilities` (B, C), and how many
-    answers were `unparsable` (B,). Of a score `logits` (B, 1), beside `coverage` or `unparsable`.
+    answers were `unparsable` (B,). For a score `logits` (B, 1), with `coverage` or `unparsable`.
 
     Args:
         settings: the endpoint.
         bound: the prompt.
-        journals: a folder where answers are kept, so that none is asked or paid for twice, and what they cost, which
+        journals: a folder where answers are stored, so that none is requested or paid for twice, and their cost, which
             counts towards `max_cost` whichever rows they are about; None: in memory.
 
     Attributes:
         mode: `logprobs` or `votes`, as the server allowed.
-        refused: parameters that the server does not take, or not as they are asked for.
+        refused: parameters that the server does not accept, or only in another form.
         prior: log-probabilities of the classes for inputs without content, (C,), or None.
         journal: answers by the digests of their requests, of this endpoint, model and prompt.
-        spent_before: what the journal's answers cost in earlier starts.
+        spent_before: the cost of the journal's answers in earlier starts.
 
     Raises:
-        LimbeckError: the settings are wrong, or the server cannot be reached or refuses the key or the model.
+        LimbeckError: the settings are wrong, or the server cannot be reached or rejects the key or the model.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
         return (*outputs_of(self.bound, votes=votes), *([] if votes else ["coverage"]))
 
     def fingerprint(self) -> dict[str, Any]:
-        """The endpoint, the model's name and all that is asked; not the model itself, which nobody tells."""
+        """The endpoint, the model's name and the request; not the model itself, which no server identifies."""
         settings = self.settings
         about: dict[str, Any] = {
             "endpoint": settings.url,
@@ -163,10 +163,10 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
 
         Raises:
             RowsMissingError: rows without a label, with the reason of each; the other rows' answers are kept, and
-                only these are asked when they come again.
+                only these are requested when they come again.
             LabellingStoppedError: the limit on the cost is reached, or the server is down; answers until then are
                 kept.
-            LimbeckError: the server refuses all requests.
+            LimbeckError: the server rejects all requests.
         """
         found = labels_of_answers(self.bound, self._answers(self.bound.asked(rows)), self.prior)
         if not self._warned and np.median(found.get("coverage", 1.0)) < _LOW_COVERAGE:
@@ -199,10 +199,10 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
     # ---- asking about rows ----
 
     def _answers(self, rows: Sequence[Row]) -> list[answers.Answer]:
-        """An answer for each row, whole; what is kept is not asked for.
+        """An answer for each row, complete; answers in the journal are not requested again.
 
         Raises:
-            RowsMissingError: rows that have none now.
+            RowsMissingError: rows that have no answer now.
         """
         asked = [self._requests_about(row) for row in rows]
         wanted: dict[str, dict[str, Any]] = {}
@@ -237,7 +237,7 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
         }
 
     def _whole(self, requests: Mapping[str, Any]) -> answers.Answer | None:
-        """What the kept answers to these requests come to: all votes; None where one is lacking, or none was read."""
+        """The votes in the journal's answers to these requests; None if an answer is missing, or no vote was parsed."""
         answers = [one for key in requests if (one := self.journal.get(key)) is not None]
         if len(answers) < len(requests):
             return None
@@ -250,7 +250,7 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
         return sums if any(sums["votes"]) else None
 
     def _ask_all(self, wanted: Mapping[str, dict[str, Any]]) -> dict[str, str]:
-        """Ask, so many at a time, and keep each answer at once; returns the reasons of those that have none."""
+        """Send requests concurrently, and store each answer at once; returns the reasons of the failed ones."""
         reasons: dict[str, str] = {}
         ends: list[BaseException] = []
 
@@ -281,7 +281,7 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
         return reasons
 
     def _check_running(self, error: RowFailedError) -> None:
-        """After as many failures in succession as are asked at a time: is it the rows, or is the server down?
+        """After as many failures in succession as concurrent requests: is it the rows, or is the server down?
 
         Raises:
             LabellingStoppedError: it answers nothing about an empty row either, so no row is to blame.
@@ -329,7 +329,7 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
     # ---- one request ----
 
     def _choices(self, request: dict[str, Any], retries: int | None = None) -> list[Any]:
-        """The choices that the server returns; in mode `logprobs` asked again until tokens are listed."""
+        """The choices that the server returns; in mode `logprobs` requested again until tokens are listed."""
         for _ in range(_LISTED_TRIES):
             choices = self._send(request, retries)
             if self.mode == "votes" or answers.listed_tokens(choices[0]):
@@ -340,9 +340,9 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
         """The choices of the server's answer, at least one.
 
         Raises:
-            LimbeckError: the key, the model or the account is refused, or a page answers.
+            LimbeckError: the server rejects the key, the model or the account, or returns a web page.
             LabellingStoppedError: the limit on the cost is reached.
-            RowFailedError: all attempts failed, or the server refuses this one request.
+            RowFailedError: all attempts failed, or the server rejects this one request.
         """
         self._wait()
         client = self.client if retries is None else self.client.with_options(max_retries=retries)
@@ -356,7 +356,7 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
                 said = json.dumps(answer, separators=(",", ":"), ensure_ascii=False)
                 raise ValueError(answer if isinstance(answer, str) else said)
         except (openai.OpenAIError, ValueError) as error:
-            # Of a page, such as that of a login, the client gives the text.
+            # For a web page, such as a login, the client returns the text.
             if isinstance(answer, str) or isinstance(error, _REFUSED) or _no_credit(error):
                 raise self._explained(error) from error
             raise RowFailedError(self._said_by(error)) from error
@@ -366,7 +366,7 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
         """Sleep until the next request may be sent.
 
         Raises:
-            LabellingStoppedError: what was spent has reached the limit.
+            LabellingStoppedError: the cost has reached the limit.
         """
         settings = self.settings
         spent = settings.price(*self.journal.tokens)
@@ -382,7 +382,7 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
         time.sleep(max(0.0, begin - time.monotonic()))
 
     def _counted(self, answer: Any) -> Any:
-        """An answer's choices, as they stand there, once its tokens are kept."""
+        """An answer's raw choices, once its tokens are counted."""
         usage = answers.part_of(answer, "usage")
         given = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
         read, written = (one if isinstance(one, int) else 0 for one in given)
@@ -395,7 +395,7 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
             {"messages": bound.messages(row)} if self._chat else {"prompt": bound.whole(row)}
         )
         if self.mode == "logprobs":
-            # At temperature 1 a server that tempers what it lists gives the model's own.
+            # At temperature 1 a server that applies the temperature to listed log-probabilities gives the model's own.
             request |= {"temperature": 1.0, "max_tokens": 1, "logprobs": self._top}
             if self._chat:
                 request |= {"logprobs": True, "top_logprobs": self._top}
@@ -417,7 +417,7 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
 
     @property
     def _top(self) -> int:
-        """The most likely tokens asked for."""
+        """The requested number of most likely tokens."""
         top = self.settings.top_logprobs
         return min(top, _FEW_TOKENS) if "top_logprobs" in self.refused else top
 
@@ -428,13 +428,13 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
         empty = dict.fromkeys(self.bound.columns, "")
         return answers.key_of(self.bound.messages(empty), self.bound.answers)
 
-    # ---- finding out what the server takes ----
+    # ---- detecting the server's parameters ----
 
     def _begin(self) -> None:
-        """Find the form that the server takes, with a row that says nothing.
+        """Find the form that the server accepts, with an empty row.
 
         Raises:
-            LimbeckError: the server cannot be reached, or refuses the key, the model or every form.
+            LimbeckError: the server cannot be reached, or rejects the key, the model or every form.
         """
         if self.mode == "logprobs" and (pair := answers.nested_answers(self.bound.answers)):
             self._vote_instead(f"the answer {pair[0]!r} begins the answer {pair[1]!r}")
@@ -467,7 +467,7 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
                 return
 
     def _simplified(self, message: str) -> bool:
-        """Leave out what a server's message refuses, or the next thing that servers may lack; False at the end."""
+        """Leave out the parameter that a server rejects, or the next one that servers may lack; False at the end."""
         ways = ["n", "response_format", "seed"] if self.mode == "votes" else []
         if self.mode == "logprobs":
             ways += ["top_logprobs"] if self._top > _FEW_TOKENS else []
@@ -484,10 +484,10 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
         return True
 
     def _vote_instead(self, reason: str) -> None:
-        """Sample answers where first tokens do not tell which answer they begin.
+        """Sample answers if first tokens do not identify the answer that they begin.
 
         Raises:
-            LimbeckError: the user asked for log-probabilities.
+            LimbeckError: the user requested log-probabilities.
         """
         said = f"mode logprobs reads the first token of an answer, and {reason}"
         if self.settings.mode == "logprobs":

@@ -46,7 +46,7 @@ class EndpointAccess(Settings):
 
     @classmethod
     def named(cls, flags: dict[str, Any]) -> Self | None:
-        """From a command's flags; None where there are none.
+        """From a command's flags; None if there are no flags.
 
         Raises:
             LimbeckError: flags without a URL, or with values that cannot be.
@@ -90,12 +90,12 @@ class EndpointAccess(Settings):
         return os.environ.get(self.api_key_env or KEY_VARIABLE) or _NO_KEY
 
     def price(self, read: float, written: float) -> float:
-        """Cost of so many tokens, in the currency of the prices."""
+        """Cost of this number of tokens, in the currency of the prices."""
         return (read * (self.price_in or 0.0) + written * (self.price_out or 0.0)) / _MILLION
 
 
 class EndpointSettings(EndpointAccess):
-    """How to reach and ask an endpoint."""
+    """An endpoint's address and request settings."""
 
     model: str = Field(min_length=1, description="name of a model that it serves")
     mode: Literal["auto", "logprobs", "votes"] = Field(

@@ -1,4 +1,4 @@
-"""What a language model is asked about a row: the settings of a prompt, and the prompt bound to classes and columns."""
+"""A language model's prompt for a row: its settings, and the prompt bound to classes and columns."""
 
 import hashlib
 import json
@@ -20,9 +20,9 @@ from limbeck.support.settings import Settings
 CONTENT_FREE = ("", "N/A", "[MASK]")
 """The inputs without content of Zhao et al. 2021, §5."""
 CLASS = "class"
-"""The key of an example's class beside its columns."""
+"""The key of an example's class, next to its columns."""
 QUESTION = "question"
-"""What a question is called in a template."""
+"""The name of a question in a template."""
 
 Filled = Annotated[str, Field(min_length=1)]
 Row = Mapping[str, str]
@@ -32,13 +32,13 @@ class Prompt(Settings):
     """A prompt of a task; every field may be left out.
 
     Attributes:
-        template: what the model reads, its answer left open at the end. It may name `{classes}` (the list of
+        template: the model's input, with its answer left open at the end. It may name `{classes}` (the list of
             answers), `{examples}`, `{text}` (the row as `text` writes it) and the row's columns by name; `{{` is a
             brace.
         text: how the texts of a row are written, out of the row's columns; None: a line for each column.
         system: a message that goes before; with a chat template in the system's name.
-        verbalizations: class → the words that stand for it; None: the class's own name, `_` read as a space.
-        descriptions: class → what it means, said in `{classes}`.
+        verbalizations: class → the words that represent it; None: the class's own name, `_` read as a space.
+        descriptions: class → its meaning, shown in `{classes}`.
         answers: whether the model is to answer with a verbalization, or with the letter of one in the list.
         examples: rows with their class under `class`.
         example: how an example is written, out of `{text}`, the columns and `{answer}`.
@@ -46,10 +46,10 @@ class Prompt(Settings):
         calibrate: divide by the probabilities that the classes have for inputs without content (contextual
             calibration, Zhao et al. 2021); None: wherever there are probabilities to divide.
         normalize_length: score a verbalization by its mean log-probability per token, not the sum; of classes alone.
-        score: two answers, the worse first: the row's label is the log-odds of the second. Of one answer of one token
+        score: two answers, the worse first: the row's label is the log-odds of the second. With one answer of one token
             the label is its logit. Or answer → number: the label is the expected number. None: the label is a class.
-        questions: class → a yes/no question, said in `{question}`; each is asked about each row, and its log-odds are
-            the logit of a class that may be there beside others.
+        questions: class → a yes/no question, shown in `{question}`; each is asked about each row, and its log-odds are
+            the logit of a class that does not exclude others.
         roles: of a chat template that has roles for a row's columns, in their order, instead of `template`.
         chat_template_kwargs: arguments of the chat template, as `enable_thinking: false`.
     """
@@ -71,7 +71,7 @@ class Prompt(Settings):
     chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
 
     def words(self, name: str) -> str:
-        """A class's words. Outer space is none of them: what stands before an answer is the prompt's to say."""
+        """A class's words. Outer space is not part of them: the prompt defines the space before an answer."""
         own = name.replace("_", " ")
         return (own if self.verbalizations is None else self.verbalizations.get(name, "")).strip()
 
@@ -100,12 +100,12 @@ def read_prompt(path: str | Path) -> Prompt:
 
 
 def prompt_digest(prompt: Prompt) -> str:
-    """Of all its settings; labels follow from them."""
+    """Digest of all its settings; labels depend on them."""
     settings = prompt.model_dump(mode="json")
     # Prompts without them keep the digest that their stores and answers have from before there were any.
     later = ("score", "questions", "roles", "chat_template_kwargs")
     content = {name: value for name, value in settings.items() if value or name not in later}
-    # A scale's order is that of its answers in `{classes}`.
+    # A scale's order is the order of its answers in `{classes}`.
     content |= {"score": [*prompt.score.items()]} if isinstance(prompt.score, dict) else {}
     written = json.dumps(content, sort_keys=True)
     return hashlib.blake2b(written.encode(), digest_size=16).hexdigest()
@@ -117,9 +117,9 @@ class BoundPrompt:
 
     Attributes:
         prompt: its settings.
-        classes: names in id order; of a score its answers.
+        classes: names in id order; for a score its answers.
         columns: the text columns of a row, and the question where there are some.
-        answers: what the model is to answer for each class.
+        answers: the model's possible answer for each class.
         verbalizations: the words of each class.
     """
 
@@ -132,7 +132,7 @@ class BoundPrompt:
     _fixed: Mapping[str, str]
 
     def text(self, row: Row) -> str:
-        """What is asked about a row, without the system's message.
+        """The prompt about a row, without the system's message.
 
         Raises:
             LimbeckError: the row lacks a column.
@@ -158,13 +158,13 @@ class BoundPrompt:
         return isinstance(self.prompt.score, list) and len(self.prompt.score) == 1
 
     def asked(self, rows: Sequence[Row]) -> list[Row]:
-        """What is asked about: each row, or each row with each question in turn."""
+        """The inputs of prompts: each row, or each row with each question in turn."""
         questions = self.prompt.questions.values()
         return [{**row, QUESTION: one} for row in rows for one in questions] or [*rows]
 
     @property
     def uses(self) -> frozenset[str]:
-        """The columns whose texts stand in a prompt."""
+        """The columns whose texts are in a prompt."""
         if self.prompt.roles:
             return frozenset(self.columns)
         names = _names_in(self.prompt.template)
@@ -177,7 +177,7 @@ class BoundPrompt:
         return f"{system}\n\n{self.text(row)}" if system else self.text(row)
 
     def texts_in(self, asked: str) -> dict[str, str] | None:
-        """The texts of the row that was asked about so; None of another prompt.
+        """The texts of the row in a prompt like this; None for another prompt.
 
         Where a text could end at several places the first one is taken.
         """
@@ -190,7 +190,7 @@ class BoundPrompt:
 
     @cached_property
     def _slots(self) -> re.Pattern[str]:
-        """What `text` writes, with a group for each column that stands in it."""
+        """The pattern of `text`, with a group for each column in it."""
         marks = {name: f"\0{number}\0" for number, name in enumerate(self.columns)}
         pattern, seen = "", set()
         for place, piece in enumerate(self.text(marks).strip().split("\0")):
@@ -225,7 +225,7 @@ def bind_prompt(prompt: Prompt, classes: Sequence[str], columns: Sequence[str]) 
         columns: the text columns of a row.
 
     Raises:
-        LimbeckError: templates that name what there is not, columns called as what a template names itself,
+        LimbeckError: templates with unknown names, columns with a template's reserved names,
             classes without a verbalization or with another's, unknown classes, examples that lack a column or a
             class; all of it together.
     """
@@ -271,7 +271,7 @@ def _names_in(template: str) -> set[str]:
 
 
 def _template_problems(setting: str, template: str, names: Sequence[str]) -> list[Problem]:
-    """What is wrong with a template: it may name values in braces, and do nothing else with them."""
+    """The problem with a template: it may name values in braces, and do nothing else with them."""
     try:
         parsed = list(Formatter().parse(template))
     except ValueError as error:
@@ -347,7 +347,7 @@ def _score_problems(prompt: Prompt, columns: tuple[str, ...]) -> list[Problem]:
 
 
 def _use_problems(prompt: Prompt, columns: Sequence[str]) -> list[Problem]:
-    """What is set and would not stand in the template, and rows that would not be seen."""
+    """Settings that the template does not use, and rows that it would not show."""
     named = _names_in(prompt.template)
     needed = {"examples"} if prompt.examples else set()
     needed |= {"classes"} if prompt.descriptions or prompt.answers == "letters" else set()

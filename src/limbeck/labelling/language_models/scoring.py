@@ -1,9 +1,9 @@
 """From a row to token ids of prompt and answers, and how likely a language model finds each answer.
 
-Prompts run with as little as they can: what all rows begin with once, then what is left of each prompt, then only the
-ends of the prompts with each answer, behind copies of the keys and values. No padding stands before a token that is
-read, so windows and positions are those of a row alone. A check holds this against running each prompt with each
-answer, on rows as long as any scored.
+Prompts run with as few tokens as possible: their common beginning once, then the rest of each prompt, then only the
+ends of the prompts with each answer, after copies of the keys and values. No padding comes before a token that is
+read, so windows and positions are the same as for the row alone. A check compares this with running each prompt with
+each answer, on rows as long as any scored.
 """
 
 import copy
@@ -53,12 +53,12 @@ class PromptTokenizer:
     """Tokenises prompts for a causal model.
 
     A prompt's last token and an answer's first can be one token, so both are tokenised together. What all answers
-    begin with is part of the prefix: it does not tell them apart. What ends a text is left out: no answer is asked to
+    begin with is part of the prefix: it does not distinguish them. The end of a text is left out: no answer has to
     end.
 
     Args:
         limit: tokens that a prompt and its longest answer may have; longer ones lose the end of their longest
-            text among those that stand in the prompt, never any of the question. None: no limit.
+            text among the texts in the prompt, never any of the question. None: no limit.
 
     Attributes:
         empty: the tokens of a row without texts.
@@ -128,7 +128,7 @@ class PromptTokenizer:
                     "shorten the template, or take fewer examples",
                 )
             count = max(1, len(self._ids([text])[0]))
-            # Half of it at most: what stands in the prompt twice frees two tokens with each that it loses.
+            # Half of it at most: for a text that occurs twice in the prompt, each removed token frees two.
             share = max(0.5, 1 - (found.size - self.limit) / count)
             row = {**row, name: text[: min(int(len(text) * share), len(text) - 1)]}
             found = PromptTokens(*self._tokens(row), truncated=True)
@@ -145,11 +145,11 @@ class PromptTokenizer:
         return wholes[0][:shared], tuple(tuple(whole[shared:]) for whole in wholes)
 
     def _written(self, row: Row) -> str:
-        """The prompt up to the answer, with what a chat template puts before it."""
+        """The prompt up to the answer, with the text that a chat template puts before it."""
         if not self._chat:
             prompt = self.bound.whole(row)
             return prompt if prompt[-1:].isspace() else prompt + " "
-        # Words of a class may stand in the template too, as "end" in <|im_end|>.
+        # Words of a class may occur in the template too, as "end" in <|im_end|>.
         messages, settings = self.bound.messages(row), self.bound.prompt.chat_template_kwargs
         if self.bound.prompt.roles:
             settings = {"add_generation_prompt": True, **settings}
@@ -166,7 +166,7 @@ class PromptTokenizer:
         return str(written).removesuffix(_STANDS_FOR_ANSWER)
 
     def _check_roles(self) -> None:
-        """Raise LimbeckError where a column's text would not stand in the prompt."""
+        """Raise LimbeckError if a column's text would be missing from the prompt."""
         row = {name: f"xqLimbeck{name}qx" for name in self.bound.columns}
         written = self._written(row) if self._chat else ""
         pairs = zip(self.bound.prompt.roles, row.values(), strict=True)
@@ -186,10 +186,10 @@ def token_limit(
     tokenizer: transformers.PreTrainedTokenizerBase,
     given: int | None,
 ) -> int | None:
-    """The smallest of what the model, the tokenizer and the user say; None where nobody says anything."""
+    """The smallest limit of the model, the tokenizer and the user; None if there is no limit."""
     text: Any = config.get_text_config()
     ropes = getattr(text, "rope_parameters", None) or {}
-    # Beyond it a whole pass has other frequencies, those of shorter rows beside it too. Layer types may have their own.
+    # Beyond it a complete pass has other frequencies, also for shorter rows in its batch. Layer types may differ.
     original = [
         rope.get("original_max_position_embeddings")
         for rope in (ropes, *ropes.values())
@@ -215,7 +215,7 @@ class CausalScorer:
     Args:
         model: in eval mode, any causal model of transformers.
         sequences: sequences in a forward pass.
-        normalized: whether they are log-probabilities; else the logits as they are.
+        normalized: whether they are log-probabilities; otherwise the logits unchanged.
 
     Attributes:
         reuse: whether keys and values are used again; turned off where they do not give the numbers of each prompt
@@ -266,10 +266,10 @@ class CausalScorer:
     def _scores(
         self, rows: Sequence[PromptTokens], past: transformers.DynamicCache | None
     ) -> Tensor:
-        """Of each row and class; answers that differ in their last token alone are one sequence.
+        """For each row and class; answers that differ only in their last token are one sequence.
 
         Args:
-            past: what the rows begin with, for a batch of one; None: every prompt is run with each answer.
+            past: the rows' common beginning, for a batch of one; None: every prompt is run with each answer.
         """
         begin = 0
         if past is not None:
@@ -304,7 +304,7 @@ class CausalScorer:
     def _logits(
         self, sequences: list[list[int]], past: transformers.DynamicCache | None, first: int
     ) -> Tensor:
-        """Logits of sequences from position `first` on; they stand behind their past, which then holds them too."""
+        """Logits of sequences from position `first` on; they follow their past, which then holds them too."""
         size = max(map(len, sequences))
         # On the right, where no earlier token of a causal model sees it.
         padded = [[*one, *[0] * (size - len(one))] for one in sequences]
