@@ -1,7 +1,7 @@
-"""What serves the papers and the built-in data, and that few users of `distill` meet.
+"""Code for the papers and the built-in data, which few users of `distill` need.
 
-Nothing in the core imports it: `limbeck.support.registry` loads it as it loads an installed package, and it says here
-which of its modules register what.
+Nothing in the core imports it: `limbeck.support.registry` loads it as it loads an installed package. This file
+declares which of its modules register what.
 """
 
 from limbeck.support.registry import register_later

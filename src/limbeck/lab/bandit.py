@@ -30,7 +30,7 @@ _LOW, _HIGH = 0.2, 0.8
 class Bandit(LearnedProbabilities):
     """π = (1 − ε)·softmax(w) + ε/n; after a block w_i ← w_i + η·r/π_i, for its teacher i.
 
-    All state lies in buffers, so a checkpoint carries it.
+    All state is in buffers, so checkpoints contain it.
 
     Args:
         teachers: how many there are, n.
@@ -68,11 +68,11 @@ class Bandit(LearnedProbabilities):
         return (1 - self.explore) * learned + self.explore / len(learned)
 
     def pick(self, seed: int, step: int) -> int:
-        """The teacher of the block that a step is in; asked about the current block only."""
+        """The teacher of the block that a step is in; called for the current block only."""
         return draw(self.probabilities, seed, step // self.block * self.block)
 
     def ends_block(self, step: int) -> bool:
-        """Whether so many steps make whole blocks."""
+        """Whether this number of steps makes complete blocks."""
         return step % self.block == 0
 
     def begin(self, loss: float) -> None:
@@ -90,7 +90,7 @@ class Bandit(LearnedProbabilities):
         self.weights[teacher] += self.rate * reward / float(self.probabilities[teacher])
 
     def _scaled(self, drop: float) -> float:
-        """Between −1 and 1: where the drop lies among those before it; 0 for the first."""
+        """Between −1 and 1: the rank of the drop among the drops before it; 0 for the first."""
         known = self.rewards[: min(int(self.seen), _REMEMBERED)]
         if not len(known):
             return 0.0
@@ -105,9 +105,9 @@ class Bandit(LearnedProbabilities):
 
 
 class LearnWhomToSample(TrainerCallback):
-    """After each block of steps: the labels' loss on held-out rows, and what it says of the teacher.
+    """After each block of steps: the labels' loss on held-out rows, and the resulting reward of the teacher.
 
-    The state is the bandit's own. Evaluation draws no random numbers, so training goes on as it
+    The state is the bandit's own. Evaluation draws no random numbers, so training continues as it
     would have without.
 
     Raises:

@@ -1,8 +1,8 @@
 """CIFAR's binary version: `train.bin` and `test.bin`, or `data_batch_1.bin` … of CIFAR-10.
 
 A source of the data stage. A record is one label byte (CIFAR-100: the coarse, then the fine one) and
-3,072 bytes of red, green and blue, row by row. The "python version" is pickled, and what is pickled
-can run code when it is read: it is refused.
+3,072 bytes of red, green and blue, row by row. The "python version" is pickled, and a pickle
+can run code when it is read: it raises an error.
 """
 
 from pathlib import Path
@@ -62,7 +62,7 @@ class CifarFiles(OnDisk):
         )
 
     def read_rows(self, request: DataRequest) -> Loaded:
-        """Its splits; of a folder without a whole release what its images are."""
+        """Its splits; for a folder without a complete release the task of its images."""
         known = request.known
         assert known is not None
         splits = read_cifar(known, request.path)

@@ -29,13 +29,13 @@ from transformers.modeling_outputs import (
 from limbeck.students.shapes import NAMED_CNNS, NamedCnn
 
 # Residual CNNs for images of 32 × 32 pixels: ResNet (He et al. 2016, §4.2) and wide ResNet. A stem, three groups of
-# equally many blocks, the last two groups halving the image, the mean over what is left of it, one linear layer.
+# equally many blocks, the last two groups halving the image, the mean over the remaining image, one linear layer.
 # Where a block changes the number of channels or the size, its shortcut is a 1 × 1 convolution, as in the CNNs of CRD
 # (Tian et al. 2020), which SKDBERT's Appendix B compares with; He et al. pad with zeros there.
 
 
 _GROUPS = 3
-# Weight layers beside the blocks': stem and head; of a wide CNN also two shortcuts.
+# Weight layers outside the blocks: stem and head; in a wide CNN also two shortcuts.
 _BESIDE_BLOCKS = {"basic": 2, "preactivated": 4}
 
 
@@ -46,7 +46,7 @@ class CifarNetConfig(PreTrainedConfig):
     `depth`: weight layers, 6n + 2 of a basic CNN and 6n + 4 of a wide one, with n blocks a group.
     `widths`: channels of the stem and of the three groups. `block`: `basic` (He et al. 2016) or
     `preactivated` (Zagoruyko and Komodakis 2016, wide ResNet). `image_size`: height and width in
-    pixels it was made for; any other can be read. Raises ValueError for a depth that makes no whole
+    pixels it was made for; any other can be read. Raises ValueError for a depth that does not make an integer
     number of blocks.
     """
 
@@ -168,7 +168,7 @@ class CifarNetModel(_CifarNetPreTrainedModel):
         block = _BLOCKS[config.block]
         self.stem = _conv3(config.num_channels, stem, 1)
         self.preactivated = config.block == "preactivated"
-        # A preactivated CNN normalises what it ends with, the other one what it begins with.
+        # A preactivated CNN normalises its final output, the other one its first layer's.
         self.norm = nn.BatchNorm2d(widths[-1] if self.preactivated else stem)
         self.groups = nn.ModuleList()
         inputs = stem
@@ -212,7 +212,7 @@ class CifarNetForImageClassification(_CifarNetPreTrainedModel):
         return ImageClassifierOutputWithNoAttention(loss=loss, logits=logits)
 
 
-# The CNNs by the names the papers call them: `resnet-20`, `resnet-8x4`, `wrn-40-2`. The widths are those of CRD (Tian
+# The CNNs by the papers' names: `resnet-20`, `resnet-8x4`, `wrn-40-2`. The widths are CRD's (Tian
 # et al. 2020).
 
 

@@ -23,7 +23,7 @@ ENGINES = ("local", "ray")
 
 @dataclass(frozen=True)
 class ProcessOptions:
-    """What runs a study's runs."""
+    """The engine of a study's runs."""
 
     jobs: Annotated[
         int | None,
@@ -346,7 +346,7 @@ def analyze(
 
 
 def watching(bar: Progress) -> Callable[[str], Callable[[int, int], None]]:
-    """Makes a line in the bar for everything that says how far it is."""
+    """Makes a line in the bar for every task that reports progress."""
 
     def watch(name: str) -> Callable[[int, int], None]:
         task = bar.add_task(name, total=None)

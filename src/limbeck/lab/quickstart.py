@@ -53,7 +53,7 @@ def quickstart(
     """Run it, print the table and write the report; returns the report's path.
 
     Args:
-        out: folder of all runs; what is finished there is not run again.
+        out: folder of all runs; finished runs there are not made again.
         task: a pocket task.
         labels: rows that keep their labels; all other training rows lose them.
         seeds: runs of each student, with seeds 1, 2, …; the teacher has one.
@@ -196,7 +196,7 @@ def results(records: list[Record]) -> ResultsTable:
 
 
 def summed_up(table: ResultsTable) -> str:
-    """What the table says, in a sentence or two."""
+    """A summary of the table, in a sentence or two."""
     column = table.columns[0].key
     rows = {row.label: row.cells[column] for row in table.rows}
     alone, more = rows[ALONE], rows[UNLABELLED]

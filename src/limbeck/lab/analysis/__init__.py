@@ -1,6 +1,6 @@
 """Analyses of finished runs: `limbeck analyze`, and the same from Python.
 
-Each is registered in `ANALYSES`; the functions that compute their numbers stand in `limbeck.lab.measures`, how
+Each is registered in `ANALYSES`; the functions that compute their numbers are in `limbeck.lab.measures`, how
 they are shown in `limbeck.report`.
 """
 

@@ -1,4 +1,4 @@
-"""A finished run as analyses look at it: its models and its rows, loaded when they are asked for."""
+"""A finished run for analyses: its models and its rows, loaded at first use."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,12 +26,12 @@ from limbeck.support import files, machine
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.tasks import Processor, Results, ScoredSplit, Task, join
 
-# What a run's record names and is gone may be named otherwise.
+# Missing files that a run's record names can be named otherwise.
 
 
 @contextmanager
 def or_name(what: str, *, given: str | None) -> Iterator[None]:
-    """Add to a problem of what the run's record names that another may be named; not of what was given."""
+    """Add the setting of a replacement to a problem with a file that the run's record names, not with a given one."""
     try:
         yield
     except LimbeckError as error:
@@ -80,12 +80,12 @@ def stage_problems(stage: str | None, recipe: Recipe, whose: str = "") -> list[P
 _BATCH = 32
 
 Watch = Callable[[str], Progressed]
-"""Begins to show the progress of something long, by what it is called."""
+"""Begins to show the progress of a long task, by its name."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """One of a run's two models, with what makes its input; `path` is where it was loaded from."""
+    """One of a run's two models, with its tokenizer or processor; `path` is where it was loaded from."""
 
     name: str
     path: str
@@ -98,13 +98,13 @@ class AnalysedRun:
 
     Args:
         path: its folder.
-        teacher: whom to hold the student against; by default the run's own teacher.
-        data: where its task's rows come from; by default from where the run had them.
+        teacher: the model to compare the student with; by default the run's own teacher.
+        data: the location of its task's rows; by default the run's own.
         split: of which rows are looked at; by default the one that selects, dev.
         stage: first, the student as it was after its first stage; by default last, the run's own.
 
     Raises:
-        LimbeckError: no run's folder, a run that is not finished, or one that did not keep what is asked for.
+        LimbeckError: no run's folder, a run that is not finished, or one that did not keep the requested data.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class AnalysedRun:
         """Whom the student is held against.
 
         Raises:
-            LimbeckError: nobody is named, or the model cannot be loaded.
+            LimbeckError: no model is named, or it cannot be loaded.
         """
         path = self._teacher or self.recipe.teacher
         if path is None:
@@ -217,12 +217,12 @@ class AnalysedRun:
 
     @property
     def task(self) -> Task:
-        """What is predicted."""
+        """The task of its rows."""
         return self._loaded[0]
 
     @cached_property
     def split(self) -> str:
-        """Of which the rows are."""
+        """The task type of the rows."""
         return scored_model.split_to_score(self.task, self._loaded[1], self._split)
 
     def rows(self, split: str | None = None, count: int | None = None) -> Dataset:
@@ -320,7 +320,7 @@ class AnalysedRun:
         """Raise LimbeckError for a model that has no input embeddings."""
         try:
             side.model.get_input_embeddings()
-        except NotImplementedError:  # transformers' own word for a model that has none
+        except NotImplementedError:  # transformers' own word for a missing model
             raise LimbeckError(
                 f"the {side.name} at {side.path} has no input embeddings",
                 "this analysis adds noise to them; choose another one, or a transformer",

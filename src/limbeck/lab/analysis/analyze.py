@@ -18,24 +18,24 @@ from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.registry import Registry
 from limbeck.support.settings import Settings
 
-# What an analysis is, and which there are by name.
+# The class of analyses, and the registered ones by name.
 
 
 Parts = Mapping[str, Any]
-"""What was found, by what it was found of: `student`, `teacher`, a term's name."""
+"""The results, by their subject: `student`, `teacher`, a term's name."""
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """One thing that can be asked of a finished run.
+    """One analysis of a finished run.
 
     Attributes:
-        summary: what it shows, in a line.
-        settings: what may be said about it.
+        summary: its subject, in one line.
+        settings: the class of its settings.
         measure: the run, the settings and `Watch` to numbers, frozen dataclasses.
         reads_models: whether it needs the student's weights, and not its record alone.
-        suits: raises LimbeckError for a recipe whose runs lack what it looks at; None where any will do.
-        further_runs: the setting that names further runs, by folder, or by what each is called; in a study by rows.
+        suits: raises LimbeckError for a recipe whose runs lack the required data; None if any run will do.
+        further_runs: the setting that names further runs, by folder, or by name; in a study by rows.
     """
 
     summary: str
@@ -52,11 +52,11 @@ ANALYSES: Registry[Analysis] = Registry("analysis")
 
 @dataclass(frozen=True)
 class Analysed:
-    """What an analysis came to.
+    """The result of an analysis.
 
     Attributes:
-        parts: numbers, by what they were found of; of several runs each part's name begins with the run's.
-        files: what was written, numbers first.
+        parts: numbers, by their subject; with several runs each part's name begins with the run's.
+        files: the written files, numbers first.
     """
 
     parts: Parts
@@ -79,15 +79,15 @@ def measure(
     Args:
         what: the analysis, see `limbeck analyze`.
         runs: folders of finished runs.
-        teacher: whom students are held against; by default each run's own teacher.
-        data: where rows come from; by default from where each run had them.
-        split: which rows are looked at; by default those that select, dev.
+        teacher: the model that students are compared with; by default each run's own teacher.
+        data: the location of rows; by default each run's own.
+        split: the rows to analyze; by default dev, the rows that select.
         stage: first, students as they were after their first stage; by default last, the finished ones.
         watch: begins to show the progress of something long.
         **settings: of the analysis.
 
     Raises:
-        LimbeckError: no such analysis or setting, or runs that lack what it needs.
+        LimbeckError: no such analysis or setting, or runs without the data that it needs.
     """
     opened = {"teacher": teacher, "data": data, "split": split, "stage": stage}
     found = _measured(what, runs, settings, watch, **opened)
@@ -110,18 +110,18 @@ def analyze(
     """As `measure`, and write numbers and figures.
 
     Args:
-        what: as the others, `measure`'s.
-        runs: likewise.
+        what: as the other arguments below, `measure`'s.
+        runs: `measure`'s.
         out: the folder of `WHAT.json` and of figures as SVG and PNG; of a single run by default its `analysis`
             folder.
-        report: also keep each run's own numbers beside it, and show them in its `report.html`. What is written
+        report: also store each run's own numbers in its folder, and show them in its `report.html`. Results written
             into a run's `analysis` folder is shown there in any case.
-        teacher: likewise.
-        data: likewise.
-        split: likewise.
-        stage: likewise.
-        watch: likewise.
-        **settings: likewise.
+        teacher: `measure`'s.
+        data: `measure`'s.
+        split: `measure`'s.
+        stage: `measure`'s.
+        watch: `measure`'s.
+        **settings: `measure`'s.
 
     Raises:
         LimbeckError: as `measure`; several runs and no `out`; a folder that cannot be written.
@@ -152,13 +152,13 @@ def analyze(
 
 
 def asked_of(what: str, settings: Mapping[str, Any], **opened: str | None) -> dict[str, Any]:
-    """What was asked of a run, defaults written out: the settings, and whatever else rows and models came from."""
+    """The settings of an analysis of a run, with defaults: its own, and the sources of rows and models."""
     full = ANALYSES.get(what).settings.model_validate(dict(settings)).model_dump(mode="json")
     return full | {key: value for key, value in opened.items() if value is not None}
 
 
 def setting_problems(what: str, given: Mapping[str, Any]) -> list[Problem]:
-    """What is wrong with settings of an analysis, each with its fix; empty where nothing is."""
+    """The problems with settings of an analysis, each with its fix; empty if there are no problems."""
     settings = ANALYSES.get(what).settings
     try:
         settings.model_validate(dict(given))

@@ -1,4 +1,4 @@
-"""Analyses of layers: how alike they are, what a linear probe reads off them, which an attention mapping weighs most.
+"""Analyses of layers: their similarity, the scores of linear probes, the weights of an attention mapping.
 
 Part of `limbeck.lab.analysis`.
 """

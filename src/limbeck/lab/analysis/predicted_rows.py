@@ -181,7 +181,7 @@ def _loss_surface(
 def _plane(
     run: AnalysedRun, settings: LossSurfaceSettings, rows: Dataset, watch: Watch
 ) -> LossSurface:
-    """The plane through the run's student and those of two more runs."""
+    """The plane through the run's student and the students of two more runs."""
     others = _further(run, settings.through)
     side = run.student
     try:
@@ -199,7 +199,7 @@ def _plane(
         raise LimbeckError(
             f"through: {error}", "name runs whose students have the same layers and head"
         ) from None
-    # What the weights alone do not say: heads, tokens, the order of classes.
+    # Facts that the weights alone do not show: heads, tokens, the order of classes.
     for corner, other in zip(found.corners[1:], others.values(), strict=True):
         own = other.loss(other.student, rows)
         if abs(own - corner.loss) > _ROUNDING * max(1.0, own):
@@ -215,7 +215,7 @@ _ROUNDING = 1e-3
 
 
 def _further(run: AnalysedRun, named: Any) -> dict[str, AnalysedRun]:
-    """The further runs by what each is called: its method, or where that says too little its folder."""
+    """The further runs by name: a run's method, or its folder if the method is ambiguous."""
     paths = [*named.values()] if isinstance(named, dict) else list(named)
     runs = [run.beside(path) for path in paths]
     for other in runs:

@@ -1,7 +1,7 @@
 """Augmented examples, training rows with some words replaced: TinyBERT's data augmentation.
 
 Rows are augmented after they are loaded and before they are tokenised. Jiao et al. 2020, Algorithm 1; SKDBERT §5.4 uses
-it as `+da`. A masked language model proposes words for those of one token, the nearest word vectors for the others, or
+it as `+da`. A masked language model proposes words that are one token, the nearest word vectors the others, or
 for all where no such model is at hand; which words change is sampled for every augmented example.
 
 The core's recipes have the settings (`recipe.augment_spec`) and find the rest by its registry.
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 @AUGMENTATION.register("words")
 class WordReplacement:
-    """What the core asks about augmentation; what makes the examples is loaded when a run needs it."""
+    """The core's interface to augmentation; the augmenter itself is loaded when a run needs it."""
 
     def problems(self, recipe: RecipeFields) -> list[Problem]:
         """Settings that do not go together."""
         return settings_problems(recipe)
 
     def load(self, recipe: Recipe, task: Task, rows: Dataset) -> Any:
-        """What makes augmented examples of these training rows (`augmented_run.load_augmenter`)."""
+        """The augmenter of these training rows (`augmented_run.load_augmenter`)."""
         from limbeck.lab.augmentation.augmented_run import load_augmenter
 
         return load_augmenter(recipe, task, rows)
@@ -45,8 +45,8 @@ class WordReplacement:
 
 
 def settings_problems(recipe: RecipeFields) -> list[Problem]:
-    """A model that is missing or of no use, what is read by a language model that nothing asks, and a teacher that
-    is not there to be asked.
+    """A missing or unusable model, settings for a language model although none is used, and a missing
+    teacher.
     """
     spec = recipe.augment
     if spec is None:

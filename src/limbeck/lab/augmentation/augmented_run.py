@@ -1,6 +1,6 @@
-"""Augmented examples of the training rows: what makes them, and the rows with them.
+"""Augmented examples of the training rows: the augmenter, and the rows with them.
 
-Part of `limbeck.lab.augmentation`. What cannot be augmented is refused while a run is prepared; the examples are
+Part of `limbeck.lab.augmentation`. Unsuitable rows raise an error while a run is prepared; the examples are
 made, or found where an earlier run stored them, when everything else has been checked.
 """
 
@@ -61,7 +61,7 @@ _EDITED = 200
 
 @dataclass(frozen=True)
 class Augmenter:
-    """What makes augmented examples: the settings, and the model with its tokenizer.
+    """An augmenter: the settings, and the model with its tokenizer.
 
     Attributes:
         model, tokenizer: the masked language model, or whose word vectors are taken; None where a file has them all.
@@ -76,7 +76,7 @@ class Augmenter:
     precision: str = "fp32"
 
     def key(self, rows: Dataset, columns: Sequence[str]) -> str:
-        """What the augmented examples of these rows are found by: everything that they follow from."""
+        """The key of these rows' augmented examples: everything that they follow from."""
         digest = hashlib.blake2b(digest_size=16)
         settings = self.spec.model_dump(mode="json", exclude={"model", "embeddings"})
         how = [_FORMAT, "copies", settings, self.longest, self.precision, library_versions()]
@@ -106,7 +106,7 @@ def build_augmented_examples(
 
     Args:
         columns: the text columns; each of them is changed in every augmented example.
-        task: what the entry says of whose rows they are.
+        task: the task of the rows, for the entry's description.
         watch: as for `find_candidates`.
     """
     began = time.perf_counter()
@@ -216,14 +216,14 @@ _GIB = 2**30
 
 
 def load_augmenter(recipe: Recipe, task: Task, rows: Dataset) -> Augmenter:
-    """What makes augmented examples of these training rows.
+    """The augmenter of these training rows.
 
     Raises:
         LimbeckError: rows that are not text with one label, no teacher where one is to propose words, or a
             checkpoint that is no trained masked language model or has no tokenizer for it.
     """
     spec = recipe.augment
-    assert spec is not None  # asked for
+    assert spec is not None  # requested
     if spec.model == FROM_TEACHER and recipe.lead is None:
         raise LimbeckError(
             "augment.model: teacher, and none is given",
@@ -280,9 +280,9 @@ def _masked_language_model(name: str) -> PreTrainedModel:
 
 
 def with_augmented_examples(prepared: Prepared, *, show: bool = False) -> Prepared:
-    """The run with augmented rows in the place of its training rows.
+    """The run with augmented rows instead of its training rows.
 
-    Every stage that trains on these rows has them. What a first stage has for itself, another
+    Every stage that trains on these rows has them. A first stage's own rows, such as another
     task's text or fewer rows, and the dev splits stay as they are.
     """
     recipe, train = prepared.recipe, prepared.train

@@ -1,6 +1,6 @@
-"""For every word of every text that may change, what may stand in its place.
+"""The replacement candidates of every word of every text that may change.
 
-Part of `limbeck.lab.augmentation`. A text that stands in several rows is looked at once.
+Part of `limbeck.lab.augmentation`. A text that occurs in several rows is processed once.
 """
 
 import re
@@ -19,7 +19,7 @@ from limbeck.recipe.augment_spec import AugmentSpec
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home
 
-# Words with nearly the same vector: candidates where no masked language model can be asked.
+# Words with nearly the same vector: candidates if no masked language model is available.
 
 
 # Files of vectors list words by frequency; the rest are rare (TinyBERT's release reads as many).
@@ -75,7 +75,7 @@ class Vectors:
         are no words.
 
         Raises:
-            LimbeckError: no such file, no vectors in it, or a line that is none.
+            LimbeckError: no such file, no vectors in it, or an invalid line.
         """
         found: dict[str, np.ndarray] = {}
         for word, vector in _lines(at_home(path)):
@@ -90,7 +90,7 @@ class Vectors:
     def nearest(self, words: Iterable[str], count: int) -> dict[str, list[str]]:
         """By word the words of the largest cosine, the nearest first, itself left out.
 
-        A word without a vector has none.
+        A word without a vector has no neighbors.
         """
         places = {word: place for place, word in enumerate(self.words)}
         asked = sorted({word.lower() for word in words} & places.keys())
@@ -108,7 +108,7 @@ class Vectors:
 
 
 def pieces_of(tokenizer: PreTrainedTokenizerBase, words: Sequence[str]) -> list[list[int]]:
-    """The token ids of each word as it stands inside a text: after a space."""
+    """The token ids of each word inside a text: after a space."""
     if not words:
         return []
     spaced = [f" {word}" for word in words]
@@ -205,17 +205,17 @@ def _content(word: Word) -> bool:
 
 
 def spelt_like(word: str, replacement: str) -> str:
-    """The replacement with the capitals of the word in whose place it stands."""
+    """The replacement with the capitals of the word that it replaces."""
     if word.istitle():
         return replacement[:1].upper() + replacement[1:]
     return replacement.upper() if word.isupper() else replacement
 
 
-# What a masked language model would put in a word's place. Every word is masked by itself, in its own text alone;
+# A masked language model's replacements of a word. Every word is masked separately, in its own text alone;
 # each masked token is one example, and examples of like length share a batch.
 
 
-# A batch has about so many tokens, and never more rows than whose words' scores fit well.
+# The approximate number of tokens in a batch, and the limit on rows so that their words' scores fit well.
 _TOKENS, _ROWS = 8192, 256
 
 
@@ -227,7 +227,7 @@ class Hidden(NamedTuple):
 
 
 class Vocabulary:
-    """The tokens that are whole words.
+    """The tokens that are complete words.
 
     A token is one if its text is letters alone and the tokenizer reads that text, after a space,
     as this one token: not the end of a word, nor a token that no text gives.
@@ -256,7 +256,7 @@ class Vocabulary:
         return encoded.encodings or []
 
     def hidden(self, encoding: Any, words: Sequence[Word]) -> list[Hidden | None]:
-        """Each word of an encoded text, if it is one token there and that is a whole word."""
+        """Each word of an encoded text, if it is one token there and that token is a complete word."""
         ids = np.array(encoding.ids, dtype=np.int32)
         found: list[Hidden | None] = []
         for word in words:
@@ -275,9 +275,9 @@ def best_words(
     precision: str,
     advance: Callable[[int], None] = lambda examples: None,
 ) -> np.ndarray:
-    """The most probable whole words in each masked place: token ids (n, count), the best first.
+    """The most probable complete words at each masked position: token ids (n, count), the best first.
 
-    Fewer columns where the vocabulary has fewer whole words. The word that stood there may be among
+    Fewer columns if the vocabulary has fewer complete words. The original word may be among
     them.
 
     Args:
@@ -339,7 +339,7 @@ def _batch(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Ids with the tokens masked (B, N), which of them are tokens (B, N), and the places (B)."""
     width = max(len(one.ids) for one in hidden)
-    # Some models count positions by what is padding.
+    # Some models count positions by padding.
     ids = np.full((len(hidden), width), tokenizer.pad_token_id, dtype=np.int64)
     valid = np.zeros_like(ids)
     for row, one in enumerate(hidden):
@@ -354,7 +354,7 @@ def _batch(
 
 
 class ReplaceableWord(NamedTuple):
-    """A word of a text that may change: characters `start` to `end`, and what may stand there."""
+    """A word of a text that may change: characters `start` to `end`, and its candidates."""
 
     start: int
     end: int
@@ -406,7 +406,7 @@ def distinct(row: tuple[str, ...], examples: Sequence[tuple[str, ...]]) -> list[
 def _replaced(
     text: str, replaceable: Sequence[ReplaceableWord], draw: np.ndarray, probability: float
 ) -> str:
-    """One text with some words replaced; `draw` (words, 2) says whether, and by which."""
+    """One text with some words replaced; `draw` (words, 2) decides whether, and by which."""
     parts, end = [], 0
     for word, (whether, which) in zip(replaceable, draw.tolist(), strict=True):
         if whether < probability and word.choices:
@@ -430,13 +430,13 @@ def unwatched(what: str, total: int) -> Callable[[int], None]:
 
 @dataclass(frozen=True)
 class Candidates:
-    """What may stand for the words of some texts.
+    """The candidates for the words of some texts.
 
     Attributes:
         which: which words may change.
-        numbers: by text the number of each of these words among those that are one token, or −1.
-        best: token ids (words of one token, candidates), the best first; none where the model is
-            asked only while an augmented example is edited.
+        numbers: by text the number of each of these words among the words that are one token, or −1.
+        best: token ids (words of one token, candidates), the best first; empty if the model runs
+            only while an augmented example is edited.
         names: the words of the token ids.
         nearest: by word in lower case the words of the nearest vectors.
     """
@@ -459,7 +459,7 @@ class Candidates:
         return words_of(text, self.which)
 
     def is_one_token(self, text: str, number: int) -> bool:
-        """Whether the model can predict a text's word; else there are nearest words."""
+        """Whether the model can predict a text's word; otherwise there are nearest words."""
         return self.numbers[text][number] != _NONE
 
     def nearest_to(self, word: str) -> list[str]:
@@ -482,16 +482,16 @@ def find_candidates(
     precision: str,
     watch: Watch = unwatched,
 ) -> Candidates:
-    """Ask for every word of every text once, unless the model is to read edited texts.
+    """Find the candidates of every word of every text once, unless the model is to read edited texts.
 
     A word that is one token gets the words that the masked language model would put there. The
     others, also those behind the `longest` tokens that the model reads, get the words with the
-    nearest vectors, or none. With `spec.context` "edited" the model is not asked here, and with
-    `spec.replace_by` "nearest" never: all words get those with the nearest vectors.
+    nearest vectors, or no candidates. With `spec.context` "edited" the model does not run here, and with
+    `spec.replace_by` "nearest" never: all words get the words with the nearest vectors.
 
     Args:
         model, tokenizer: None where `spec.embeddings` has the vectors of all words.
-        watch: called with what is counted and the total, gives what is told of progress.
+        watch: called with the unit and the total, returns the function that reports progress.
     """
     if spec.replace_by == "nearest":
         return _nearest_alone(list(dict.fromkeys(texts)), spec, model, tokenizer)
@@ -525,7 +525,7 @@ def _nearest_alone(
     model: PreTrainedModel | None,
     tokenizer: PreTrainedTokenizerBase | None,
 ) -> Candidates:
-    """Words of the nearest vectors for all words: those of the file, or of the model's whole vocabulary."""
+    """Words of the nearest vectors for all words: the file's, or the model's complete vocabulary."""
     if spec.embeddings is not None:
         vectors = Vectors.of_file(spec.embeddings)
     else:

@@ -1,7 +1,7 @@
-"""Augmented examples that are edited word by word, the model reading what has been edited so far.
+"""Augmented examples that are edited word by word, the model reading the text edited so far.
 
 Part of `limbeck.lab.augmentation`. Jiao et al. 2020, Algorithm 1, lines 5 to 18: an augmented example's words are gone
-through from left to right; each that is to be replaced is masked in the text as it then stands.
+through from left to right; each that is to be replaced is masked in the current text.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ class Draft:
         return self._edited + self.original[self._end :]
 
     def word(self, number: int) -> Word:
-        """Where a word that has not been edited stands in the text as it is now."""
+        """The position, in the current text, of a word that has not been edited."""
         word = self.words[number]
         moved = len(self._edited) - self._end
         return Word(word.start + moved, word.end + moved, word.text)
@@ -85,9 +85,9 @@ class Editor:
         rows: Sequence[tuple[int, Sequence[str]]],
         candidates: Candidates,
     ) -> list[list[tuple[str, ...]]]:
-        """Of each row its augmented examples that differ from it and from each other.
+        """The augmented examples of each row that differ from it and from each other.
 
-        The random numbers are those of `augmented_examples_of`: functions of (seed, row, example).
+        The random numbers are the same as in `augmented_examples_of`: functions of (seed, row, example).
 
         Args:
             rows: each row's number and its text columns.
@@ -131,7 +131,7 @@ class Editor:
             self._ask(asked, number)
 
     def _ask(self, drafts: Sequence[Draft], number: int) -> None:
-        """Replace one word of each draft by what the model would put there."""
+        """Replace one word of each draft by the model's prediction there."""
         if not drafts:
             return
         encodings = self.vocabulary.encode([draft.text for draft in drafts], self.longest)

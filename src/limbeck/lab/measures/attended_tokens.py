@@ -23,7 +23,7 @@ class MapPair:
         student_layer: from 1.
         teacher_layer: from 1.
         student: probabilities by query and key; each row adds up to 1.
-        teacher: likewise.
+        teacher: probabilities of the same form.
         divergence: KL of the teacher's maps from the student's, mean over all heads and tokens (internal-kd, Eq. 2);
             None where heads or tokens differ.
     """
@@ -41,9 +41,9 @@ class AttentionMaps:
 
     Attributes:
         row: its number in the split.
-        head: which head is shown, from 1; None for the mean of all.
+        head: the number of the shown head, from 1; None for the mean of all.
         student_tokens: as its tokenizer has them, without padding.
-        teacher_tokens: likewise.
+        teacher_tokens: as its tokenizer has them, without padding.
         pairs: of layers.
     """
 
@@ -69,7 +69,7 @@ def attention_maps(
 
     Args:
         student: whose maps are shown.
-        teacher: beside whom.
+        teacher: the model to compare with.
         batch: one example as the student reads it.
         teacher_batch: the same as the teacher reads it.
         tokens: the student's tokens of it and the teacher's, padding left out.
@@ -158,7 +158,7 @@ def layer_attention(
     """Mean weights (RAIL-KD, Figure 3) and the first examples' own (ALP-KD, Figure 3).
 
     Args:
-        term: what it is called.
+        term: its name.
         student_layers: S of them.
         teacher_layers: T of them.
         weights: (B, S, T) of each batch, in the order of the rows.

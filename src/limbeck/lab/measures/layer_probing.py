@@ -17,12 +17,12 @@ from sklearn.preprocessing import StandardScaler
 from limbeck.tasks.metrics import spearman
 
 Progressed = Callable[[int, int], None]
-"""Is told how many parts are done, and of how many."""
+"""Called with the number of parts that are done, and of all parts."""
 
 _ITERATIONS = 2000
 
 _ROUNDING = 1e-6
-"""Of the labels' range: predictions that differ by less are a constant."""
+"""Share of the labels' range: predictions that differ by less are a constant."""
 
 ACCURACY, SPEARMAN = "accuracy", "Spearman's ρ"
 """What probes of classes, and of numbers, are scored by; both times 100."""
@@ -39,11 +39,11 @@ class ProbedLayers:
     Attributes:
         layers: their numbers, 0 for the embedding output.
         scores: accuracy (0 to 100) or, of numbers, 100 × Spearman's ρ, on rows that the probes have not seen, unless
-            `fitted` says otherwise.
+            `fitted` is set.
         train_rows: how many a probe was fitted on.
         scored_rows: how many it was scored on.
-        baseline: accuracy of always predicting the most frequent class of the fitted rows, 0 to 100; of numbers 0,
-            what a constant comes to.
+        baseline: accuracy of always predicting the most frequent class of the fitted rows, 0 to 100; for numbers 0,
+            the score of a constant.
         unconverged: layers whose probe had not converged after as many iterations as it was given.
         measure: what scores are, `ACCURACY` or `SPEARMAN`.
         fitted: whether scores are of the very rows that the probes were fitted on.
@@ -77,12 +77,12 @@ def probe_layers(
     Args:
         train: of each layer the states (n, d) that probes are fitted on.
         train_labels: class ids, or numbers (n,).
-        scored: of each layer the states (m, d) that they are scored on.
-        labels: likewise (m,).
+        scored: for each layer the states (m, d) that they are scored on.
+        labels: of these rows (m,).
         layers: the layers' numbers; from 0 by default.
         numbers: whether labels are numbers.
         strength: scikit-learn's C, the inverse of the penalty's weight (Ridge's alpha).
-        progressed: is told how many layers are done.
+        progressed: called with the number of layers that are done.
 
     Raises:
         ValueError: fewer than two classes, or numbers, to fit, or shapes that do not fit.
@@ -120,7 +120,7 @@ def _score(probe: Pipeline, states: np.ndarray, labels: np.ndarray, numbers: boo
     """Accuracy, or the rank correlation of numbers, each times 100."""
     if numbers:
         predicted = probe.predict(states)
-        # Where all states are one, as a first token's embedding is, what is left are rounding errors.
+        # If all states are equal, as a first token's embedding is, only rounding errors remain.
         constant = np.ptp(predicted) <= _ROUNDING * np.ptp(labels)
         return 0.0 if constant else spearman(predicted, labels)
     return 100 * float(probe.score(states, labels))
@@ -144,9 +144,9 @@ class StatePoints:
 
     Attributes:
         student_layer: whose states are shown, 0 for the embedding output.
-        teacher_layer: likewise.
+        teacher_layer: whose states are shown, 0 for the embedding output.
         student: a point for each example.
-        teacher: likewise, in the same order.
+        teacher: a point for each example, in the same order.
         together: whether both are in one plane, of the components of all states; each has its own where widths differ.
         explained: the shares of variance of the two components, of the student's and of the teacher's plane.
         cosines: of each example the cosine between both states; None where widths differ.

@@ -54,7 +54,7 @@ class LossSurface:
 def filter_normalised_direction(model: nn.Module, generator: torch.Generator) -> Direction:
     """A random direction, each filter as long as the model's own (Li et al. 2018, §4).
 
-    A filter is what a weight holds of one output: a row of a matrix, of a table of embeddings, a kernel. Biases
+    A filter is the part of a weight for one output: a row of a matrix, of a table of embeddings, a kernel. Biases
     and normalisations have direction 0, as in the authors' release.
     """
     found = {}
@@ -91,7 +91,7 @@ def loss_surface(
         points: along either direction; odd, so that the model itself is among them.
         span: the largest step, in filters' norms.
         seed: of the directions.
-        progressed: is told how many losses are done.
+        progressed: called with the number of losses that are done.
 
     Raises:
         ValueError: an even number of points, or fewer than 3.
@@ -120,18 +120,18 @@ def loss_plane(
 ) -> LossSurface:
     """L(θ0 + a(θ1 − θ0) + b(θ2 − θ0)), the plane through three models' weights (CR-ILD, Figure 10).
 
-    The models lie at (0, 0), (1, 0) and (0, 1), and their losses there are measured whatever the steps. The model's
+    The models are at (0, 0), (1, 0) and (0, 1), and their losses there are measured with any steps. The model's
     weights are as before afterwards.
 
     Args:
         model: θ0, whose weights are moved.
-        others: the names of θ1 and θ2, and what `weights_of` says of each.
+        others: the names of θ1 and θ2, and the keys of each for `weights_of`.
         loss: the loss of some rows with the weights that the model has at the moment.
         rows: how many these are.
-        name: what the model is called.
+        name: the model's name.
         points: along either direction.
         span: how far the plane reaches beyond the models, in ways from the first to another.
-        progressed: is told how many losses are done.
+        progressed: called with the number of losses that are done.
 
     Raises:
         ValueError: not two others, one whose weights have other names or shapes, or fewer than 3 points.
@@ -209,7 +209,7 @@ def _move(model: nn.Module, start: Direction, *along: tuple[float, Direction]) -
                     weight.add_(direction[name], alpha=step)
 
 
-# How a model bears noise on its embeddings.
+# A model's robustness to noise on its embeddings.
 
 
 @dataclass(frozen=True)
@@ -219,7 +219,7 @@ class NoisePoint:
     Attributes:
         deviation: of the noise on each number of an embedding.
         scores: primary scores, 0 to 100, one for each draw.
-        losses: mean losses of the labels, likewise.
+        losses: mean losses of the labels, one for each draw.
     """
 
     deviation: float
@@ -234,7 +234,7 @@ class NoiseTolerance:
     Attributes:
         points: by rising standard deviation; 0 has one draw.
         rows: how many were scored.
-        metric: what the scores are.
+        metric: the name of the scores.
     """
 
     points: tuple[NoisePoint, ...]
@@ -265,7 +265,7 @@ def noise_tolerance(
         metric: what its score is.
         repeats: draws for each σ above 0.
         seed: of the first draw; the following ones count from it.
-        progressed: is told how many scorings are done.
+        progressed: called with the number of scorings that are done.
     """
     asked = [(sigma, repeats if sigma > 0 else 1) for sigma in sorted(set(deviations))]
     total, done = sum(count for _, count in asked), 0
@@ -284,7 +284,7 @@ def noise_tolerance(
 
 @contextmanager
 def noisy_embeddings(model: PreTrainedModel, deviation: float, seed: int) -> Iterator[None]:
-    """Inside the block N(0, deviation²) is added to what the input embeddings give."""
+    """Inside the block N(0, deviation²) is added to the output of the input embeddings."""
     # Noise is made on the CPU: the same on every machine.
     generator = torch.Generator().manual_seed(seed)
 

@@ -29,7 +29,7 @@ class AgreementExample:
 
 @dataclass(frozen=True)
 class AgreementCell:
-    """Rows on which both models are as right as said; examples with the largest distance of probabilities first."""
+    """Rows on which each model is right or wrong as given; examples with the most different probabilities first."""
 
     teacher_right: bool
     student_right: bool
@@ -45,7 +45,7 @@ class RowAgreement:
         names: classes in the order of their ids.
         cells: right and right, right and wrong, wrong and right, wrong and wrong; the teacher first.
         rows: how many there are.
-        alike: of those that both have wrong how many they predict alike.
+        alike: of the rows that both have wrong, the number that they predict alike.
     """
 
     names: tuple[str, ...]
@@ -69,7 +69,7 @@ def agreement_of(
         names: the classes in the order of their ids.
         labels: class ids (n,).
         teacher: its predictions of the n rows.
-        student: likewise.
+        student: its predictions of the n rows.
         texts: text columns of the rows, to be shown with examples; None shows none.
         examples: the most that are kept of each cell.
 
@@ -109,7 +109,7 @@ def _example(
     texts: Mapping[str, Sequence[Any]] | None,
 ) -> AgreementExample:
     def named(number: int) -> str:
-        # A model that writes its answer may write what is no class.
+        # A model that writes its answer may write a text that is no class.
         return names[number] if number < len(names) else "none of them"
 
     def shares(given: ClassPredictions) -> tuple[float, ...] | None:
@@ -132,7 +132,7 @@ def _example(
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """The rows predicted with a probability in (low, high]; None where there are none."""
+    """The rows predicted with a probability in (low, high]; None if there are no such rows."""
 
     low: float
     high: float
@@ -200,7 +200,7 @@ class RunCourse:
         scores: primary dev score of each, 0 to 100; None where none was taken.
         terms: of each training term, `loss` being their sum, its mean over the epoch.
         learned: the student layer whose turn ended with an epoch, None for none; where layers have turns.
-        metric: what the scores are.
+        metric: the name of the scores.
     """
 
     steps: tuple[int, ...]

@@ -1,7 +1,7 @@
-"""Answers at places of a text: SQuAD (who did it, or to whom) and named entities of the pocket.
+"""Answers at positions of a text: SQuAD (who did it, or to whom) and named entities of the pocket.
 
-Before the data stage of a training step. The text tells of several deeds, in either voice; others
-of them share the verb or one side with the deed that is asked about, so that a word alone does not
+Before the data stage of a training step. The text describes several deeds, in either voice; other deeds
+share the verb or one side with the deed that the question is about, so that a word alone does not
 lead to the answer. Who acts may be one group or two.
 """
 

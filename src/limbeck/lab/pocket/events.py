@@ -1,10 +1,10 @@
-"""Who did what to whom, and the ways to say it: active, passive, with a synonym.
+"""Events of agent, verb and patient, and their wordings: active, passive, with a synonym.
 
 Before the data stage of a training step: the parts that paraphrase, similarity and questions share.
 The meaning of an event is (agent, verb, patient), with synonyms one verb; a rendering chooses voice
 and synonym at random, so that equal meanings look different and swapped roles look alike. Seniors
-mostly act on juniors, verbs are mostly kind, clauses mostly active: a model can begin with what is
-usual and go on to the exceptions.
+mostly act on juniors, verbs are mostly kind, clauses mostly active: a model can begin with the
+common cases and continue with the exceptions.
 """
 
 from random import Random
@@ -60,7 +60,7 @@ def is_kind(row: int) -> bool:
 
 
 def opposite_verb(row: int) -> int:
-    """The harsh verb that stands against a kind one, or the other way round."""
+    """The harsh verb opposite to a kind one, or the other way round."""
     return (row + len(lexicon.KIND_VERBS)) % len(lexicon.EVENT_VERBS)
 
 
@@ -92,7 +92,7 @@ def verb_form(random: Random, row: int) -> str:
 
 
 def say(random: Random, deed: Event, verbs: str) -> str:
-    """A clause of the event, in either voice, with these words in the place of the verb."""
+    """A clause of the event, in either voice, with these words instead of the verb."""
     if chance(random, PASSIVE):
         return text(deed.patient, "were", verbs, "by", deed.agent)
     return text(deed.agent, verbs, deed.patient)

@@ -143,12 +143,12 @@ class PocketSource(DataReader):
         return pocket_documents(seed, rows)
 
 
-# A study's runs ask for the same rows again and again, and drawing them takes longer than to train on some.
+# A study's runs request the same rows again and again, and drawing them takes longer than to train on some.
 _drawn = lru_cache(maxsize=8)(load)
 
 # Sentences of a generated document, fewest and most.
 _POCKET_LENGTHS = (4, 12)
-# Generated text never ends; after this many sentences for each row asked for, none will fit.
+# Generated text never ends; after this many sentences for each requested row, none will fit.
 _POCKET_TRIES = 20
 
 

@@ -66,7 +66,7 @@ def _above(kind: str) -> frozenset[str]:
 
 
 def compare(first: str, second: str) -> str:
-    """How two kinds lie: "same", "below" (first within second), "above", or "apart"."""
+    """The relation of two kinds: "same", "below" (first within second), "above", or "apart"."""
     if first == second:
         return "same"
     if second in _above(first):
@@ -84,7 +84,7 @@ _CELLS = {
 
 
 def _holds(quantifier: str, pairs: list[tuple[int, int]]) -> bool:
-    """Whether the quantifier holds of (is of the kind, does the action) pairs."""
+    """Whether the quantifier is true of (is of the kind, does the action) pairs."""
     doing = [does for is_kind, does in pairs if is_kind]
     every, some = all(doing), any(doing)
     return {"every": every, "not every": not every, "some": some, "no": not some}[quantifier]
@@ -92,7 +92,7 @@ def _holds(quantifier: str, pairs: list[tuple[int, int]]) -> bool:
 
 @cache
 def relation(premise: str, hypothesis: str, kinds: str, actions: str) -> int:
-    """What a premise says of a hypothesis, by enumerating worlds in which both kinds have members.
+    """A premise's verdict on a hypothesis, by enumerating worlds in which both kinds have members.
 
     Takes the effective quantifiers and how the kinds and the actions compare.
     """
@@ -200,7 +200,7 @@ _OTHERS = tuple(verb for verb, signs in lexicon.IMPLICATIVES.items() if 0 in sig
 
 
 def _chain(random: Random, verbs: int) -> tuple[list[str], int]:
-    """The words between the name and the deed, and what they say of it: 1 done, -1 not done, 0."""
+    """The words between the name and the deed, and what follows from them: 1 done, -1 not done, 0."""
     words, sign = ["did"], 1
     for _ in range(verbs):
         if chance(random, _NEGATED):
@@ -255,7 +255,7 @@ def rte(random: Random, domain: Domain) -> Example:
 
 
 Row = tuple[Any, ...]
-"""An example's text columns, then its label; text that is its own label has none."""
+"""An example's text columns, then its label; a text that is its own label has no label column."""
 
 SIZES: dict[str, tuple[int, int]] = {
     "squad": (14000, 1000),
@@ -281,7 +281,7 @@ def _mlm(random: Random, domain: Domain) -> Row:
     generator = pick(random, (sentiment.cola, sentiment.sst2, paraphrase.qnli))
     while True:
         example = generator(random, domain)
-        # A sentence with a verb in the wrong number is none to learn words from.
+        # A sentence with a verb in the wrong number is unsuitable for learning words.
         if generator is not sentiment.cola or example.label == 1:
             return (example.texts[-1],)
 
@@ -346,7 +346,7 @@ def _step(random: Random, left: str, right: str) -> tuple[str, bool, str]:
 
 
 def _plain(random: Random, left: str, right: str) -> tuple[str, str, str]:
-    """A clause that says who has which trait: its words, the ones asked about, and their trait."""
+    """A clause that gives someone a trait: its words, the ones in the question, and their trait."""
     traits = [pick(random, lexicon.STRONG), pick(random, lexicon.WEAK)]
     if chance(random, 0.5):
         traits.reverse()
@@ -381,7 +381,7 @@ def wnli(random: Random, domain: Domain) -> Example:
     entailed = chance(random, 0.5)
     while True:
         story, meant, trait, people = _story(random, domain)
-        # Claims are mostly about those the story began with, whatever it goes on to say of them.
+        # Claims are mostly about the persons that the story began with, whatever follows about them.
         name = people[0] if chance(random, _FIRST) else pick(random, people[1:])
         if (name == meant) == entailed:
             return Example((story, text(name, "were", trait, ".")), int(entailed))

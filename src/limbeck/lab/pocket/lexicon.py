@@ -1,7 +1,7 @@
 """The closed vocabulary of Pocket GLUE: every word a generated sentence can hold, by its use.
 
 Before the data stage of a training step: the generators draw from these lists and the tokenizer
-knows exactly these words. Meaning lives here too: which words are synonyms, which kinds contain
+knows exactly these words. Meaning is defined here too: which words are synonyms, which kinds contain
 which, which verbs flip the truth of what they govern. The lists are short so that a teacher meets
 every word often enough to learn it in a minute.
 """
@@ -79,7 +79,7 @@ ACTIONS = MappingProxyType(
     }
 )
 
-# Implicatives (rte): what the verb says of its complement when it is affirmed and when denied:
+# Implicatives (rte): what follows for the verb's complement when it is affirmed and when denied:
 # 1 it happened, -1 it did not, 0 nothing follows (Karttunen 1971; Nairn et al. 2006).
 IMPLICATIVES = MappingProxyType(
     {
@@ -146,7 +146,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
     """A fresh word-level tokenizer that knows every word Pocket GLUE can generate.
 
     It gives no token types, because the teacher takes none. Instead [MASK] opens the second text of
-    a pair, so that a model need not count separators to tell the texts apart.
+    a pair, so that a model need not count separators to distinguish the texts.
     """
     ids = vocabulary()
     core = Tokenizer(models.WordLevel(ids, unk_token="[UNK]"))

@@ -40,7 +40,7 @@ def verbs(random: Random, holds: int, levels: int, rejected: int | None = None) 
 
 
 def sentence(random: Random, deed: Event, spoken_of: int, depths: Sequence[float]) -> str:
-    """A sentence of which the deed is what holds, beside another text with the verb `spoken_of`.
+    """A sentence with the deed as its fact, next to another text with the verb `spoken_of`.
 
     `depths` are the weights of 0, 1, ... levels of correction.
     """
@@ -109,7 +109,7 @@ def _turn_link(random: Random, person: Person) -> Person:
 
 
 class Query(NamedTuple):
-    """A deed with described people on one side and named ones, or the ones asked for, opposite."""
+    """A deed with described people on one side and named ones, or the requested ones, opposite."""
 
     verb: int
     described: Person
@@ -172,7 +172,7 @@ def _swapped(random: Random, query: Query) -> Query:
 
 
 def qqp(random: Random, domain: Domain) -> Example:
-    """Two questions: 1 they ask the same, 0 they do not."""
+    """Two questions: 1 they have the same meaning, 0 they do not."""
     query = _query(random, domain, asked=0.85)
     first = _render_question(random, query)
     same = chance(random, _POSITIVE["qqp"])
@@ -197,7 +197,7 @@ def paws(random: Random, domain: Domain) -> Example:
 
 
 ROLES, VERB, KINDNESS, PLACE = 2.2, 2.0, 0.7, 0.8
-"""Points for what agrees, 5 at most."""
+"""Points for equal parts, 5 at most."""
 
 _PLACE_WEIGHTS = (0.4, 0.2, 0.15, 0.1, 0.1, 0.05)
 _SIMILAR_CORRECTIONS = (0.35, 0.35, 0.2, 0.1)

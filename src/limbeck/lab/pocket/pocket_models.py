@@ -72,7 +72,7 @@ _SINGLE, _PAIR = 32, 16
 """Rows in a batch. Comparing two texts takes more steps to learn than reading one."""
 
 _FAST, _SLOW = 1e-3, 5e-4
-"""Peak rates. Where a pair is told by what lies deep in it, twelve layers lose their way at the first."""
+"""Peak rates. If a pair's label depends on deep structure, twelve layers diverge at the first."""
 
 # Epochs of the teacher, rows in a batch, the teacher's rate.
 _TEACHERS = {
@@ -120,7 +120,7 @@ def config_of(
     changes = {"num_hidden_layers": layers, "hidden_size": width, "num_attention_heads": heads}
     if width is not None:
         changes |= {"intermediate_size": 3 * width // 2}
-    # A vocabulary needs no labels; two are what transformers gives a head by itself.
+    # A vocabulary needs no labels; two are transformers' default for a head.
     return teacher_config(len(task.kind.head_labels(task) or ("", "")), **_given(changes))
 
 

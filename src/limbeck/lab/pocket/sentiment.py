@@ -1,9 +1,9 @@
 """SST-2 and IMDb of the pocket: scoped negation and contrast, nested.
 
 Before the data stage of a training step. A review is a tree: "not dull plot" turns a quality round,
-"critics deny X" turns a whole opinion round, and of two opinions the contrast word says which one
+"critics deny X" turns a complete opinion round, and of two opinions the contrast word decides which one
 counts ("X but Y": Y; "although X , Y": Y; "X though Y": X; "X despite Y": X). Brackets show what
-belongs together. The label is the sentiment of the whole. Words alone say little about it: the
+belongs together. The label is the sentiment of the whole text. Words alone are little evidence: the
 opinion that loses has words too.
 """
 
@@ -67,7 +67,7 @@ def sst2(random: Random, domain: Domain) -> Example:
 
 
 def imdb(random: Random, domain: Domain) -> Example:
-    """A short review of other films, with sentences that say nothing around the opinion."""
+    """A short review of other films, with neutral sentences around the opinion."""
     words, positive = _short_opinion(random, "other")
     before, after = (pick(random, ("", *lexicon.FILLERS)) for _ in range(2))
     sentences = [part for part in (before, " ".join(words), after) if part]
@@ -86,7 +86,7 @@ _LONGEST_AGREEMENT = 18
 
 
 class _Sentence:
-    """The words so far, and where the verbs stand with their form in the other number."""
+    """The words so far, and the positions of the verbs with their form in the other number."""
 
     def __init__(self, random: Random) -> None:
         self.random = random

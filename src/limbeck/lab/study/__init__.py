@@ -1,6 +1,6 @@
 """Many runs as one experiment: methods by tasks by seeds, settings chosen on dev, a paper's table.
 
-`study_file` is what a user writes, `study_plan` what follows from it, `carry_out` does it, and
+`study_file` is the user's file, `study_plan` the runs that follow from it, `carry_out` makes them, and
 `study_output` writes the table and the page.
 """
 

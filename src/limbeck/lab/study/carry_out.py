@@ -1,4 +1,4 @@
-"""A study from its first run to its last: what is due is made, what has ended is said, what failed stays visible."""
+"""A study from its first run to its last: due runs are made, ended ones are reported, failures stay visible."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -30,20 +30,20 @@ def carry_out(
     seconds: Mapping[KindOfRun, float] | None = None,
     console: Console | None = None,
 ) -> list[Outcome]:
-    """Make every run that no record holds, and return those that failed, each with its problems.
+    """Make every run without a record, and return the failed ones, each with its problems.
 
     A run that failed in an earlier call is tried once more. What another process is making is
     waited for.
 
     Args:
-        plan: what is to be made.
+        plan: the runs to make.
         runs: where it is made.
         jobs: how many processes; with one, the runs are made in this one.
         threads: of each of several processes; by default one for every core of its part.
         engine: local, or ray: processes of a Ray cluster.
-        address: of the cluster; by default the one that RAY_ADDRESS names, else one on this machine.
-        seconds: what a run of each kind takes, for the time left.
-        console: where lines and the bar go; None says nothing.
+        address: of the cluster; by default the one that RAY_ADDRESS names, otherwise one on this machine.
+        seconds: the time of a run of each kind, for the time left.
+        console: where lines and the bar are printed; None prints nothing.
     """
     console = console or Console(quiet=True)
     with _maker(runs, jobs, threads, engine, address) as maker:
@@ -173,7 +173,7 @@ class _Course:
         return names
 
     def _time_left(self) -> str:
-        """Over what is still to be made, as the runs of each kind have taken so far."""
+        """The remaining time, from the time that runs of each kind have taken so far."""
         if not self.seconds:
             return ""
         usual = sum(self.seconds.values()) / len(self.seconds)

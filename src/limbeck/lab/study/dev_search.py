@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from optuna.storages import BaseStorage
 
 STORAGE = "search.db"
-"""Of a study's folder the file of its searches, an Optuna storage (SQLite)."""
+"""The file of a study's searches in its folder, an Optuna storage (SQLite)."""
 
 
 class SearchStorage:
@@ -54,9 +54,9 @@ class SearchStorage:
 class DevSearch:
     """One group's search: a tree-structured Parzen estimator over the ranges of a study's `search`.
 
-    A trial is a cell that has been asked for. It is in the storage before its first run begins, so that a
-    study that was killed goes on with the same one. What is suggested next depends on the search's name and
-    on the trials before it alone.
+    A trial is a cell that has been suggested. It is in the storage before its first run begins, so that a
+    study that was killed resumes with the same one. Each suggestion depends only on the search's name and
+    the trials before it.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class DevSearch:
         name: str,
         runs_of: Callable[[Cell], tuple[StudyRun, ...]],
     ) -> None:
-        """`name`: what the search is of; another name is another search."""
+        """`name`: identifies the search; another name is another search."""
         said = json.dumps(spec.space, sort_keys=True)
         digest = hashlib.blake2b(f"{name} {said}".encode(), digest_size=4)
         self.name = f"{name} {digest.hexdigest()}"
@@ -78,7 +78,7 @@ class DevSearch:
         self._told: set[int] = set()
 
     def tried(self) -> tuple[Tried, ...]:
-        """The cells so far, in the order in which they were asked for."""
+        """The cells so far, in the order in which they were suggested."""
         if self._tried is None:
             if not self._storage.is_there:
                 return ()
@@ -87,9 +87,9 @@ class DevSearch:
         return self._tried
 
     def advance(self, score_of: Callable[[Tried], Verdict | None], room: int) -> None:
-        """Tell what has ended, and ask for cells until `room` of them are open or all are asked for.
+        """Report ended cells, and suggest cells until `room` of them are open or all have been suggested.
 
-        A cell that was tried before has ended as soon as it is asked for.
+        A cell that was tried before has ended as soon as it is suggested.
         """
         while True:
             tried = self.tried()
@@ -125,7 +125,7 @@ class DevSearch:
     def _tell(self, number: int, verdict: Verdict) -> None:
         from optuna.trial import TrialState
 
-        # A process that was killed may have told it; a run that failed may have been made since.
+        # A process that was killed may have reported it; a run that failed may have been made since.
         state = None if verdict.score is not None else TrialState.FAIL
         self._study().tell(number, verdict.score, state=state, skip_if_finished=True)
         self._told.add(number)

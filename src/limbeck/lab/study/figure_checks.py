@@ -1,4 +1,4 @@
-"""What is wrong with a study's figures. Part of `limbeck.lab.study`."""
+"""The problems of a study's figures. Part of `limbeck.lab.study`."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -86,7 +86,7 @@ def _analysis_problems(study: Study, place: str, spec: figure_spec.FigureSpec) -
 
 
 def further_rows(spec: figure_spec.FigureSpec) -> list[str]:
-    """The rows whose runs an analysis looks at beside each run."""
+    """The rows whose runs an analysis reads in addition to each run."""
     named = spec.settings.get(ANALYSES.get(str(spec.of)).further_runs or "")
     return [str(one) for one in named] if isinstance(named, list) else []
 
@@ -102,7 +102,7 @@ def split_problems(study: Study, task: str, splits: Collection[str]) -> list[Pro
 
 
 def recipe_problems(study: Study, groups: Sequence[Group]) -> list[Problem]:
-    """Figures of an analysis that cannot be made of a method's recipe, said before it is trained."""
+    """Figures of an analysis that cannot be made of a method's recipe, reported before it is trained."""
     return [
         replace(problem, message=f"figures.{name}: {label}: {problem.message}")
         for name, spec in study.figures.items()

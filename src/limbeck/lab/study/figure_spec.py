@@ -48,7 +48,7 @@ class FigureSpec(Settings):
 
 @dataclass(frozen=True)
 class FigureKind:
-    """What a kind of figure needs of a `FigureSpec`, and what else it reads."""
+    """The fields of a `FigureSpec` that a kind of figure requires, and the others that it reads."""
 
     needs: tuple[str, ...] = ()
     takes: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ def missing(spec: FigureSpec) -> list[str]:
     return [key for key in KINDS[spec.draw].needs if getattr(spec, key) is None]
 
 
-# A paper's printed numbers beside those of the runs, cell by cell; nothing of the runs' own numbers changes.
+# A paper's printed numbers next to the runs', cell by cell; the runs' own numbers never change.
 
 
 TEACHER = "teacher"
@@ -97,14 +97,14 @@ def beside_printed(
     average_of: Collection[str] = (),
     test: Printed | None = None,
 ) -> ResultsTable:
-    """The table with what a paper prints in the same cells, and a note on what that is.
+    """The table with a paper's numbers in the same cells, and a note on their meaning.
 
-    With `deviations` the paper's numbers are standard deviations, and each says so by its ±. `average_of`:
+    With `deviations` the paper's numbers are standard deviations, marked by their ±. `average_of`:
     columns that the paper's average is of and that it does not print. `test`: its numbers of the benchmark's test
-    files, which stand behind those of dev. A column may also be one of the table's facts, by its name there.
+    files, which come after dev's. A column may also be one of the table's facts, by its name there.
 
-    A paper's average stands only where all of its columns are in the table. Where some are missing
-    it is the weighted mean of the printed numbers of those that are there, and the note says so.
+    A paper's average is shown only if all of its columns are in the table. If some are missing
+    it is the weighted mean of the printed numbers of the others, and the note mentions it.
     """
     titles = [column.title for column in table.columns]
     own = {title for row in printed.values() for title in row if title != AVERAGE} - {*FACTS}

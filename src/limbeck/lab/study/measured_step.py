@@ -1,4 +1,4 @@
-"""What one batch of a recipe's rows costs: its models forward and backward, timed.
+"""The cost of one batch of a recipe's rows: its models forward and backward, timed.
 
 Part of `limbeck.lab.study`.
 """
@@ -34,7 +34,7 @@ _REPEATS = 3
 
 @dataclass(frozen=True)
 class StepCost:
-    """What was measured on one batch of a task, in seconds, and how many rows there are."""
+    """The measurements on one batch of a task, in seconds, and the number of rows."""
 
     train: float
     """Forward, backward and update of the model that learns."""
@@ -50,9 +50,9 @@ class StepCost:
     """Those that have labels."""
 
     def seconds(self, recipe: Recipe, teachers: "Sequence[StepCost]" = ()) -> float:
-        """Of a whole run: every stage, dev scores after every epoch and at the end, and runs that a team needs first.
+        """Seconds of a complete run: every stage, dev scores (every epoch and at the end), runs that a team needs.
 
-        `teachers`: what was measured of those that teach; without them the one that was measured here.
+        `teachers`: measurements of the teaching models; without them the one measured here.
         """
         taught = self._taught(recipe, teachers)
         stages = sum(self._stage(stage, taught) for stage in recipe.stages())
@@ -123,8 +123,8 @@ def untrained(recipe: Recipe) -> UntrainedRun:
 def measure(recipe: Recipe, run: UntrainedRun, *, save_as: Path | None = None) -> StepCost:
     """Time one batch of the recipe's rows through its models.
 
-    `save_as`: a folder that is given the untrained model and its tokenizer. What its terms compute
-    besides is not in it.
+    `save_as`: a folder for the untrained model and its tokenizer. Other modules of its terms
+    are not saved.
     """
     task, rows, named = run.task, run.rows, run.teachers
     student, tokenizer = run.student, run.tokenizer
@@ -134,7 +134,7 @@ def measure(recipe: Recipe, run: UntrainedRun, *, save_as: Path | None = None) -
     train, count = rows["train"], min(recipe.batch_size, len(rows["train"]))
     few = train.select(range(0, len(train), max(1, len(train) // count))).select(range(count))
     encoded = EncodedRows.of(few, task, tokenizer, recipe.max_length)
-    assert isinstance(encoded.encoded, Dataset)  # so few are encoded at once
+    assert isinstance(encoded.encoded, Dataset)  # this number is encoded at once
     batch = Collator(tokenizer, kind=task.kind)(list(encoded.encoded))
     on = machine.device()
     # Labels too: of a decoder they are the input, and to no other model are they given.
@@ -173,7 +173,7 @@ def measure(recipe: Recipe, run: UntrainedRun, *, save_as: Path | None = None) -
 def _train_step(model: PreTrainedModel, inputs: Mapping[str, Tensor]) -> None:
     model.train()
     logits = capture(model, inputs, Request.of_logits()).logits
-    assert logits is not None  # asked for
+    assert logits is not None  # requested
     logits.float().square().mean().backward()
     with torch.no_grad():  # an update reads and writes every weight and its two moments
         for weight in model.parameters():
@@ -196,7 +196,7 @@ def _wait() -> None:
 
 
 def _clock(device: torch.device) -> Callable[[], float]:
-    """Seconds; on CPU those of this thread's own work, which what else is at work on its cores does not lengthen.
+    """Seconds; on CPU of this thread's own work, so that other load on its cores does not lengthen them.
 
     The calling thread has its part in all that torch's threads do.
     """

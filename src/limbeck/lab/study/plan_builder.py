@@ -1,4 +1,4 @@
-"""All runs that a study may ask for, their recipes checked. Part of `limbeck.lab.study`."""
+"""All runs that a study may request, their recipes checked. Part of `limbeck.lab.study`."""
 
 import hashlib
 import logging
@@ -26,12 +26,12 @@ log = logging.getLogger(__name__)
 
 
 def tasks_beyond(study: study_fields.Study) -> dict[str, str]:
-    """Task → the one that its models are also scored on: of a study whose table shows such scores alone.
+    """Task → the one that its models are also scored on: for a study whose table shows only such scores.
 
-    Of a folder with GLUE's files the sets that lie in it count; a source that makes or fetches its rows has them all.
+    For a folder with GLUE's files the sets in it count; a source that makes or fetches its rows has them all.
 
     Raises:
-        LimbeckError: the folder has none of them, so that the table would be empty after all runs.
+        LimbeckError: the folder has no such set, so that the table would be empty after all runs.
     """
     if study.table.out_of_domain != "alone":
         return {}
@@ -55,7 +55,7 @@ def tasks_beyond(study: study_fields.Study) -> dict[str, str]:
 def _lies_in(folder: str, task: str) -> bool:
     try:
         load_task(task, folder, for_training=False)
-    except LimbeckError as error:  # not there, or damaged: what is wrong must be seen
+    except LimbeckError as error:  # missing or damaged: the problem must be visible
         log.warning("no score on %s: %s", task, error.problems[0].message)
         return False
     return True
@@ -127,7 +127,7 @@ class PlanBuilder:
     def _teacher(
         self, member: str, task: str, said: Mapping[str, Any], grid: study_fields.Grid
     ) -> StudyRun | None:
-        """The run that makes a teacher, or the choice among those of a grid; None where a recipe is wrong."""
+        """The run that makes a teacher, or the choice among the runs of a grid; None if a recipe is wrong."""
         tried = []
         for cell in study_fields.cells_of(grid):
             words = " ".join(f"{key}={value}" for key, value in cell.items())
@@ -135,7 +135,7 @@ class PlanBuilder:
             runs = self._runs("finetune", {**said, **cell}, seeds, None, member, place, words)
             tried.append((cell, tuple(runs)))
         runs = [run for _, own in tried for run in own]
-        if len(tried) < 2 or len(runs) < len(tried):  # what is wrong is noted
+        if len(tried) < 2 or len(runs) < len(tried):  # the problem is noted
             return runs[0] if runs else None
         names = tuple(run.name for run in runs)
         digest = hashlib.blake2b(" ".join(names).encode(), digest_size=5).hexdigest()
@@ -153,7 +153,7 @@ class PlanBuilder:
         return chosen
 
     def _needs(self, spec: study_fields.MethodSpec, method: str, task: str) -> "_Teachers":
-        """What a method learns from, of what is made for the task."""
+        """A method's teachers, of the teachers made for the task."""
         if not self.team:
             one = self.made.get(task)
             return _Teachers(() if one is None else (one.name,))
@@ -202,7 +202,7 @@ class PlanBuilder:
             for number in range(most)
             for cell in [{key: own[min(number, len(own) - 1)] for key, own in search.space.items()}]
         )
-        if not all(runs for _, runs in known):  # what is wrong is noted
+        if not all(runs for _, runs in known):  # the problem is noted
             return study_fields.Group(label, task, condition, known)
         of = f"{known[0][1][0].name} of {study.select.seeds}"
         searched = DevSearch(self.storage, search, of, runs_of)
@@ -275,7 +275,7 @@ def _check_one_teacher(recipe: Recipe, taught: _Teachers, team: Sequence[str]) -
 
 
 def _has_team(method: str) -> bool:
-    """Whether a method learns from several teachers; one that cannot be read is said with its recipe."""
+    """Whether a method learns from several teachers; an unreadable one is reported with its recipe."""
     try:
         return "team" in read_raw(method, {})
     except LimbeckError:
@@ -287,25 +287,25 @@ def _has_team(method: str) -> bool:
 
 @dataclass(frozen=True)
 class StudyPlan:
-    """All runs that a study may ask for, their recipes checked."""
+    """All runs that a study may request, their recipes checked."""
 
     study: study_fields.Study
     teachers: Mapping[str, StudyRun]
     """By task, or by task and member of its team, `sst2 T10`."""
     groups: tuple[study_fields.Group, ...]
     tried: Mapping[str, study_fields.Group] = field(default_factory=dict)
-    """By the name of a teacher that is chosen, what is tried for it."""
+    """By the name of a chosen teacher, the candidates for it."""
 
     @classmethod
     def of(cls, study: study_fields.Study, folder: Path | None = None) -> "StudyPlan":
         """Build every run of the study.
 
         Args:
-            study: what is asked for.
-            folder: where its searches are kept; without one they are forgotten with the process.
+            study: the user's study.
+            folder: where its searches are stored; without one they are forgotten with the process.
 
         Raises:
-            LimbeckError: what is wrong with any of their recipes, each problem once; a figure of what a recipe lacks.
+            LimbeckError: the problems of its recipes, each once; a figure that needs data which a recipe lacks.
         """
         builder = PlanBuilder(study, folder)
         teachers, groups = builder.teachers_and_groups()
@@ -372,7 +372,7 @@ class StudyPlan:
     def _deciding_scores(
         self, runs: Sequence[StudyRun], held: Held, ended: Callable[[str], bool]
     ) -> list[float] | None:
-        """Of the seeds that decide those that have a score; None until all of them have ended."""
+        """The deciding seeds' scores, of seeds that have one; None until all of them have ended."""
         deciding = runs[: self.choosing]
         if not all(ended(run.name) for run in deciding):
             return None
@@ -380,7 +380,7 @@ class StudyPlan:
         return [value for one in records if (value := one.primary_score("dev")) is not None]
 
     def advance(self, held: Held, ended: Callable[[str], bool], room: int) -> None:
-        """Let every search ask for what it tries next, so that `room` of its cells are open.
+        """Let every search suggest its next cells, so that `room` of its cells are open.
 
         A search whose teacher is not there yet waits.
         """
@@ -396,10 +396,10 @@ class StudyPlan:
                 group.search.advance(verdict, room)
 
     def due(self, held: Held, ended: Callable[[str], bool]) -> list[StudyRun]:
-        """Runs that can be made now: no record holds them, nothing they need is missing.
+        """Runs that can be made now: they have no record, and everything they need exists.
 
-        Teachers first, then what the choice is made on, then one seed of everything after the
-        other: a study that is stopped has whole rounds to compare.
+        Teachers first, then the runs that the choice is made on, then one seed of everything after the
+        other: a study that is stopped has complete rounds to compare.
         """
         found: dict[str, tuple[int, int, StudyRun]] = {}
 
@@ -434,5 +434,5 @@ class StudyPlan:
 
 
 def runs_folder(out: Path) -> Path:
-    """Where the runs of all studies in a folder lie."""
+    """The folder of the runs of all studies in a folder."""
     return out / "runs"

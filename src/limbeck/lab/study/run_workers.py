@@ -26,14 +26,14 @@ from limbeck.support.cores import cores
 from limbeck.support.errors import LimbeckError, Problem
 
 _GRACE_SECONDS = 10.0
-"""How long a process that is asked to end may take for it."""
+"""Seconds that a process gets to end after a request."""
 _OF_SIGNAL = 128
 """What shells add to a signal's number for the exit code of a process that it ended."""
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 class RunMaker(ABC):
-    """Makes runs, as many at a time as `free` says."""
+    """Makes runs, up to `free` at a time."""
 
     @property
     @abstractmethod
@@ -46,11 +46,11 @@ class RunMaker(ABC):
 
     @abstractmethod
     def finished(self) -> list[tuple[StudyRun, Outcome]]:
-        """What has ended since the last call; waits for one. Empty if nothing was started."""
+        """The runs that ended since the last call; waits for one. Empty if nothing was started."""
 
     @abstractmethod
     def close(self) -> None:
-        """Stop everything that is at work; it goes on from its checkpoint another time."""
+        """Stop all current runs; they resume from their checkpoints another time."""
 
 
 @final
@@ -90,7 +90,7 @@ class _Worker:
 
 @final
 class SideBySide(RunMaker):
-    """In several processes, each with an equal part of the cores, or so many of it, and a thread for each of them."""
+    """In several processes, each with an equal part of the cores, or a given number, and one thread per core."""
 
     def __init__(self, runs: SharedRuns, jobs: int, threads: int | None = None) -> None:
         self.runs = runs
@@ -108,7 +108,7 @@ class SideBySide(RunMaker):
         worker.pipe.send(run)
 
     def finished(self) -> list[tuple[StudyRun, Outcome]]:
-        """What has ended by now, at least one; a process that died has ended its run."""
+        """The runs that have ended, at least one; a process that died has ended its run."""
         busy = [one for one in self._workers if one.run is not None]
         if not busy:
             return []
@@ -116,7 +116,7 @@ class SideBySide(RunMaker):
         return [self._answer_of(one) for one in busy if one.pipe in ready]
 
     def close(self) -> None:
-        """End all processes, each in its own way first: what they share with the system is given back."""
+        """End all processes, each by its own shutdown first: resources shared with the system are released."""
         for worker in self._workers:
             worker.process.terminate()
         for worker in self._workers:
@@ -170,7 +170,7 @@ class SideBySide(RunMaker):
 
 
 def parts_of_cores(jobs: int) -> list[list[int]]:
-    """The cores of this process in `jobs` equal parts; those that are left over stay idle.
+    """The cores of this process in `jobs` equal parts; remaining cores stay idle.
 
     With more jobs than cores some share one.
     """
@@ -202,7 +202,7 @@ def _how(code: int) -> str:
 
 
 def _work(pipe: Connection, runs: SharedRuns, part: list[int], level: int) -> None:
-    """The life of a worker: runs in, outcomes out, until it is asked to end."""
+    """The life of a worker: runs in, outcomes out, until a request to end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
     signal.signal(signal.SIGTERM, _end)
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -217,7 +217,7 @@ def _work(pipe: Connection, runs: SharedRuns, part: list[int], level: int) -> No
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:
-    """End as Ctrl-C ends a study of one process, by an exception: what was opened is closed on the way.
+    """End by an exception, as Ctrl-C ends a study of one process: open resources are closed on the way.
 
     The signal's own way out would leave the semaphores that progress bars have for their lines.
     """
@@ -226,7 +226,7 @@ def _end(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _end_with_parent() -> None:
-    """A run whose study was killed goes on from its checkpoint, and not unseen until its end."""
+    """A run whose study was killed stops too, instead of continuing unseen; its checkpoint resumes it."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])
@@ -239,7 +239,7 @@ def _end_with_parent() -> None:
 
 
 _TIMES_MORE = 3
-"""How often a run is begun again whose process died; it goes on from its last checkpoint."""
+"""How often a run is begun again whose process died; it resumes from its last checkpoint."""
 
 
 @final
@@ -274,14 +274,14 @@ class OnRay(RunMaker):
         self._at_work[self._task.remote(*said)] = run
 
     def finished(self) -> list[tuple[StudyRun, Outcome]]:
-        """What has ended by now, at least one."""
+        """The runs that have ended, at least one."""
         if not self._at_work:
             return []
         done, _ = self._ray.wait(list(self._at_work), num_returns=1)
         return [(run := self._at_work.pop(one), self._outcome(one, run)) for one in done]
 
     def close(self) -> None:
-        """Stop what is at work; it goes on from its checkpoint another time."""
+        """Stop all current runs; they resume from their checkpoints another time."""
         for one in self._at_work:
             self._ray.cancel(one, force=True)
         self._stack.close()
@@ -300,7 +300,7 @@ class OnRay(RunMaker):
 
 
 _KEPT: dict[str, SharedRuns] = {}
-"""Of a worker's process: the next run may have the same teacher."""
+"""In a worker's process: the next run may have the same teacher."""
 
 
 def _make(path: str, keep: bool, threads: int, run: StudyRun) -> Outcome:
@@ -319,7 +319,7 @@ def _make(path: str, keep: bool, threads: int, run: StudyRun) -> Outcome:
 def ray_session(address: str | None = None) -> Iterator[Any]:
     """The module `ray`, connected, and stopped at the end if it was not connected before.
 
-    `address`: a cluster's; by default the one that `RAY_ADDRESS` names, else one started on this machine.
+    `address`: a cluster's; by default the one that `RAY_ADDRESS` names, otherwise one started on this machine.
 
     Raises:
         LimbeckError: Ray is not installed, or there is no such cluster.

@@ -27,7 +27,7 @@ class RunPoint:
     condition: Mapping[str, Any]
     record: Record
     members: Mapping[str, str] = field(default_factory=dict)
-    """Of several teachers the folder of each → what the study calls it."""
+    """The folder of each of several teachers → its name in the study."""
 
     @property
     def score(self) -> float | None:
@@ -45,7 +45,7 @@ def line_panels(
     x: Callable[[RunPoint], float | None],
     teachers: Teachers,
 ) -> list[Panel]:
-    """Scores by a number, a line a method; one a task."""
+    """Scores by a number, one line per method; one drawing per task."""
     panels = []
     for task, own in by_key(points, lambda one: one.task).items():
         series = []
@@ -81,7 +81,7 @@ def _said(key: str) -> str:
 
 
 def curve_panels(points: Sequence[RunPoint], y: str, teachers: Teachers) -> list[Panel]:
-    """Dev score or a training term by epoch, a line a method; one a task."""
+    """Dev score or a training term by epoch, one line per method; one drawing per task."""
     panels = []
     for task, own in by_key(points, lambda one: one.task).items():
         series = []
@@ -238,7 +238,7 @@ def heat_panels(
 
 
 def _map_of(point: RunPoint, keys: tuple[str, str]) -> str:
-    """Which map a run is in: by what its rows and columns do not say."""
+    """The map of a run: by the settings that its rows and columns do not show."""
     said = {"method": point.label, "task": task_title(point.task)}
     return ", ".join(text for key, text in said.items() if key not in keys)
 
@@ -280,7 +280,7 @@ def share_panels(points: Sequence[RunPoint]) -> list[Panel]:
     """Probability of being sampled, or weight in the mean, of each teacher (columns) on each task (rows).
 
     One a method; the mean over its runs, whose teachers may rank differently. A method that learns from
-    one teacher, or whose teachers have no such part (TAKD), has none.
+    one teacher, or whose teachers have no such part (TAKD), has no drawing.
     """
     panels = []
     for label, own in by_key(points, lambda one: one.label).items():

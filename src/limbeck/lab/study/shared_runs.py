@@ -36,7 +36,7 @@ _POCKET_ROWS = 25_000
 _BYTES = 2 * 4
 """Two poolings in fp32, of each layer."""
 _MOST_REMEMBERED = 2**30
-# What two runs may differ in whose teacher is asked about the same rows in the same way.
+# The settings in which two runs may differ while their teacher sees the same rows in the same way.
 _NOT_THE_TEACHERS = frozenset(
     {
         *("method", "family", "summary", "paper", "formula", "settings", "seed", "objectives"),
@@ -54,13 +54,13 @@ class StudyRun:
         name: of its folder; runs of one recipe, and of teachers of one recipe, have one name.
         method: a shipped method or a recipe file.
         settings: the recipe keys that are set, without the teacher of a student whose teacher is made here.
-        label: what its row is called.
-        needs: the names of the runs that make its teachers; none if there are none, or they are at hand.
-        team: whether it learns from several teachers, be there only one.
-        lead: which of `needs` is the recipe's `teacher` beside its `teachers`; None for none.
-        tries: of a teacher that is chosen, the runs of which it is the one best on dev; `needs` names them.
-        role: what the run is for, `teacher` or `student`.
-        cell: of a grid, the settings that it tries, in words.
+        label: the name of its row.
+        needs: the names of the runs that make its teachers; empty without teachers, or if they exist already.
+        team: whether it learns from several teachers, even if there is only one.
+        lead: which of `needs` is the recipe's `teacher`, in addition to its `teachers`; None without one.
+        tries: for a chosen teacher, the runs of which it is the one best on dev; `needs` names them.
+        role: the run's purpose, `teacher` or `student`.
+        cell: for a grid, the settings that it tries, in words.
         beyond: the task out of its domain that its model is scored on as well; "" for none.
     """
 
@@ -81,12 +81,12 @@ class StudyRun:
         return self.recipe_with([str(runs / name) for name in self.needs])
 
     def recipe_with(self, teachers: Sequence[str]) -> Recipe:
-        """The recipe with teachers that lie elsewhere. Raises LimbeckError as `Recipe.load`."""
+        """The recipe with teachers in other folders. Raises LimbeckError as `Recipe.load`."""
         if self.tries:  # they are alike in rows, models and length
             return self.tries[0].recipe_with(())
         taught = taught_by(teachers, self.team, self.lead)
         recipe = Recipe.load(self.method, **{**taught, **self.settings})
-        # Papers' students have their model's first layers, where a method says no others.
+        # Papers' students have their model's first layers, unless a method sets others.
         student = recipe.student.model_copy(update={"pick": recipe.student.pick or "first"})
         return recipe.model_copy(update={"student": student})
 
@@ -113,7 +113,7 @@ def taught_by(
 
 
 def name_of(recipe: Recipe, taught: Mapping[str, Any], role: str, beyond: str = "") -> str:
-    """A readable name, unique to what the recipe says; `taught` (`taught_by`) names its teachers, not their places.
+    """A readable name, unique to the recipe's content; `taught` (`taught_by`) names its teachers, not their paths.
 
     A student without a teacher is no teacher, be their recipes the same: its weights are not kept. So is a run that is
     scored `beyond` its domain another one: of a run that was not, the weights to do it with may be gone.
@@ -143,9 +143,9 @@ class SharedRuns:
 
     Attributes:
         path: the folder.
-        keep_students: whether students' weights stay.
-        remember: whether a teacher's outputs go from run to run in memory. They are those of the batch in which a row
-            was first seen: which run a process made before changes them by rounding. Without it each run has them from
+        keep_students: whether students' weights are kept.
+        remember: whether a teacher's outputs are shared between runs in memory. They come from the batch in which a row
+        was first seen: the order of runs in a process changes them by rounding. Without it each run has them from
             disk, where they are the same for all.
     """
 
@@ -172,7 +172,7 @@ class SharedRuns:
         return record if record.status == "finished" else None
 
     def failed(self, name: str) -> Record | None:
-        """Of a run that failed the last time, the record with its reason."""
+        """For a run that failed the last time, the record with its reason."""
         note = self._failure(name)
         return Record.load(note) if note.is_file() else None
 
@@ -189,7 +189,7 @@ class SharedRuns:
             except LimbeckError as error:
                 problems = [one for one in error.problems if one.severity == "error"]
                 return self.note_failure(run, problems)
-            except Exception as error:  # whatever ends one run, the others go on
+            except Exception as error:  # if one run fails, the others continue
                 log.debug("%s failed", run.name, exc_info=True)
                 first = (str(error).strip().splitlines() or [""])[0]
                 return self.note_failure(run, [Problem(f"{type(error).__name__}: {first}", "")])
@@ -245,7 +245,7 @@ class SharedRuns:
         """Give the run best on dev, of equals the first, the place of the chosen one; files are shared, not copied.
 
         Raises:
-            LimbeckError: none of those that were tried has a score.
+            LimbeckError: no candidate has a score.
         """
         scores = {
             one.name: score
@@ -266,7 +266,7 @@ class SharedRuns:
         part.rename(place)
 
     def _teacher(self, recipe: Recipe) -> Teacher | None:
-        """One teacher a process, which remembers what it said of rows that the next runs have too."""
+        """One teacher per process, which caches its outputs for rows that the next runs have too."""
         if not self.remember:
             return None
         if recipe.augment is not None or recipe.teacher_dropout or recipe.cache == "never":
@@ -280,7 +280,7 @@ class SharedRuns:
         said["student"] = {"init": recipe.student.init, "tokenizer": recipe.student.tokenizer}
         key = repr(sorted((k, v) for k, v in said.items() if k not in _NOT_THE_TEACHERS))
         if key not in self._teachers:
-            self._teachers.clear()  # another task's outputs are not asked for again
+            self._teachers.clear()  # another task's outputs are not requested again
             teacher = Teacher.load(str(recipe.teacher))
             config = teacher.model.config
             layers = getattr(config, "num_hidden_layers", 0) or 0
@@ -304,7 +304,7 @@ class SharedRuns:
 
 
 def _shared(source: str, target: str) -> None:
-    """A second name of a file, or a copy where the file system has none."""
+    """A second name of a file, or a copy if the file system does not support links."""
     try:
         os.link(source, target)
     except OSError:
@@ -312,7 +312,7 @@ def _shared(source: str, target: str) -> None:
 
 
 def _seen_anew(recipe: Recipe) -> bool:
-    """Whether every epoch has other views of a row, as of images: what was said of one is not asked for again."""
+    """Whether every epoch has other views of a row, as for images: outputs for one are not used again."""
     known = TASKS.get(str(recipe.task))
     if recipe.kind is not None:
         return not get_task_type(recipe.kind).reads.in_columns
@@ -337,7 +337,7 @@ def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def portable(run: Path) -> dict[str, Any] | None:
-    """The record of a finished run as plain JSON without this machine's folders; else None."""
+    """The record of a finished run as plain JSON without this machine's folders; otherwise None."""
     file = run / RECORD_NAME
     if not file.is_file():
         return None
@@ -359,6 +359,6 @@ def without_folders(value: Any) -> Any:
 
 
 def _without_folder(key: str) -> str:
-    """A key that says what is read and from where, `teacher /folder/name`, with the place's name alone."""
+    """A key of an input and its location, `teacher /folder/name`, with only the last part of the path."""
     what, separator, place = key.partition(" /")
     return f"{what} {Path(place).name}" if separator else key

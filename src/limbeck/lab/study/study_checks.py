@@ -1,4 +1,4 @@
-"""What is wrong with a study beyond the types of its keys. Part of `limbeck.lab.study`."""
+"""Problems of a study beyond the types of its keys. Part of `limbeck.lab.study`."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -86,13 +86,13 @@ def _takes_model(study: study_fields.Study) -> bool:
 
 
 def _settings_of(study: study_fields.Study, member: str) -> Mapping[str, Any]:
-    """What a member of the team is made by."""
+    """The settings that make a member of the team."""
     assert study.teachers is not None  # it has members
     return {**study.teachers.settings, **(study.teachers.team[member] or {})}
 
 
 def _team_problems(study: study_fields.Study, labels: list[str]) -> list[Problem]:
-    """Of a team of teachers, and of methods that name members of it."""
+    """Problems of a team of teachers, and of methods that name members of it."""
     team = [] if study.teachers is None else list(study.teachers.team)
     found = [
         Problem(f"teachers.team: a member is called {one} as a method is", "call it otherwise")
@@ -138,7 +138,7 @@ def _team_problems(study: study_fields.Study, labels: list[str]) -> list[Problem
 
 
 def _tried_problems(study: study_fields.Study, labels: list[str]) -> list[Problem]:
-    """Of grids, axes and the search."""
+    """Problems of grids, axes and the search."""
     found, search = [], study.select.search
     for place, grid in (
         ("select.grid", study.select.grid),
@@ -194,7 +194,7 @@ def _tried_problems(study: study_fields.Study, labels: list[str]) -> list[Proble
 
 
 def _teacher_grids(study: study_fields.Study) -> list[tuple[str, study_fields.Grid]]:
-    """What is tried for teachers, by where it stands."""
+    """The candidates for teachers, by their key."""
     spec = study.teachers
     if spec is None:
         return []
@@ -207,7 +207,7 @@ def _teacher_grids(study: study_fields.Study) -> list[tuple[str, study_fields.Gr
 
 
 def _rest_problems(place: str, grid: study_fields.Grid) -> list[Problem]:
-    """Of a weight that is to be what others leave."""
+    """Problems of a weight that is the remainder of others."""
     rests = [key for key, values in grid.items() if study_fields.REST in values]
     wrong = [
         key
@@ -266,7 +266,7 @@ def _has_column(study: study_fields.Study, task: str) -> bool:
     """Whether the table may show a task; the profile is one that there is."""
     shown = study.table.out_of_domain
     beyond = task in TASKS and TASKS[task].out_of_domain is not None
-    # Of a task that is none of GLUE's a table shows the primary score, whatever the profile.
+    # For a task outside GLUE a table shows the primary score, with any profile.
     own = not profiles.knows(task) or task in profiles.PROFILES[study.table.profile].columns
     return (shown != "alone" and own) or (shown != "left out" and beyond)
 
@@ -312,7 +312,7 @@ def _printed_problems(study: study_fields.Study, labels: list[str]) -> list[Prob
 
 
 def _titles(study: study_fields.Study) -> list[str]:
-    """Of the columns that a table of any tasks may have."""
+    """The columns that a table of any tasks may have."""
     tasks = profiles.PROFILES[study.table.profile].columns
     own = {column.title for columns in tasks.values() for column in columns}
     other = {
@@ -320,14 +320,14 @@ def _titles(study: study_fields.Study) -> list[str]:
         for task in tasks
         if (beyond := TASKS[task].out_of_domain) is not None
     }
-    # Tasks that are none of GLUE's have their primary score.
+    # Tasks outside GLUE have their primary score.
     own |= {task.title for name, task in TASKS.items() if not profiles.knows(name)}
     shown = study.table.out_of_domain
     found = other if shown == "alone" else own if shown == "left out" else own | other
     return [*sorted(found), model.AVERAGE]
 
 
-# What a study's runs would refuse once their rows and models are there, found before the first run.
+# Errors that a study's runs would raise once their rows and models are there, found before the first run.
 
 
 _OF_A_STREAM = 256
@@ -361,7 +361,7 @@ def row_problems(
     Args:
         recipe: the run's.
         run: its models and tokenizer.
-        seen: what was found of such rows before, which is not looked for again.
+        seen: earlier findings about such rows, which are not computed again.
     """
     found: list[Problem] = []
     for stage in recipe.stages():
@@ -391,7 +391,7 @@ def _is_streamed(corpus: CorpusSpec) -> bool:
 def _links(
     recipe: Recipe, stage: Stage, run: UntrainedRun
 ) -> Iterator[tuple[PreTrainedModel, Teacher | Team | None]]:
-    """Who is taught in a stage, and by whom: the student, and the assistants of a chain."""
+    """The students of a stage with their teachers: the student, and the assistants of a chain."""
     members = [one.teacher for one in run.teachers]
     chained = isinstance(recipe.team, ChainSpec) and (stage.last or recipe.joint)
     for large, small in chain_links(members) if chained else ():

@@ -1,4 +1,4 @@
-"""What a study will take: runs, hours from a measured training step, disk."""
+"""The cost of a study: runs, hours from a measured training step, disk."""
 
 import statistics
 import tempfile
@@ -33,13 +33,13 @@ KindOfRun = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class StudyEstimate:
-    """What is known before the first run.
+    """The facts that are known before the first run.
 
     Attributes:
-        runs: of the whole study.
-        held: of them those whose records are there.
-        seconds: of one run by kind, as measured on a step, or as records of such runs say.
-        left: seconds of all that are still to be made, one after the other.
+        runs: number of all runs.
+        held: number of runs with a record.
+        seconds: of one run by kind, as measured on a step, or from records of such runs.
+        left: seconds of all remaining runs, one after the other.
         disk: bytes: teachers, checkpoints of the runs at work, and students if they are kept.
         device: where the step was measured; None where nothing is left to be made.
     """
@@ -86,8 +86,8 @@ def estimate(
 ) -> StudyEstimate:
     """Measure a step of each task's teacher and student, and add up.
 
-    Rows are loaded, models and terms built on the way, so that what is missing or does not fit is known
-    before hours have passed. `say` is told what is being measured.
+    Rows are loaded, models and terms built on the way, so that missing or unsuitable inputs are known
+    before hours have passed. `say` is called with a description of each measurement.
 
     Raises:
         LimbeckError: rows or models that cannot be loaded, all together; too little room on the disk.
@@ -132,7 +132,7 @@ def observed(plan: StudyPlan, runs: SharedRuns) -> dict[KindOfRun, float]:
 
 
 def all_runs(plan: StudyPlan) -> list[StudyRun]:
-    """Every run that the plan may ask for, each once."""
+    """Every run that the plan may request, each once."""
     found = {run.name: run for run in plan.trained_teachers}
     for group in plan.groups:
         found |= {run.name: run for _, runs in group.tried for run in runs}
@@ -140,7 +140,7 @@ def all_runs(plan: StudyPlan) -> list[StudyRun]:
 
 
 def held_or_none(runs: SharedRuns, name: str) -> Record | None:
-    """The record of a finished run; a damaged one is none, and whoever makes the run says so."""
+    """The record of a finished run; a damaged one does not count, and making the run reports it."""
     try:
         return runs.held(name)
     except LimbeckError:
@@ -150,7 +150,7 @@ def held_or_none(runs: SharedRuns, name: str) -> Record | None:
 def _left(
     plan: StudyPlan, runs: SharedRuns, seconds: Mapping[KindOfRun, float]
 ) -> tuple[float, int]:
-    """Seconds of what no record holds, and how many runs records hold of what the study is made of."""
+    """Seconds of the runs without records, and the number of the study's runs with records."""
     total, held = 0.0, 0
     for run in plan.trained_teachers:
         is_there = held_or_none(runs, run.name) is not None

@@ -40,20 +40,20 @@ ROW_KEYS = (
     ),
     *("train_rows", "train_rows_seed", "stratified"),
 )
-"""Recipe keys that may stand at the top of a study, beside `data`: which rows there are and how they are read."""
+"""Recipe keys that may be at the top of a study, next to `data`: which rows there are and how they are read."""
 
 Grid = dict[str, Annotated[list[Any], Field(min_length=1)]]
-"""Recipe key → the values that are tried; `[rest]` of one weight: what the others leave of 1."""
+"""Recipe key → the values that are tried; `[rest]` for one weight: the remainder of the others to 1."""
 
 
 REST, WEIGHT = "rest", ".weight"
-"""A weight in a grid that is what the grid's other weights leave of 1; how keys of weights end."""
+"""A weight in a grid that is the remainder of the grid's other weights; how keys of weights end."""
 
 METHOD = "method"
 """In a method's own grid: the methods of which the one best on dev is the row's."""
 
 MODEL = "{model}"
-"""As a student's `student.init`: what the teachers are made from."""
+"""As a student's `student.init`: the teachers' start."""
 
 
 class MethodSpec(Settings):
@@ -80,7 +80,7 @@ class MethodSpec(Settings):
 
 
 class TeacherSpec(Settings):
-    """How each task's teacher is made, or where it lies."""
+    """How each task's teacher is made, or its location."""
 
     at: str | None = Field(None, description="a run, folder or Hub name to take, with {task} in it")
     settings: dict[str, Any] = Field(
@@ -101,10 +101,10 @@ class TeacherSpec(Settings):
 
 
 class SearchSpec(Settings):
-    """A search in place of a grid: `{lr: [1e-5, 5e-5], trials: 20}`.
+    """A search instead of a grid: `{lr: [1e-5, 5e-5], trials: 20}`.
 
-    Of two numbers all between them are tried, whole ones where both are whole, others on a logarithmic
-    scale where the first is above 0; of any other list its values.
+    With two numbers all between them are tried, integers if both are integers, others on a logarithmic
+    scale if the first is above 0; with any other list its values.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -126,7 +126,7 @@ def is_range(values: list[Any]) -> bool:
 
 
 class SelectSpec(Settings):
-    """What is chosen on dev, for each method, task and condition by itself."""
+    """The settings chosen on dev, for each method, task and condition separately."""
 
     grid: Grid = Field(default_factory=dict, description="recipe key → values that are tried")
     search: SearchSpec | None = Field(
@@ -178,7 +178,7 @@ class PrintedSpec(Settings):
     )
 
     def numbers(self) -> dict[str, dict[str, float]]:
-        """Row → column → number, without those that the paper has not."""
+        """Row → column → number, without numbers that the paper lacks."""
         return self._by_column(self.rows)
 
     def test_numbers(self) -> dict[str, dict[str, float]]:
@@ -244,12 +244,12 @@ class Study(Settings):
 
     @property
     def published(self) -> "Study | None":
-        """The study as the paper has it, its scale `paper`; None where it has none."""
+        """The study as in the paper, its scale `paper`; None if it has no such scale."""
         return self._published
 
     @property
     def given(self) -> dict[str, Any]:
-        """Its keys that were asked for when it was loaded, over what its file says."""
+        """The keys that override its file, given when it was loaded."""
         return self._given
 
     def method_of(self, label: str) -> MethodSpec:
@@ -262,7 +262,7 @@ class Study(Settings):
         return file_name(f"{self.name}-{self.scale}" if self.scale else self.name)
 
 
-# What a study chooses for: one method on one task under one condition, and the settings tried for it.
+# A study's unit of choice: one method on one task under one condition, and the settings tried for it.
 
 
 Cell = Mapping[str, Any]
@@ -278,30 +278,30 @@ class Search(Protocol):
     trials: int
 
     def tried(self) -> tuple[Tried, ...]:
-        """The cells so far, in the order in which they were asked for."""
+        """The cells so far, in the order in which they were suggested."""
 
     def advance(self, score_of: "Callable[[Tried], Verdict | None]", room: int) -> None:
-        """Take in what has ended and ask for cells until `room` of them are open, or all are asked for."""
+        """Take in ended cells and suggest cells until `room` of them are open, or all have been suggested."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a cell came to: the mean primary dev score of the seeds that decide; None if it failed."""
+    """A cell's result: the mean primary dev score of the seeds that decide; None if it failed."""
 
     score: float | None
 
 
 @dataclass(frozen=True)
 class Group:
-    """One method on one task under one condition: what is chosen for, and then run with every seed.
+    """One method on one task under one condition: settings are chosen for it, and then run with every seed.
 
     Attributes:
         label: what its row is called.
         task: whose rows.
         condition: the values of the study's axes.
-        grid: of each cell of the grid its runs; of a search cells with the ends of its ranges and all of its
-            values, which stand for its runs where recipes are checked and sizes are asked about.
-        search: what says the cells in place of a grid.
+        grid: for each cell of the grid its runs; for a search, cells with the ends of its ranges and all of its
+            values, which represent its runs when recipes are checked and sizes are computed.
+        search: suggests the cells instead of a grid.
     """
 
     label: str
@@ -331,17 +331,17 @@ class Group:
         return self.grid[0][1][0]
 
     def wanted(self, choosing: int) -> int:
-        """How many runs it comes to, where the choice is made on so many seeds."""
+        """The number of its runs, if the choice is made on this number of seeds."""
         seeds = len(self.grid[0][1])
         return self.tries * choosing + seeds - choosing if self.chooses else seeds
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What was chosen for a group.
+    """The settings chosen for a group.
 
     Attributes:
-        group: for whom.
+        group: the group.
         settings: the chosen cell.
         runs: its runs, one for each seed.
         scores: of each cell the mean primary dev score; None where no run of it has finished.
@@ -356,15 +356,15 @@ class Choice:
 def cells_of(grid: Grid) -> list[dict[str, Any]]:
     """Every combination of one value of each key, the first key slowest; one empty cell of no keys.
 
-    Weights that are to add up to 1 (ALP-KD: β = 1 − η − λ): a weight whose value is `REST` is what the cell's other
-    weights leave; cells in which they leave less than 0 are none.
+    Weights that are to add up to 1 (ALP-KD: β = 1 − η − λ): a weight whose value is `REST` is the remainder of
+    the cell's other weights; cells with a negative remainder are left out.
     """
     cells = (dict(zip(grid, values, strict=True)) for values in product(*grid.values()))
     return [cell for cell in map(_with_rest, cells) if cell is not None]
 
 
 def _with_rest(cell: dict[str, Any]) -> dict[str, Any] | None:
-    """The cell with the rest in place of the word, None if there is less than nothing."""
+    """The cell with the remainder instead of the word, None if it is negative."""
     key = next((key for key, value in cell.items() if value == REST), None)
     if key is None:
         return cell

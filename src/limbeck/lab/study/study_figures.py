@@ -24,7 +24,7 @@ from limbeck.tables.model import task_title
 
 @dataclass(frozen=True)
 class MadeRun:
-    """A finished run of a study: its row, task and condition, and where it lies."""
+    """A finished run of a study: its row, task and condition, and its folder."""
 
     point: score_figures.RunPoint
     folder: Path
@@ -32,7 +32,7 @@ class MadeRun:
 
 @dataclass(frozen=True)
 class StudyFigure:
-    """A figure as it is drawn; `notes` say what is not in it, and why.
+    """A drawn figure; `notes` list the parts left out, and why.
 
     `tasks`: of each panel the task, where panels of several may have one title.
     """
@@ -47,7 +47,7 @@ class StudyFigure:
 
     @property
     def files(self) -> list[str]:
-        """What each panel's file is called: a panel that is not alone by its title, and if need be by its task."""
+        """Each panel's file name: a panel that is not alone by its title, and if need be by its task."""
         if len(self.panels) == 1:
             return [self.name]
         titles = [panel.title for panel in self.panels]
@@ -94,9 +94,9 @@ def study_figures(
     """Every figure of which there is something to draw.
 
     Args:
-        study: whose figures.
-        made: its finished runs, those that the table counts.
-        teachers: task → the teacher's primary dev score, where there is one teacher.
+        study: the study of the figures.
+        made: its finished runs that the table counts.
+        teachers: task → the teacher's primary dev score, if there is one teacher.
         watch: begins to show the progress of an analysis.
     """
     found = []
@@ -195,7 +195,7 @@ def _word(key: str) -> Callable[[score_figures.RunPoint], str]:
 def _analysed(
     name: str, spec: FigureSpec, made: Sequence[MadeRun], every: Sequence[MadeRun], watch: Watch
 ) -> StudyFigure:
-    """Of each task, method and condition the first seed's run; rows that settings name are among `every`."""
+    """The first seed's run of each task, method and condition; rows that settings name are among `every`."""
     view, notes = VIEWS.get(str(spec.of)), []
     panels: list[Panel] = []
     tables: list[CellTable] = []
@@ -235,7 +235,7 @@ def _further(spec: FigureSpec, one: MadeRun, every: Sequence[MadeRun]) -> dict[s
     """The further runs of an analysis, by row: of the same task and condition, the first seed's.
 
     Raises:
-        LimbeckError: a row has none.
+        LimbeckError: a row has no run.
     """
     found = {}
     for row in further_rows(spec):
@@ -254,7 +254,7 @@ def _further(spec: FigureSpec, one: MadeRun, every: Sequence[MadeRun]) -> dict[s
 
 
 def _numbers(spec: FigureSpec, folder: Path, further: Mapping[str, Path], watch: Watch) -> Parts:
-    """What was found of a run before, with the same settings, or is found now and kept beside it."""
+    """A run's earlier numbers, with the same settings, or numbers computed now and stored in its folder."""
     analysis = ANALYSES.get(str(spec.of))
     said, opened = spec.settings, {"split": spec.split, "stage": spec.stage}
     named = dict(said)
@@ -264,7 +264,7 @@ def _numbers(spec: FigureSpec, folder: Path, further: Mapping[str, Path], watch:
         named[analysis.further_runs] = {row: run.name for row, run in further.items()}
     settings: Any = analysis.settings.model_validate(said)
     asked = asked_of(str(spec.of), named, **opened)
-    # Several figures may ask the same of a run with other settings.
+    # Several figures may request the same analysis of a run with other settings.
     digest = checksum_of_text(json.dumps(asked, sort_keys=True))[:8]
     path = folder / ANALYSES_FOLDER / f"{spec.of}-{digest}.json"
     known = read_asked(path, asked)

@@ -1,4 +1,4 @@
-"""A study's file, or a shipped study, read and checked whole."""
+"""A study's file, or a shipped study, read and checked completely."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ from limbeck.recipe import load, validation
 from limbeck.support import files, plain
 from limbeck.support.errors import LimbeckError, Problem, unknown
 
-# What a study's file lists under `names`, checked: the values that patterns stand for, and tables of them.
+# The lists under `names` in a study's file, checked: the values of patterns, and tables of them.
 
 
 NAMES = "names"
@@ -32,13 +32,13 @@ _KEY = re.compile(r"([A-Za-z][\w-]*)(?:\.([\w-]+))?")
 
 
 class StudyNames:
-    """The values of each name, and what is looked up by them.
+    """The values of each name, and the tables that it indexes.
 
     Attributes:
-        values: what a name stands for: `{"size": [26, 32]}`.
+        values: a name's values: `{"size": [26, 32]}`.
         tables: by name and field, then by value as a text: `{"size.net": {"26": "resnet-8", …}}`. The first
-            one's keys are the name's values where nothing else lists them.
-        problems: lists that are none, tables that do not fit their lists.
+            one's keys are the name's values if nothing else lists them.
+        problems: invalid lists, tables that do not fit their lists.
     """
 
     def __init__(self, raw: Any) -> None:
@@ -61,11 +61,11 @@ class StudyNames:
                 self._take_table(key, value)
 
     def known(self) -> list[str]:
-        """All that may stand in braces."""
+        """All that may be in braces."""
         return [*self.values, *self.tables]
 
     def _take_list(self, name: str, value: Any) -> None:
-        """What a name stands for."""
+        """A name's values."""
         if not self._may_be_called(name):
             return
         if not isinstance(value, list) or not value or not all(map(_is_plain, value)):
@@ -81,7 +81,7 @@ class StudyNames:
         self.values[name] = value
 
     def _take_table(self, key: str, value: Any) -> None:
-        """What is looked up by a name: a value for each of its values by name, or all in their order."""
+        """The table of a name: a value for each of its values by name, or all in their order."""
         name, place = key.partition(".")[0], f"{NAMES}.{key}"
         if not self._may_be_called(key):
             return
@@ -131,14 +131,14 @@ _IN_BRACES = re.compile(r"\{([A-Za-z][\w-]*)(?:\.([\w-]+))?\}")
 _MOST = 1000
 
 Bound = Mapping[str, Any]
-"""Name → which of its values stands for it."""
+"""Name → the value that replaces it."""
 
 
 def expand_names(raw: Mapping[str, Any]) -> dict[str, Any]:
     """A study's plain values with every pattern written out, and without `names`.
 
-    `names: {size: [26, 32]}` lists what stands for `{size}`. A key with `{size}` in it is one entry for each
-    of them, an item of a list likewise, and several names in one are every combination, the first slowest;
+    `names: {size: [26, 32]}` lists the values of `{size}`. A key with `{size}` in it is one entry for each
+    of them, an item of a list too, and several names in one are every combination, the first slowest;
     inside an entry `{size}` is the one that it is written for. `{size.net}` is looked up in
     `names: {size.net: {26: …, 32: …}}`. A text that is nothing but `{size}` or `{size.net}` becomes the value
     itself, whatever its type. Where several patterns give one entry, the later is laid over the earlier; an
@@ -146,11 +146,11 @@ def expand_names(raw: Mapping[str, Any]) -> dict[str, Any]:
     values, as `{task}` does.
 
     Raises:
-        LimbeckError: together: lists and tables of names that are none; keys with names that are not listed;
-            values with a name that no key around them has; names that stand nowhere.
+        LimbeckError: together: invalid lists and tables of names; keys with names that are not listed;
+            values with a name that no key around them has; unused names.
     """
     names = StudyNames(raw.get(NAMES))
-    if names.problems:  # they would be said again wherever the names stand
+    if names.problems:  # otherwise they would be reported again wherever the names occur
         raise LimbeckError(names.problems)
     expansion = _Expansion(names)
     found = expansion.mapping({key: value for key, value in raw.items() if key != NAMES}, {}, "")
@@ -161,14 +161,14 @@ def expand_names(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Expansion:
-    """Writes patterns out, and notes what is wrong with them and which names were read."""
+    """Writes patterns out, and notes their problems and the names that were read."""
 
     def __init__(self, names: StudyNames) -> None:
         self.names, self.read = names, set[str]()
         self.problems: list[Problem] = []
 
     def unused(self) -> list[Problem]:
-        """Names that stand nowhere."""
+        """Unused names."""
         return [
             Problem(f"{NAMES}.{key}: {{{key}}} stands nowhere", "use it, or take it out")
             for key in self.names.known()
@@ -176,7 +176,7 @@ class _Expansion:
         ]
 
     def mapping(self, raw: Mapping[Any, Any], bound: Bound, place: str) -> dict[Any, Any]:
-        """A mapping's entries in their order; what is written out is laid over what patterns give."""
+        """A mapping's entries in their order; explicit entries override those from patterns."""
         found: dict[Any, Any] = {}
         written: dict[Any, Any] = {}
         for key, value in raw.items():
@@ -191,7 +191,7 @@ class _Expansion:
         return load.merge(found, written)
 
     def _value(self, value: Any, bound: Bound, place: str) -> Any:
-        """A value with what is bound filled in, and with its own patterns written out."""
+        """A value with bound names filled in, and with its own patterns written out."""
         if isinstance(value, dict):
             name = next(iter(value), None)
             if value == {name: None} and name in self.names.values:
@@ -207,7 +207,7 @@ class _Expansion:
         return self._text(value, bound, place) if isinstance(value, str) else value
 
     def _bindings(self, text: str, bound: Bound, place: str) -> Iterator[Bound]:
-        """What is bound, once for each combination of the text's names that are not yet."""
+        """The bound values, once for each combination of the text's names that are not yet bound."""
         words = dict.fromkeys(name for name, _ in _IN_BRACES.findall(text))
         free = {
             word: self.names.values[word]
@@ -228,7 +228,7 @@ class _Expansion:
         return _IN_BRACES.sub(lambda found: str(self._filled(found, bound, place)), text)
 
     def _filled(self, found: re.Match[str], bound: Bound, place: str) -> Any:
-        """What stands for braces; themselves where their word is no name."""
+        """The value of braces; the braces themselves if their word is no name."""
         text, name, field = found[0], found[1], found[2]
         if name not in self.names.values or not self._all_listed(text, place):
             return text
@@ -242,7 +242,7 @@ class _Expansion:
         return bound[name] if field is None else self.names.tables[text[1:-1]][str(bound[name])]
 
     def _all_listed(self, text: str, place: str) -> bool:
-        """Whether a text's names are listed; notes those that are not."""
+        """Whether a text's names are listed; notes names that are not."""
         known = self.names.known()
         keys = [f"{name}.{field}" if field else name for name, field in _IN_BRACES.findall(text)]
         wrong = [key for key in keys if key not in known]
@@ -268,7 +268,7 @@ _FOLDER = resources.files("limbeck.lab.study") / "shipped"
 
 @dataclass(frozen=True)
 class ShippedStudy:
-    """One shipped study: its name, what it is of, its scales and its whole content."""
+    """One shipped study: its name, its summary, its scales and its content."""
 
     name: str
     title: str
@@ -303,8 +303,8 @@ def load_study(
 
     Args:
         path_or_name: a YAML file, or a name that `limbeck study` lists.
-        scale: which part of `scales` is laid over the rest; may be left out where there are none.
-        **given: keys of the study that win over the file; None is not given.
+        scale: which part of `scales` overrides the rest; may be left out if there are no scales.
+        **given: keys of the study that override the file; None is not given.
 
     Raises:
         LimbeckError: every mistake in it, together.
@@ -347,7 +347,7 @@ def _own_rows(raw: dict[str, Any]) -> dict[str, Any]:
     """The file with its keys about rows among the settings of all runs, its task called as its own data are."""
     settings = raw.get("settings", {})
     if not isinstance(settings, dict):
-        return raw  # whose mistake is told by the check
+        return raw  # the check reports its mistake
     rows = {key: raw[key] for key in study_fields.ROW_KEYS if key in raw}
     raw = {key: value for key, value in raw.items() if key not in rows}
     if rows:
@@ -359,10 +359,10 @@ def _own_rows(raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_tasks(raw: dict[str, Any], wanted: Any) -> dict[str, Any]:
-    """The file without what it says of those of its tasks that are not wanted."""
+    """The file without its entries for the tasks that are not wanted."""
     own, listed = raw.get("per_task"), raw.get("tasks")
     if not (isinstance(own, dict) and isinstance(listed, list) and isinstance(wanted, list)):
-        return raw  # whose mistake is told by the check
+        return raw  # the check reports its mistake
     dropped = [task for task in listed if task not in wanted]
     return raw | {"per_task": {task: own[task] for task in own if task not in dropped}}
 
@@ -386,7 +386,7 @@ def _read(path_or_name: str | Path) -> tuple[str, dict[str, Any]]:
 
 
 def _unchecked(raw: dict[str, Any]) -> study_fields.Study | None:
-    """A study that is only compared with; what is wrong with it is said where it is the one that is loaded."""
+    """A study that is only compared with; its problems are reported when it is loaded itself."""
     try:
         return study_fields.Study.model_validate(expand_names(raw))
     except (ValidationError, LimbeckError):
@@ -422,7 +422,7 @@ def _said(error: Any) -> Problem:
 
 
 def _home(parents: tuple[int | str, ...]) -> type[BaseModel]:
-    """The part of a study whose settings stand below those places."""
+    """The part of a study with its settings below those keys."""
     home: type[BaseModel] = study_fields.Study
     for part in parents:
         home = _PARTS.get(str(part), home)
@@ -440,7 +440,7 @@ _PARTS: dict[str, type[BaseModel]] = {
 }
 
 
-# What a study gives a student's run, before a grid: the later key wins.
+# A study's settings for a student's run, before a grid: the later key wins.
 
 
 OF_TEACHERS = "teachers."

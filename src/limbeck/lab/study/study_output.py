@@ -1,4 +1,4 @@
-"""What comes out of a study: the paper's table in four forms, one page, and all its records in one file."""
+"""The results of a study: the paper's table in four forms, one page, and all its records in one file."""
 
 import glob
 from collections import Counter
@@ -23,18 +23,18 @@ from limbeck.tables import Baseline, ResultsTable, build_table, render
 from limbeck.tables.model import task_title
 
 Values = tuple[float, ...]
-"""Of one setting on one task: those of all methods, each once."""
+"""The values of one setting on one task: by any of its methods, each once."""
 
 _COUNTED = {
     "train_rows": "{} training row",
     "epochs": "{} epoch",
     "first_stage.epochs": "a first stage of {} epoch",
 }
-"""Recipe key → how its number is said of one."""
+"""Recipe key → the words for its number in the singular."""
 
 
 def paper_differences(study: Study) -> list[str]:
-    """Sentences on what is other than in the paper: first what its keys say, then its own `differs`."""
+    """Sentences on the differences from the paper: first from its keys, then its own `differs`."""
     said = []
     if study.published is not None:
         said += _tasks(study.tasks, study.published.tasks)
@@ -46,7 +46,7 @@ def paper_differences(study: Study) -> list[str]:
 
 
 def given_otherwise(study: Study) -> list[str]:
-    """What was asked for otherwise than the study's file has it, `key=value`; tasks and seeds are said above."""
+    """The overrides of the study's file, `key=value`; tasks and seeds are listed above."""
     shown = {"tasks", "seeds", "data", "model", "jobs", "keep_students"}
     return [f"{key}={value}" for key, value in study.given.items() if key not in shown]
 
@@ -65,7 +65,7 @@ def _seeds(ours: int, theirs: int) -> list[str]:
 
 
 def _values(study: Study, key: str, of: Study | None = None) -> dict[str, Values]:
-    """Task → what a key is set to by the methods, on the tasks and for the methods of `of`."""
+    """Task → the methods' values of a key, on the tasks and for the methods of `of`."""
     of = of or study
     found = {}
     for task in of.tasks:
@@ -79,7 +79,7 @@ def _values(study: Study, key: str, of: Study | None = None) -> dict[str, Values
 
 
 def _numbers(ours: Mapping[str, Values], theirs: Mapping[str, Values], form: str) -> list[str]:
-    """What a number is on the tasks on which it is another: `2 epochs (SST-2: 1)`."""
+    """A number, with the tasks on which it differs: `2 epochs (SST-2: 1)`."""
     other = {task: values for task, values in ours.items() if values and values != theirs[task]}
     if not other:
         return []
@@ -106,15 +106,15 @@ FORMS = {"table.md": "markdown", "table.tex": "latex", "table.csv": "csv"}
 
 @dataclass(frozen=True)
 class StudyResults:
-    """What a study's records say.
+    """The results in a study's records.
 
     Attributes:
-        records: of the runs in the table, by name; a failed run's among them, each called as its row.
-        raw: the finished ones as they may be sent elsewhere.
-        choices: what was chosen on dev for each method, task and condition.
-        open: how many runs are neither finished nor failed.
-        tried: how many finished runs there are, with those that were not chosen.
-        seconds: what all of them took.
+        records: of the runs in the table, by name; including failed runs, each named as its row.
+        raw: the finished ones in a form that can be shared.
+        choices: the settings chosen on dev for each method, task and condition.
+        open: number of runs that are neither finished nor failed.
+        tried: number of finished runs, including runs that were not chosen.
+        seconds: the total time of all of them.
         made: the table's finished runs of methods, each with its row, task and condition.
     """
 
@@ -180,7 +180,7 @@ def gather_results(plan: StudyPlan, runs: SharedRuns) -> StudyResults:
 
 
 def _chosen_teacher(group: Group, chosen: StudyRun, held: Held) -> Choice | None:
-    """Which run of those that were tried a teacher is; None as long as it is not chosen."""
+    """The run that was chosen as a teacher among the candidates; None as long as it is not chosen."""
     made = held(chosen.name)
     if made is None:
         return None
@@ -231,7 +231,7 @@ def _add(
 
 
 def _give_sizes(records: dict[str, Record]) -> None:
-    """A run that failed stands in the row of those that did not: of students as deep as theirs."""
+    """Move a failed run to the row of the runs that did not fail: its students have the same depth."""
     ended = [record for record in records.values() if record.status == "finished"]
     for name, record in records.items():
         if record.status != "failed" or (record.recipe.get("student") or {}).get("layers"):
@@ -257,7 +257,7 @@ def _without_teacher(run: StudyRun, label: str, held: Held) -> Record:
 
 
 def study_table(plan: StudyPlan, results: StudyResults) -> ResultsTable:
-    """The paper's table: its rows in its order, its scores, its numbers beside ours.
+    """The paper's table: its rows in its order, its scores, its numbers next to ours.
 
     What `limbeck table` makes of the study's records, with the same profile and baseline, and more.
     Raises LimbeckError where nothing has been run yet.
@@ -275,7 +275,7 @@ def study_table(plan: StudyPlan, results: StudyResults) -> ResultsTable:
 
 
 def paper_table(study: Study, records: Sequence[Record]) -> ResultsTable:
-    """The table of a study's records, each called as its row, with the paper's numbers beside them."""
+    """The table of a study's records, each named as its row, with the paper's numbers."""
     members = [] if study.teachers is None else list(study.teachers.team)
     baseline = study.table.baseline
     if baseline is not None and all(record.method != baseline for record in records):
@@ -335,7 +335,7 @@ def write_study(
 
 
 def _write_pictures(figures: Sequence[StudyFigure], folder: Path) -> None:
-    """Each panel as a file; what an earlier, narrower study drew of the same figures is taken away."""
+    """Each panel as a file; an earlier, narrower study's files of the same figures are removed."""
     written: set[Path] = set()
     for figure in figures:
         for panel, name in zip(figure.panels, figure.files, strict=True):

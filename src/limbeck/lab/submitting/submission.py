@@ -44,7 +44,7 @@ class GlueFile:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What the benchmark calls the task's classes, in the order of their ids; none of a number."""
+        """The benchmark's names of the task's classes, in the order of their ids; empty for a number."""
         return glue.LAYOUTS[self.task].written
 
 
@@ -60,7 +60,7 @@ GLUE_FILES = (
     GlueFile("QNLI.tsv", "qnli", "test", 5463),
     GlueFile("RTE.tsv", "rte", "test", 3000),
     GlueFile("WNLI.tsv", "wnli", "test", 146),
-    # Scored beside the tasks, by the model that learned MNLI.
+    # Scored in addition to the tasks, by the model that learned MNLI.
     GlueFile("AX.tsv", "mnli", DIAGNOSTIC, 1104),
 )
 
@@ -79,7 +79,7 @@ def glue_test_rows(file: GlueFile, data: str) -> Dataset:
         data: `hub`, `hub:DIR`, or a folder in GLUE's layout.
 
     Raises:
-        LimbeckError: there are none, or other than the benchmark scores.
+        LimbeckError: they are missing, or other than the benchmark scores.
     """
     splits = _diagnostic(data) if file.split == DIAGNOSTIC else load_task(
         file.task, data, for_training=False
@@ -100,7 +100,7 @@ def glue_test_rows(file: GlueFile, data: str) -> Dataset:
 
 
 def _diagnostic(data: str) -> Mapping[str, Dataset]:
-    """The diagnostic rows under the name of a split; none where there are none."""
+    """The diagnostic rows under the name of a split; empty if they are missing."""
     mnli = TASKS["mnli"]
     if data == "hub" or data.startswith("hub:"):
         assert mnli.hub is not None
@@ -132,12 +132,12 @@ class SubmittedRun:
 def submitted_runs(
     runs: Sequence[str | Path], problems: list[Problem], *, partial: bool
 ) -> Mapping[str, SubmittedRun]:
-    """By task its run; what is wrong is added to `problems`.
+    """By task its run; errors are added to `problems`.
 
     Args:
         runs: folders.
-        problems: receives every run that is none, is not finished, is of no task of GLUE or of one that another run
-            has, and unless `partial` the tasks that have none.
+        problems: receives every folder that is no run, is not finished, has no task of GLUE or one that another run
+            has, and unless `partial` the tasks without a run.
         partial: whether tasks may be missing.
     """
     found: dict[str, SubmittedRun] = {}
@@ -199,7 +199,7 @@ _DATE = (1980, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True)
 class Submission:
-    """What was written.
+    """The written files.
 
     Attributes:
         path: the archive.
@@ -225,14 +225,14 @@ def submit(
     """Predict GLUE's test rows by one run a task and write them as the benchmark takes them, in one archive.
 
     A file is `index<TAB>prediction`: 0 or 1, the names of inference classes, a number from 0 to 5 with three decimals
-    (STS-B). What a killed call predicted is kept beside `out`, and the same call goes on there.
+    (STS-B). A killed call's predictions are kept next to `out`, and the same call resumes there.
 
     Args:
         runs: finished runs' folders, one for each of the nine tasks; MNLI's also predicts the mismatched and the
             diagnostic rows.
         out: the .zip file.
         data: the test rows, `hub`, `hub:DIR` or a folder in GLUE's layout; by default where each run's own are.
-        partial: write the files of the tasks that are there. The benchmark takes whole submissions alone.
+        partial: write the files of the existing tasks. The benchmark accepts only complete submissions.
         overwrite: replace `out`.
         show: print progress.
 
@@ -272,7 +272,7 @@ def _rows(
     data: str | Path | None,
     problems: list[Problem],
 ) -> dict[str, Dataset]:
-    """The rows of each file; what is wrong with them is added to `problems`."""
+    """The rows of each file; errors are added to `problems`."""
     found = {}
     for file in files:
         try:

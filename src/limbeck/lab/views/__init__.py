@@ -1,1 +1,1 @@
-"""What analyses look like on pages, and how they are kept beside runs."""
+"""How analyses are shown on pages, and stored in run folders."""

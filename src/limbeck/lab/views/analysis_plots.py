@@ -1,6 +1,6 @@
-"""The drawings of analyses: from what was found of each part to panels. Part of `limbeck.lab.views`.
+"""The drawings of analyses: from the results of each part to panels. Part of `limbeck.lab.views`.
 
-Each takes a mapping from what it was found of (`student`, `teacher`, a run's name) to numbers.
+Each takes a mapping from the subject (`student`, `teacher`, a run's name) to numbers.
 """
 
 import math
@@ -36,7 +36,7 @@ def similarity_panels(found: Mapping[str, LayerSimilarity]) -> list[Panel]:
 
 
 def attention_panels(found: Mapping[str, LayerAttention]) -> list[Panel]:
-    """Mean weights of each term, and those of its first student layer by example."""
+    """Mean weights of each term, and the weights of its first student layer by example."""
     panels = []
     for name, one in found.items():
         panels.append(
@@ -186,7 +186,7 @@ _MOST_TOKENS = 40
 
 
 def map_panels(found: Mapping[str, AttentionMaps]) -> list[Panel]:
-    """The student's map beside the teacher's, one drawing a pair of layers."""
+    """The student's map next to the teacher's, one drawing per pair of layers."""
     panels = []
     for name, one in found.items():
         sides = one.student_tokens[:_MOST_TOKENS], one.teacher_tokens[:_MOST_TOKENS]
@@ -280,7 +280,7 @@ def surface_panels(found: Mapping[str, LossSurface]) -> list[Panel]:
 
 
 def _digits(losses: np.ndarray) -> int:
-    """As many decimals as tell lines of equal loss apart."""
+    """The smallest number of decimals that distinguishes the levels of loss."""
     return max(0, 2 - math.floor(math.log10(np.ptp(losses))))
 
 

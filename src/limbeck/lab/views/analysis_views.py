@@ -1,4 +1,4 @@
-"""What each analysis looks like: a heading, how to read it, its drawings and tables.
+"""The view of each analysis: a heading, how to read it, its drawings and tables.
 
 Part of `limbeck.lab.views`.
 """
@@ -52,7 +52,7 @@ _COLOURS = {
 
 
 def write_figure(panel: Panel, folder: Path, name: str) -> list[Path]:
-    """Write `NAME.svg` and `NAME.png`, each whole or not at all, and return their paths."""
+    """Write `NAME.svg` and `NAME.png`, each atomically, and return their paths."""
     name = files.file_name(name)
     found = []
     for form, content in figure_files(panel).items():
@@ -62,7 +62,7 @@ def write_figure(panel: Panel, folder: Path, name: str) -> list[Path]:
 
 
 def figure_files(panel: Panel) -> dict[str, bytes]:
-    """The drawing as `svg` and as `png`, on white; both say in their metadata what they show."""
+    """The drawing as `svg` and as `png`, on white; both describe their content in their metadata."""
     figure = panel.figure
     with mpl.rc_context(STYLE):
         _give_colours(figure)
@@ -89,7 +89,7 @@ def figure_files(panel: Panel) -> dict[str, bytes]:
 
 
 def _give_colours(figure: Figure) -> None:
-    """Put colours in the place of what stands for the page's variables, in everything that is drawn."""
+    """Replace the page's color variables by colors, in everything that is drawn."""
     for artist in figure.findobj():
         for part in _PARTS:
             given = getattr(artist, f"get_{part}", None)
@@ -125,16 +125,16 @@ def map_panel(
     text: str,
     labels: tuple[str, str],
 ) -> Panel:
-    """A cell for each value, `values` [rows, columns]; what is not finite is a dash.
+    """A cell for each value, `values` [rows, columns]; non-finite values are a dash.
 
     Args:
-        title: what the drawing is called.
+        title: the drawing's title.
         alt: the same in words.
         names: of the rows, of the columns.
-        values: what is written in.
+        values: the written values.
         span: the values of the darkest and of the lightest colour.
         text: how a value is written: `{:.1f}`.
-        labels: of the axis of rows, of that of columns.
+        labels: of the two axes, rows and columns.
     """
     rows, columns = names
     panel = Panel(
@@ -213,7 +213,7 @@ def _turns(panel: Panel, style: int, one: RunCourse) -> None:
         if layer is None or score is None:
             continue
         panel.axes[0].annotate(
-            # Runs that are at one place stand apart.
+            # Runs at the same point are drawn side by side.
             f"L{layer}", (step, score), (0, 6 if style % 2 == 0 else -13), textcoords="offset points", ha="center",
             fontsize=8, color=series_colour(style),
         )  # fmt: skip
@@ -223,7 +223,7 @@ Tables = Callable[[Mapping[str, Any]], list[CellTable]]
 
 
 def no_tables(found: Mapping[str, Any]) -> list[CellTable]:
-    """Drawings say it all."""
+    """No tables: the drawings contain everything."""
     return []
 
 
@@ -232,11 +232,11 @@ class AnalysisView:
     """How an analysis is shown.
 
     Attributes:
-        numbers: the class of what it finds of each part.
+        numbers: the class of its result for each part.
         title: its heading.
         lead: how its drawings are read.
-        panels: from what was found of each part to drawings.
-        tables: likewise to tables.
+        panels: from the results of each part to drawings.
+        tables: from the results of each part to tables.
         wide: whether a drawing takes the page's width.
     """
 
@@ -253,7 +253,7 @@ VIEWS: Registry[AnalysisView] = Registry("analysis")
 
 
 def analysis_sections(analyses: Mapping[str, Mapping[str, Any]]) -> list[Section]:
-    """A section for each analysis, by its name and what was found of each part."""
+    """A section for each analysis, by its name and its results for each part."""
     found = []
     for name, parts in analyses.items():
         view = VIEWS.get(name)
@@ -379,19 +379,19 @@ for _name, _view in {
     VIEWS.register(_name)(_view)
 
 
-# What analyses have found, kept beside a run and read again for its page.
+# Results of analyses, stored in a run's folder and read again for its page.
 
 
 log = logging.getLogger(__name__)
 
 ANALYSES_FOLDER = "analysis"
-"""Of a run's folder, where analyses are kept."""
+"""The folder of analyses in a run's folder."""
 
 
 def write_numbers(
     path: Path, name: str, settings: Mapping[str, Any], parts: Mapping[str, Any]
 ) -> None:
-    """Write what an analysis found as JSON, whole or not at all."""
+    """Write an analysis's results as JSON, atomically."""
     adapter = _adapter(name)
     plain = {part: finite(adapter.dump_python(one)) for part, one in parts.items()}
     content = {"analysis": name, "settings": dict(settings), "parts": plain}
@@ -401,7 +401,7 @@ def write_numbers(
 
 
 def read_numbers(path: Path) -> dict[str, Any]:
-    """What an analysis found of each part, from the file that `write_numbers` wrote.
+    """An analysis's results for each part, from the file that `write_numbers` wrote.
 
     Raises:
         LimbeckError: it is no such file.
@@ -417,7 +417,7 @@ def read_numbers(path: Path) -> dict[str, Any]:
 
 
 def read_asked(path: Path, settings: Mapping[str, Any]) -> dict[str, Any] | None:
-    """As `read_numbers`, where they were found with these settings; None where they were not, or there are none."""
+    """As `read_numbers`, if they were made with these settings; None if they were not, or do not exist."""
     if not path.is_file():
         return None
     try:
@@ -434,7 +434,7 @@ def _adapter(name: str) -> TypeAdapter[Any]:
 
 
 def stored_analyses(run: Path) -> dict[str, dict[str, Any]]:
-    """By name what was found of a run and kept beside it; what cannot be read is said and left out."""
+    """By name the results stored in a run's folder; unreadable ones are reported and left out."""
     found = {}
     for name in VIEWS:
         path = run / ANALYSES_FOLDER / f"{name}.json"
