@@ -32,18 +32,18 @@ STOPPED = 130  # the shells' code for Ctrl-C
 class Commands(TyperGroup):
     """The group of commands; turns errors a user can act on into messages and exit codes.
 
-    `--debug` may stand anywhere on the line, because it is added to a command that has just failed.
+    `--debug` can be anywhere on the line, because users add it to a command that has just failed.
     """
 
     debug = False
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Take `--debug` out of the line, wherever it stands, and parse the rest."""
+        """Take `--debug` out of the line, wherever it is, and parse the rest."""
         self.debug = "--debug" in args
         return super().parse_args(ctx, [argument for argument in args if argument != "--debug"])
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; what the user can fix ends in a message and an exit code."""
+        """Run the command; an error that the user can fix ends in a message and an exit code."""
         if not self.debug:
             silence_libraries()
         show_notes()
@@ -67,7 +67,7 @@ class Commands(TyperGroup):
 
 
 def file_problem(error: OSError) -> Problem:
-    """What the operating system refused, and to which file."""
+    """The operating system's error and its file."""
     reason = (error.strerror or type(error).__name__).lower()
     return Problem(
         f"cannot use {str(error.filename)!r}: {reason}",
@@ -131,7 +131,7 @@ def _common(
         bool, typer.Option("--debug", help="Show tracebacks and the libraries' own messages.")
     ] = False,
 ) -> None:
-    # Both stand here for the help: the one has a callback of its own, Commands.parse_args reads the
+    # Both are here for the help: one has a callback of its own, Commands.parse_args reads the
     # other.
     del version, debug
 

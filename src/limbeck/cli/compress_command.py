@@ -41,14 +41,14 @@ def compress(
     ] = None,
     settings: Annotated[dict[str, Any], settings_flags("Options", CompressSettings)],
     out: Annotated[
-        Path, typer.Option(help="The folder to write; the same command goes on there.")
+        Path, typer.Option(help="Folder to write; rerun the same command to resume there.")
     ] = Path("compressed"),
     rows: Annotated[dict[str, Any], flags(options.DATA, {one: options.ROWS[one] for one in _ROWS})],
     taught: Annotated[
         dict[str, Any], flags(options.DATA, {one: options.TEACHING[one] for one in _TAUGHT})
     ],
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace another compression that lies there.")
+        bool, typer.Option("--overwrite", help="Replace another compression in --out.")
     ] = False,
 ) -> None:
     """Find, train and export the best student that meets a budget of size, latency, memory or parameters."""

@@ -22,11 +22,13 @@ from limbeck.support.terminal import print_command, print_line
 if TYPE_CHECKING:
     from limbeck.records.facts import ClassificationScores, RowTests
 
-PIPED_WIDTH = 160  # columns when nobody looks: a pipe or a file should not get lines cut at 80
+PIPED_WIDTH = (
+    160  # columns if the output is not a terminal: a pipe or a file should not get lines cut at 80
+)
 
 
 def output() -> Console:
-    """The console for results, on standard output. Of several processes only the first speaks."""
+    """The console for results, on standard output. With several processes only the first one prints."""
     width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else PIPED_WIDTH
     return Console(
         width=width,
@@ -55,7 +57,7 @@ def say_command(label: str, command: str) -> None:
 def scores_said(scores: Mapping[str, float | None]) -> str:
     """Say scores, 0 to 100, the primary one first; a score that is not a number is a dash.
 
-    A primary score that is one of the others is not said twice; a mean of them is called "score".
+    A primary score that is one of the others is not printed twice; a mean of them is called "score".
     """
     others = {name: value for name, value in scores.items() if name != "primary"}
     primary = scores.get("primary")
@@ -119,7 +121,7 @@ def show_notes() -> None:
 
 
 def _print(console: Console, text: Text, indent: int) -> None:
-    # A terminal gets words wrapped under the indent; a log gets whole lines, which can be searched.
+    # A terminal gets words wrapped under the indent; a log gets complete lines, which can be searched.
     if console.is_terminal:
         console.print(Padding(text, (0, 0, 0, indent)))
     else:
@@ -132,7 +134,7 @@ _MOST_EXAMPLES = 5
 
 
 def show_classification(found: ClassificationScores, tests: RowTests | None) -> None:
-    """Print all classes together, each class, the confusion matrix, the worst disagreements, and what they mean."""
+    """Print scores of all classes and of each class, the confusion matrix and the worst disagreements."""
     from limbeck.tables import classes
 
     tables = classes.class_tables(found, _MOST_EXAMPLES)

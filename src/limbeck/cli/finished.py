@@ -1,4 +1,4 @@
-"""What a finished command says last: how good, small and fast its model is, where it lies, and what to do next.
+"""The last lines of a finished command: its model's scores, size, speed and folder, and the next command.
 
 Part of `limbeck.cli`. Each line has a label; a further fact of a run is a further entry of `last_lines`.
 """
@@ -27,7 +27,7 @@ _LABEL = 9
 
 
 def show_result(result: Result) -> None:
-    """Print what the run came to, and the command that brings it further."""
+    """Print the run's results, and the next command."""
     for label, line in last_lines(result.record, result.path):
         console.say(f"{label + ':':{_LABEL}}{line}", hang=_LABEL)
     if (command := next_step(result.record, result.path)) is not None:
@@ -95,7 +95,7 @@ def _score(record: Record, split: str) -> str:
 
 
 def _teacher_name(record: Record) -> str:
-    """Of several teachers which one the student is held against."""
+    """The name of the teacher that the student is compared with."""
     if record.team is None:
         return "teacher"
     path = record.teacher.path if record.teacher is not None else None
@@ -111,7 +111,7 @@ def _size(record: Record, size: float) -> str:
 
 
 def _how_timed(record: Record) -> str:
-    """How a latency was taken: it says nothing without it."""
+    """How a latency was measured: it means nothing without it."""
     time = record.student.latency_ms
     assert time is not None
     parts = ["torch", f"batch {time.batch_size}"]
@@ -128,7 +128,7 @@ _OF_ROWS = (
     *options.ROWS, "label_separator", "thresholds", "unlabelled", "unlabelled_duplicates", "train_rows",
     "train_rows_seed", "stratified", "batch_size", "candidates", "images", "embedding", "plugins",
 )  # fmt: skip
-"""Settings of a run that say which rows there are and how they are read: a student of its model needs them too."""
+"""Settings of a run that define its rows and how they are read: a student of its model needs them too."""
 
 
 def _generates(kind: str) -> bool:
@@ -138,7 +138,7 @@ def _generates(kind: str) -> bool:
 
 
 def next_step(record: Record, path: Path) -> str | None:
-    """A command that brings a run further; None where there is none to advise."""
+    """The command to run after this one, or None."""
     if one_answer(record) is not None:
         return _trained_differently(record, path)
     if record.kind == "distill":
@@ -149,7 +149,7 @@ def next_step(record: Record, path: Path) -> str | None:
 
 
 def after_export(export: Path, run: Path) -> str | None:
-    """Predict the rows that a run was made from, by what was exported of it; None where no file holds them."""
+    """A command that predicts a run's rows with its exported model; None if no file contains the rows."""
     from limbeck.data.own import is_own
 
     if not (run / RECORD_NAME).is_file():
@@ -165,8 +165,8 @@ def after_export(export: Path, run: Path) -> str | None:
 def after_labelling(store: OutputStore, teachers: Sequence[str], data: str | None) -> str:
     """What to do with a store of outputs.
 
-    A student is taught by it, where its rows are those that the run of its only teacher was trained on, so that all
-    that training needs is known; else it is looked at.
+    The command trains a student on the store if its rows are the training rows of its only teacher, so that all
+    settings are known; otherwise it shows the store.
     """
     url = store.files.url
     return _taught_by(store, teachers, data) or shlex.join(["limbeck", "outputs", "show", url])
@@ -194,7 +194,7 @@ def _taught_by(store: OutputStore, teachers: Sequence[str], data: str | None) ->
 
 
 def _distilled(record: Record, model: str, store: str | None = None) -> str | None:
-    """A student of half the model's layers, taught by the model or by what it said."""
+    """A command that trains a student with half the model's layers, on the model or its stored outputs."""
     layers = record.student.layers
     if layers is None or layers < 2 or record.data.startswith(PREFIX):
         return None

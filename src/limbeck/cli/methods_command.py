@@ -1,4 +1,4 @@
-"""`limbeck methods`: what there is to distil by, and what each method computes.
+"""`limbeck methods`: list the methods, and show the equations of each.
 
 It reads the recipes that come with limbeck, and nothing else.
 """
@@ -25,11 +25,11 @@ from limbeck.support.errors import LimbeckError
 
 def methods(
     name: Annotated[
-        str | None, typer.Argument(help="One method, or one loss of a plugin, to see all about it.")
+        str | None, typer.Argument(help="One method, or one loss of a plugin, to show in detail.")
     ] = None,
     plugin: Annotated[
         list[str] | None,
-        typer.Option(help="Files of Python that register losses of your own, to list them too."),
+        typer.Option(help="Python files that register your own losses, to list them too."),
     ] = None,
 ) -> None:
     """List the methods by family; with NAME, show its formula, its paper, its settings and its entry."""
@@ -62,7 +62,7 @@ def list_registered(own: Sequence[registry.Registered], console: Console) -> Non
 
 
 def show_registered(one: registry.Registered, console: Console) -> None:
-    """What it says of itself, and the settings it has in a recipe."""
+    """Print its description, and its settings in a recipe."""
     console.print(Text.assemble((one.name, "bold cyan"), f"  {one.what}"))
     console.print(Padding(Text(inspect.getdoc(one.thing) or ""), (1, 0, 0, 2), expand=False))
     settings = getattr(one.thing, "settings_class", None)
@@ -102,7 +102,7 @@ def show_method(entry: CatalogEntry, console: Console) -> None:
     show_stated(entry.method, console)
     console.print()
     console.print(Text("Recipe", style="bold"))
-    # A log gets whole lines; a narrow terminal must not hide the end of one.
+    # A log gets complete lines; a narrow terminal must not hide the end of one.
     console.print(Text(entry.text.rstrip()), soft_wrap=not console.is_terminal)
 
 
@@ -112,7 +112,7 @@ _LEGEND = f"{NOT_STATED}, {SEARCHED}: the {QUICK} value is used"
 
 
 def show_stated(method: str, console: Console) -> None:
-    """A table of the method's own settings and those of its papers, and what they say beside keys."""
+    """Print a table of the method's own settings and its papers' settings, and notes without keys."""
     sets = stated_of(method)
     console.print()
     console.print(Text("Settings", style="bold"))
@@ -149,7 +149,7 @@ def _side_by_side(rows: list[list[str]], width: int) -> Iterator[list[list[str]]
 
 
 def rows_of(method: str, sets: Mapping[str, Stated]) -> Iterator[list[str]]:
-    """For each key: its name, the method's own value, and what each set of settings states."""
+    """For each key: its name, the method's own value, and the value of each set of settings."""
     quick = quick_settings(method)
     stated = [key for one in sets.values() for key in dict(flat(one.keys))]
     for key in dict.fromkeys([*quick, *stated]):
@@ -162,7 +162,7 @@ def rows_of(method: str, sets: Mapping[str, Stated]) -> Iterator[list[str]]:
 
 
 def value_of(stated: Stated, key: str) -> str:
-    """What a set says of a key for all tasks; empty if it says nothing."""
+    """A set's value of a key for all tasks; empty if it states no value."""
     keys, chosen = dict(flat(stated.keys)), dict(flat(stated.chosen))
     if key in keys:
         return shown(keys[key])
@@ -170,7 +170,7 @@ def value_of(stated: Stated, key: str) -> str:
 
 
 def words_of(stated: Stated) -> Iterator[str]:
-    """What the table does not hold: source, start, tasks, CNNs, grid, runs, notes."""
+    """The facts that the table leaves out: source, start, tasks, CNNs, grid, runs, notes."""
     yield f"from: {stated.source}"
     if stated.start:
         yield f"start: {stated.start}"

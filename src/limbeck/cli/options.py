@@ -26,7 +26,7 @@ from limbeck.support.settings import Settings
 
 DATA, STUDENT, TRAINING = "Task and data", "Student", "Training"
 
-# The recipe settings that are flags of `distill` and `finetune`, by the part of the help that they stand in.
+# The recipe settings that are flags of `distill` and `finetune`, by their section of the help.
 TEACHING = {
     "teacher": str, "teachers": list[str], "outputs": list[str], "missing_outputs": str,
     "output_classes": list[str], "unlabelled": list[str],
@@ -61,7 +61,7 @@ SETTINGS = {
     flag: _KEYS.get(flag, flag)
     for flag in ("method", "student", "model", *TEACHING, *ROWS, *SHAPE, *TAUGHT, *TRAINED)
 }
-"""Flag → the recipe setting that it stands for."""
+"""Flag → recipe setting."""
 
 # List options whose values may themselves be settings: they end at the next option only.
 TAKES_SETTINGS = frozenset({"--grid"})
@@ -83,7 +83,7 @@ class ManyValues(TyperCommand):
 
 
 class Loads(ManyValues):
-    """A command that needs PyTorch, which takes a while to load: it says at once that it has begun."""
+    """A command that needs PyTorch, which takes a while to load: it reports at once that it has begun."""
 
     def invoke(self, ctx: Any) -> Any:
         """Say so, and run the command."""
@@ -161,7 +161,7 @@ def parse_settings(arguments: Sequence[str]) -> dict[str, Any]:
 
 
 def parse_value(text: str, setting: str = "a setting") -> Any:
-    """The value of a setting, in YAML; plain text as it is typed. Raises LimbeckError where there is none."""
+    """Parse a setting's value as YAML; plain text stays as typed. Raises LimbeckError if there is no value."""
     plain = text.strip()
     if not plain:
         raise LimbeckError(
@@ -207,7 +207,7 @@ def merge(flags: Mapping[str, Any], arguments: Sequence[str]) -> dict[str, Any]:
 
 
 def flags_given(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a command's parameters those that are recipe settings and were typed.
+    """The recipe settings that were typed, from a command's parameters.
 
     `--layers 3` is a number of layers, `--layers 2 4 6` lists them.
     """
@@ -273,11 +273,11 @@ def _type_of(annotation: Any) -> Any:
 
 
 def takes_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with an option for each field of those of its parameters that are dataclasses.
+    """Replace each parameter of the command that is a dataclass by one option per field.
 
     A field's annotation and default are the option's, as for any parameter of a typer command. The
-    command itself is called with the dataclass, made of what was typed, by name; of a group that only
-    annotates a mapping (`Annotated[dict, flags(…)]`) with what `typed` says of it.
+    command itself is called by name with a dataclass of the typed values; for a group that only
+    annotates a mapping (`Annotated[dict, flags(…)]`), with the values that `typed` returns.
     """
     parameters = inspect.signature(command, eval_str=True).parameters
     groups: dict[str, Any] = {}
@@ -297,7 +297,7 @@ def takes_groups(command: Callable[..., None]) -> Callable[..., None]:
             given[name] = made if parameters[name].annotation is group else typed(made)
         command(**given)
 
-    # By name alone, in which an option with a default may stand before one without.
+    # Keyword-only, so that an option with a default may precede one without.
     named = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in options]
     grouped.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]  # read by typer, as by `inspect`
     grouped.__annotations__ = {one.name: one.annotation for one in named}
@@ -318,7 +318,7 @@ def _options_of(group: Any) -> list[Parameter]:
 
 
 def typed(group: Any) -> dict[str, Any]:
-    """Of a group's options those that have a value; of the others the callee's own defaults hold.
+    """Return the options of a group that have a value; the callee's own defaults apply to the others.
 
     The parser gives an empty list for a list option that was not typed.
     """
@@ -345,14 +345,14 @@ def setting(name: str, panel: str | None = None) -> Any:
 Plugins = Annotated[
     list[str] | None,
     typer.Option(
-        help="Python files to load first; they register what the command needs, a task type or a data reader say."
+        help="Python files to load first; they register a task type or a data reader, for example."
     ),
 ]
 
 
 @dataclass(frozen=True)
 class ScoredRows:
-    """Which rows are scored; those of the run where nothing is said."""
+    """The rows to score; by default the run's own."""
 
     task: Annotated[
         str | None, typer.Option(help="The task to score on; default: the run's own.")

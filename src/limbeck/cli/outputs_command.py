@@ -1,7 +1,7 @@
 """`limbeck outputs list`, `show`, `copy` and `clear`: stored teacher outputs, endpoint answers and augmented examples.
 
-Those of training, and the answers of endpoints, lie in one folder under keys; stores that `limbeck label` made lie
-wherever they were put.
+Training's stored outputs, and endpoints' answers, are in one folder under keys; stores that `limbeck label` made are
+wherever the user wrote them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ outputs = typer.Typer(
 _STORE = "A folder or URL that `limbeck label` wrote, or a key as listed."
 _ANSWERS = "endpoint answers"
 _SHOWN = 8
-"""Letters of a key that are shown: it is told by its beginning."""
+"""Letters of a key that are shown: its beginning identifies it."""
 _LONGEST = 100
 """Characters of a text that are shown."""
 _HEADINGS = ("content", "model", "task", "rows", "precision", "size", "last used")
@@ -42,7 +42,7 @@ Places = Annotated[list[str] | None, typer.Argument(metavar="STORE", help=_STORE
 
 @outputs.command("list")
 def list_entries(stores: Places = None) -> None:
-    """List what is stored for training, the last used first, endpoint answers, and the stores that are named."""
+    """List the outputs stored for training, most recently used first, endpoint answers, and the given stores."""
     from limbeck.outputs.cache import default_store
     from limbeck.outputs.store import OutputStore, open_store
 
@@ -75,7 +75,7 @@ def show(
     place: Annotated[str, typer.Argument(metavar="STORE", help=_STORE)],
     rows: Annotated[int, typer.Option(min=0, help="How many rows of a store to print.")] = 5,
 ) -> None:
-    """Show a store, or what a key names: whose outputs, about which rows, its columns and size, and some rows."""
+    """Show a store or a key's entry: its teacher, its rows, its columns and size, and some rows."""
     from limbeck.outputs.store import open_store
 
     for one in [] if _is_place(place) else _named([place], _kept()):
@@ -94,7 +94,7 @@ def copy(
     place: Annotated[str, typer.Argument(metavar="STORE", help=_STORE)],
     out: Annotated[str, typer.Argument(metavar="OUT", help="A new folder, or a URL.")],
 ) -> None:
-    """Copy a store, or what a training stored under a key, to a folder or URL as a store that students learn from.
+    """Copy a store, or the outputs that a training stored under a key, to a folder or URL as a store for students.
 
     Every bit of the outputs stays. A copy that was stopped is continued by the same command.
     """
@@ -119,7 +119,7 @@ def clear(
         typer.Option("--answers", help="Also all endpoint answers, which were paid for."),
     ] = False,
 ) -> None:
-    """Remove what is stored for training, or the keys and stores that are named; who reads it reads on.
+    """Delete the outputs stored for training, or the given keys and stores; running readers are not interrupted.
 
     A key may be typed as far as it begins no other one. Endpoint answers go only by their key or with --answers.
     """
@@ -153,7 +153,7 @@ def clear(
 
 
 def _kept() -> list[Any]:
-    """What lies under keys: entries of training, and journals of an endpoint's answers."""
+    """The entries under keys: outputs for training, and journals of an endpoint's answers."""
     from limbeck.labelling.language_models.answers import JOURNALS, journals_in
     from limbeck.outputs.cache import default_store
 
@@ -175,7 +175,7 @@ def _begun_by(key: str, kept: Iterable[Any]) -> list[str]:
 
 
 def _named(keys: Sequence[str], kept: Sequence[Any]) -> list[Any]:
-    """What some keys name, each in full or by a beginning that no other key has; what is not there is left out.
+    """The entries of some keys, each given completely or by a unique beginning; missing entries are left out.
 
     Raises:
         LimbeckError: beginnings of several keys, with these keys.
@@ -206,7 +206,7 @@ def _is_place(place: str) -> bool:
 
 
 def _print_facts(facts: dict[str, str]) -> None:
-    """Names and what they are, one below the other; what is empty is left out."""
+    """Print names and values, one below the other; empty values are left out."""
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     for name, text in facts.items():
         if text:
@@ -215,7 +215,7 @@ def _print_facts(facts: dict[str, str]) -> None:
 
 
 def _facts(one: Any) -> dict[str, str]:
-    """What is known of an entry, a store or a journal."""
+    """The facts known about an entry, a store or a journal."""
     from limbeck.outputs.manifest import StoreManifest
 
     if _is_journal(one):

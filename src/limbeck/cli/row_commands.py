@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 STREAM_FORMATS = ("jsonl", "csv")
 _INTERRUPTED = 130  # the shells' code for Ctrl-C
-_PIPE_CLOSED = 141  # what a shell reports of a program that SIGPIPE ends
+_PIPE_CLOSED = 141  # a shell's exit code for a program that SIGPIPE ends
 
 
 @takes_groups
@@ -45,8 +45,8 @@ def predict(
         list[str],
         typer.Argument(
             metavar="FILE…",
-            help="CSV, TSV, JSON lines, Parquet, plain text (a row a line) or images; several, patterns, folders; - is "
-            "standard input.",
+            help="CSV, TSV, JSON lines, Parquet, plain text (one text per line) or images; several, patterns, "
+            "folders; - is standard input.",
         ),
     ],
     to: Annotated[
@@ -56,7 +56,9 @@ def predict(
             "or by -, rows go to standard output.",
         ),
     ] = None,
-    to_format: Annotated[str, typer.Option(help="Of standard output: jsonl or csv.")] = "jsonl",
+    to_format: Annotated[
+        str, typer.Option(help="Format of standard output: jsonl or csv.")
+    ] = "jsonl",
     settings: Annotated[dict[str, Any], settings_flags("Predictions", PredictSettings)],
     endpoint: Annotated[dict[str, Any], settings_flags("Endpoint of a cascade", EndpointAccess)],
     plugin: Plugins = None,
@@ -87,7 +89,7 @@ def predict(
 
 
 def _write_to_pipe(job: PredictJob, form: str, console: Console) -> None:
-    """Rows to standard output; whoever reads them may stop."""
+    """Write rows to standard output; its reader may stop at any time."""
     if sys.stdout is None:
         raise LimbeckError("standard output is closed", "name a file with --to")
     try:
@@ -116,8 +118,8 @@ def label(
     data: Annotated[
         str | None,
         typer.Option(
-            help="'hub', 'pocket', a GLUE folder, a file (also .txt, a row a line) or a folder of files; labels are "
-            "not looked at."
+            help="'hub', 'pocket', a GLUE folder, a file (also .txt, one text per line) or a folder of files; "
+            "labels are ignored."
         ),
     ] = None,
     unlabelled: Annotated[
@@ -126,7 +128,7 @@ def label(
     prompt: Annotated[
         Path | None,
         typer.Option(
-            help="What a language model is asked, a YAML file; without it a causal model and an endpoint get the "
+            help="Prompt for a language model, a YAML file; by default a causal model and an endpoint get the "
             "default prompt."
         ),
     ] = None,

@@ -12,7 +12,7 @@ from limbeck.cli.console import output, say, show_classification, show_scores, t
 from limbeck.cli.options import Plugins, ScoredRows, takes_groups, typed
 from limbeck.support import registry, terminal
 
-# What a file's name says about its format, where --format is silent.
+# The formats of file names, if --format is not given.
 BY_SUFFIX = {".md": "markdown", ".tex": "latex", ".csv": "csv"}
 
 
@@ -21,11 +21,11 @@ class TestOptions:
     """Which method every other one is tested against, and how."""
 
     baseline: Annotated[
-        str | None, typer.Option(help="The method every other one is tested against.")
+        str | None, typer.Option(help="Test every other method against this one.")
     ] = None
     correction: Annotated[
         str,
-        typer.Option(help="Which tests Holm's correction takes together: table, or column."),
+        typer.Option(help="Tests that Holm's correction takes together: table, or column."),
     ] = "table"
     variance: Annotated[
         str,
@@ -44,7 +44,7 @@ class TableFile:
         str | None,
         typer.Option(
             "--format",
-            help="terminal, markdown, latex or csv; by default what --out's name says.",
+            help="terminal, markdown, latex or csv; default: by the name of --out.",
         ),
     ] = None
     out: Annotated[Path | None, typer.Option(help="Write to this file instead.")] = None
@@ -61,7 +61,7 @@ def table(
     shown: TableFile,
     columns: Annotated[
         list[str] | None,
-        typer.Option(help="What to show beside the scores, for example: layers latency kept."),
+        typer.Option(help="Columns next to the scores, for example: layers latency kept."),
     ] = None,
     by: Annotated[
         list[str] | None,
@@ -180,15 +180,15 @@ class HowScored:
     backend: Annotated[
         str | None,
         typer.Option(
-            help="What computes: torch, onnxruntime, openvino or numpy (of an exported folder, or a run "
-            "that holds one); default: what the folder is for."
+            help="Runtime: torch, onnxruntime, openvino or numpy (for an exported folder, or a run "
+            "that contains one); default: the folder's own."
         ),
     ] = None
     teacher: Annotated[
         str | None,
         typer.Option(
-            help="A run folder, a checkpoint's folder or Hub name to hold the predictions against on the same rows; "
-            "default: what a run recorded of its own teacher."
+            help="A run folder, a checkpoint's folder or Hub name to compare the predictions with, on the same rows; "
+            "default: the outputs of its own teacher that a run recorded."
         ),
     ] = None
     texts: Annotated[

@@ -1,4 +1,4 @@
-"""`limbeck export`, `cascade`, `shrink`, `bench`, `card` and `push`: what a trained model becomes before others use it.
+"""`limbeck export`, `cascade`, `shrink`, `bench`, `card` and `push`: prepare a trained model for its users.
 
 They call `limbeck.exporting`, `limbeck.latency` and `limbeck.cards`.
 """
@@ -38,14 +38,14 @@ def export(
     rows: options.ScoredRows,
     max_length: Annotated[
         int | None,
-        typer.Option(help="Tokens a text is cut to; default: the run's, else the model's."),
+        typer.Option(help="Most tokens per text; default: the run's, otherwise the model's."),
     ] = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace an exported model that lies there.")
+        bool, typer.Option("--overwrite", help="Replace an exported model in the output folder.")
     ] = False,
     plugin: options.Plugins = None,
 ) -> None:
-    """Write a model for another runtime, scored there beside torch, and refused if it loses too much."""
+    """Export a model for another runtime, compare its scores with torch, and stop if it loses too much."""
     registry.load_plugins(plugin or ())
 
     from limbeck.exporting.export_model import export as export_model
@@ -72,15 +72,15 @@ def export(
         console.say_command("Next:    ", command)
 
 
-# What is printed at its end: what was tried, and what the shipped file came to.
+# The last lines of an export: the formats that were tried, and the results of the shipped file.
 
 
-# Classes whose recall is shown: those that lose most.
+# Number of classes whose recall is shown: the classes that lose most.
 _SHOWN = 3
 
 
 def show_export(manifest: ExportManifest) -> None:
-    """What was tried, what the shipped file came to, and which classes lost."""
+    """Print the formats that were tried, the shipped file's results, and the classes that lost."""
     measured = manifest.measured
     cells = [["tried", "score", "lost", "agreement", "MB", ""]]
     score = f"{measured.torch_scores['primary']:.2f}"
@@ -118,7 +118,7 @@ def show_export(manifest: ExportManifest) -> None:
 
 
 def _constant(manifest: ExportManifest) -> list[str]:
-    """Of a model that predicts one class of every row, what its score at the gate is worth."""
+    """For a model that predicts the same class for every row, a warning about its score at the gate."""
     recall = manifest.measured.recall
     known = sorted((before, name) for name, (before, _) in recall.items())
     if len(known) < 2 or known[-1][0] < 100 or known[-2][0] > 0:
@@ -146,21 +146,21 @@ def cascade(
         dict[str, Any], options.settings_flags("Endpoint as SLOW", EndpointSettings)
     ],
     prompt: Annotated[
-        Path | None, typer.Option(help="What the endpoint is asked, a YAML file.")
+        Path | None, typer.Option(help="Prompt for the endpoint, a YAML file.")
     ] = None,
     rows: options.ScoredRows,
     unlabelled: Annotated[
         Path | None,
         typer.Option(
-            help="A file of text in place of labelled rows: SLOW's predictions are its labels."
+            help="A text file instead of labeled rows: SLOW's predictions are its labels."
         ),
     ] = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a cascade that lies there.")
+        bool, typer.Option("--overwrite", help="Replace a cascade in the output folder.")
     ] = False,
     plugin: options.Plugins = None,
 ) -> None:
-    """Let a fast model answer and ask a slow one where it is unsure; measured, and written as a folder."""
+    """Let a fast model answer and send uncertain rows to a slow one; measure both and write a folder."""
     registry.load_plugins(plugin or ())
 
     from limbeck.data import RowsAsked
@@ -201,7 +201,7 @@ def shrink(
     settings: Annotated[dict[str, Any], options.settings_flags("Options", ShrinkSettings)],
     out: Annotated[Path, typer.Option(help="The folder to write.")],
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a shrunk model that lies there.")
+        bool, typer.Option("--overwrite", help="Replace a shrunk model in the output folder.")
     ] = False,
 ) -> None:
     """Make a model smaller without training: fewer layers, narrower ones, the tokens that a text needs."""
@@ -222,7 +222,7 @@ def bench(
         list[str],
         typer.Argument(
             metavar="MODELS",
-            help="Run folders (each with what was exported of it), checkpoints, exported folders.",
+            help="Run folders (each with its exported models), checkpoints, exported folders.",
         ),
     ],
     settings: Annotated[dict[str, Any], options.settings_flags("Options", BenchSettings)],
@@ -255,7 +255,7 @@ def card(
         Path | None, typer.Option(help="Another file than RUN/student/README.md.")
     ] = None,
 ) -> None:
-    """Write a run's model card for the Hub again; what is said here is kept for later cards."""
+    """Write a run's model card for the Hub again; the given settings are kept for later cards."""
     from limbeck.cards.card import write_card
 
     seeds = [str(Path(seed).absolute()) for seed in settings.get("seeds", ())]

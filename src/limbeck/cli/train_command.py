@@ -38,7 +38,7 @@ class RunPlace:
         bool,
         typer.Option(
             "--overwrite",
-            help="Replace another recipe's run, or a finished one, that lies in --out.",
+            help="Replace another recipe's run, or a finished one, in --out.",
         ),
     ] = False
 
@@ -55,8 +55,8 @@ def finetune(
     model: Annotated[
         str | None,
         typer.Option(
-            help="What is trained: a pretrained checkpoint's folder or Hub name, or a shape (bert-8-128-2 from the "
-            "Hub, bert-8-128-2:random, pocket; for images resnet-20, …). Needed, but for pocket data.",
+            help="Model to train: a pretrained checkpoint's folder or Hub name, or a shape (bert-8-128-2 from the "
+            "Hub, bert-8-128-2:random, pocket; for images resnet-20, …). Required, except for pocket data.",
             rich_help_panel=options.STUDENT,
         ),
     ] = None,
@@ -97,7 +97,7 @@ def distill(
     method: Annotated[
         str | None,
         typer.Option(
-            help=f"The method. Start with {', '.join(RECOMMENDED)}; 'limbeck methods' lists all with what they are for."
+            help=f"The method. Start with {', '.join(RECOMMENDED)}; 'limbeck methods' lists all with their purposes."
         ),
     ] = None,
     teaching: Teaching,
@@ -170,7 +170,7 @@ def run_grid(
     """Train all cells, print a table of them, and end with what went wrong with any.
 
     Raises:
-        LimbeckError: what is wrong with the grid; or, after the table, why some cells failed.
+        LimbeckError: errors in the grid; or, after the table, why some cells failed.
     """
     models = [word for word in words if not is_setting(word)]
     axes = options.parse_axes([word for word in words if is_setting(word)])

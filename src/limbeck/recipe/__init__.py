@@ -1,6 +1,6 @@
-"""A recipe: one method, its models, data and training settings, read from YAML and checked whole.
+"""A recipe: one method, its models, data and training settings, read from YAML and checked completely.
 
-Pre-flight and training read nothing else. What is named here is imported when it is first used: the
+Pre-flight and training read nothing else. Names in this package are imported when they are first used: the
 fields of a recipe (`fields`), which are the command line's help, are read without torch.
 """
 

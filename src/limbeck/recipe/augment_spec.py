@@ -1,4 +1,4 @@
-"""What a recipe may say about augmentation, and where what carries it out is found. Part of `limbeck.recipe`."""
+"""Settings of augmentation in a recipe, and how the code that augments is found. Part of `limbeck.recipe`."""
 
 from typing import Annotated, Any, Literal
 
@@ -25,8 +25,8 @@ class AugmentSpec(Settings):
     )
     replace_by: Literal["masked", "nearest"] = Field(
         "masked",
-        description="masked: words of one token are replaced by those that the masked language model puts there; "
-        "nearest: all by words of the nearest vectors, no language model is asked",
+        description="masked: replace one-token words by predictions of the masked language model; "
+        "nearest: replace all words by words with the nearest vectors, without a language model",
     )
     examples: _Few = Field(20, description="augmented examples of each training row")
     probability: Number = Field(0.4, gt=0, le=1, description="probability that a word is replaced")
@@ -36,8 +36,8 @@ class AugmentSpec(Settings):
     )
     context: Literal["original", "edited"] = Field(
         "original",
-        description="what the model reads around a word: the row's own text, each word asked about "
-        "once for all, or the augmented example as edited so far (the paper's Algorithm 1)",
+        description="text that the model reads around a word: the original row, with predictions made once per word, "
+        "or the augmented example as edited so far (the paper's Algorithm 1)",
     )
     embeddings: str | None = Field(
         None,
@@ -51,8 +51,8 @@ class AugmentSpec(Settings):
 AUGMENTATION: Registry[Any] = Registry("augmentation")
 """What carries the settings out: `limbeck.lab.augmentation`, where the lab is installed. Its class has
 
-`problems(recipe)`, settings of a recipe that do not go together; `load(recipe, task, rows)`, what makes augmented
-examples of training rows; and `extend(prepared, show=…)`, a prepared run with such examples behind its training rows.
+`problems(recipe)`, settings of a recipe that do not go together; `load(recipe, task, rows)`, an object that augments
+training rows; and `extend(prepared, show=…)`, a prepared run with augmented examples behind its training rows.
 """
 
 

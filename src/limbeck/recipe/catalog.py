@@ -1,6 +1,6 @@
 """The recipes that ship with limbeck, read as plain YAML.
 
-Low on the way and light: listing methods must not load torch. `limbeck.recipe` turns what is read
+Imports little: listing methods must not load torch. `limbeck.recipe` turns the recipes that are read
 here into checked recipes.
 """
 
@@ -33,7 +33,7 @@ HEADER = ("method", "family", "summary", "paper", "formula")
 
 @dataclass(frozen=True)
 class CatalogEntry:
-    """One shipped recipe: its header and its whole text."""
+    """One shipped recipe: its header and its complete text."""
 
     method: str
     family: str
@@ -64,7 +64,7 @@ def find(method: str) -> CatalogEntry:
     """The shipped recipe of that name.
 
     Raises:
-        LimbeckError: there is none, with the nearest name and all choices.
+        LimbeckError: there is no such recipe, with the nearest name and all choices.
     """
     for entry in available():
         if entry.method == method:

@@ -19,7 +19,7 @@ _SEVERAL = "take a method of several (skd-uniform, wkd-uniform, mt-bert)"
 
 @problem_list
 def recipe_problems(recipe: RecipeFields) -> Iterator[Problem]:
-    """Find what is wrong with settings together that are right one by one."""
+    """Find settings that are valid separately but not together."""
     yield from _without_effect(recipe)
     yield from _teachers(recipe)
     yield from _static(recipe)
@@ -67,7 +67,7 @@ def _without_effect(recipe: RecipeFields) -> Iterator[Problem]:
 
 
 def _static(recipe: RecipeFields) -> Iterator[Problem]:
-    """What a static student cannot learn from, and settings that are only its, or only of others."""
+    """Find terms that cannot train a static student, and settings that only static students have, or only others."""
     spec = recipe.student
     if not spec.static:
         for key in spec.static_settings:
@@ -104,7 +104,7 @@ def _static(recipe: RecipeFields) -> Iterator[Problem]:
 
 
 def _vocabulary(recipe: RecipeFields) -> Iterator[Problem]:
-    """What a student with fewer tokens than its teacher cannot learn from."""
+    """Find terms that cannot train a student with fewer tokens than its teacher."""
     spec = recipe.student
     if spec.vocabulary is None:
         return
@@ -175,7 +175,7 @@ def _teachers(recipe: RecipeFields) -> Iterator[Problem]:
 def _stage(
     stage: RecipeFields | FirstStage, prefix: str, recipe: RecipeFields
 ) -> Iterator[Problem]:
-    """What is done to a stage's inputs, and whether its terms can read them."""
+    """Find input transforms that a stage's terms cannot read."""
     if isinstance(stage.pad_to, int) and stage.pad_to < recipe.max_length:
         yield Problem(
             f"{prefix}pad_to: {stage.pad_to} is less than max_length {recipe.max_length}, the longest row",
@@ -269,7 +269,7 @@ def label_terms(terms: dict[str, TermSpec], *, numbers: bool = False) -> list[st
 
 
 def has_targets(recipe: RecipeFields) -> bool:
-    """Whether a first stage on another task's rows reads their labels: a decoder writes those of any task."""
+    """Whether a first stage on another task's rows reads their labels: a decoder generates the labels of any task."""
     first = recipe.first_stage
     return first is not None and first.corpus is None and _writes(recipe)
 
@@ -290,6 +290,6 @@ def departures(recipe: RecipeFields) -> list[str]:
     own = dict(flat(recipe.model_dump(mode="json")))
     wanted = dict(flat(stated.settings(recipe.task, net=net)))
     found = [key for key, value in wanted.items() if key != _START and own.get(key) != value]
-    # Any checkpoint may stand for a paper's; a teacher's layers or random weights do not.
+    # Any checkpoint may replace a paper's; a teacher's layers or random weights may not.
     other = recipe.student.from_teacher or starts_random(recipe.student.init)
     return [_START, *found] if _START in wanted and other else found

@@ -1,8 +1,8 @@
-"""What a recipe may say: every setting with its meaning and unit, once.
+"""Every setting of a recipe, with its meaning and unit.
 
 Part of `limbeck.recipe`. The descriptions become the command line's help and the reference in the
-docs. Free of torch: groups of settings that belong to other packages are only named here, and their
-types put in where a recipe is read (`limbeck.recipe.recipe`).
+docs. Free of torch: groups of settings that belong to other packages are only named here, and
+`limbeck.recipe.recipe` adds their types when it reads a recipe.
 """
 
 from __future__ import annotations
@@ -38,44 +38,45 @@ if TYPE_CHECKING:
 class RecipeFields(Settings):
     """All top-level keys of a recipe."""
 
-    method: str = Field(description="name of the method; a shipped one is inherited from")
-    family: str = Field("own", description="family it is listed under")
+    method: str = Field(description="name of the method; a shipped one is inherited")
+    family: str = Field("own", description="family that lists the method")
     summary: str = Field("", description="one line for `limbeck methods`")
-    paper: str = Field("", description="where it is published")
+    paper: str = Field("", description="where the method is published")
     formula: str = Field("", description="the loss, as the paper writes it")
     settings: str = Field(
         "quick",
-        description="training settings to start from: quick, or those that a paper states (paper), "
-        "its released code (released) or another paper by its name; `limbeck methods NAME` shows "
-        "which there are; whatever else is set wins",
+        description="training settings to start from: quick, the settings of the paper (paper), of its released code "
+        "(released) or of another paper, by its name; `limbeck methods NAME` lists them; your own "
+        "settings override them",
     )
 
     teacher: str | None = Field(
         None,
-        description="a run folder, a checkpoint's folder or a Hub name; beside `teachers` the one "
-        "that gives the student its layers and teaches a first stage, the first of them by default",
+        description="a run folder, a checkpoint's folder or a Hub name; with `teachers`: the teacher that gives the "
+        "student its layers and teaches a first stage, by default the first",
     )
     teachers: list[str] | None = Field(
         None,
         min_length=1,
-        description="several teachers, each as `teacher`, or a folder of runs for all in it",
+        description="several teachers, each as for `teacher`, or one folder of runs",
     )
     outputs: list[str] | None = Field(
         None,
         min_length=1,
-        description="stored teacher outputs in place of a teacher's model, of several teachers one each: a "
-        "store that `limbeck label` made (folder or URL; STORE#MEMBER is one of its teachers), or a file with the "
-        "data's text columns and logits, votes, probabilities, a score, margins or embeddings (CSV, TSV, JSON lines, "
-        "Parquet)",
+        description="stored teacher outputs, used instead of a teacher's model; one per teacher: a store that "
+        "`limbeck label` made (folder or URL; STORE#MEMBER selects one of its teachers), or a file with "
+        "the data's text columns and logits, votes, probabilities, a score, margins or embeddings (CSV, "
+        "TSV, JSON lines, Parquet)",
     )
     output_classes: ClassNames | None = Field(
         None,
         min_length=2,
-        description="the data's class names in the order of the outputs, where these have none or other ones",
+        description="the data's class names in the order of the outputs, if the outputs have no names or different "
+        "ones",
     )
     missing_outputs: Literal["error", "drop"] = Field(
         "error",
-        description="training rows of which `outputs` say nothing: error, or drop (train on the others)",
+        description="training rows without an entry in `outputs`: error, or drop (train on the others)",
     )
     team: TeamSpec | None = Field(None, description="how several teachers teach")
     task: str | None = Field(None, description="GLUE task, or a name for your own data")
@@ -85,94 +86,97 @@ class RecipeFields(Settings):
     )
     parallel: Names = Field(
         default_factory=list,
-        description="files of translations in place of `data`: in each row a text that the teacher reads, then its "
+        description="files of translations, used instead of `data`: each row has a text for the teacher, then its "
         "translations; the student learns the teacher's embedding for all of them",
     )
     dev: str | None = Field(
         None,
-        description="your own data in one file: another file whose rows select the best epoch; a part of `data` "
-        "(`dev_share`), if left out (kind embedding needs it: scored pairs of texts, or a folder of queries and a "
-        "corpus)",
+        description="your own data in one file: another file whose rows select the best epoch; default: a part of "
+        "`data` (`dev_share`). Required for kind embedding: scored pairs of texts, or a folder of "
+        "queries and a corpus",
     )
     test: str | None = Field(
         None,
-        description="your own data in one file: another file whose rows select nothing and are scored once, at the "
-        "end; a part of `data` (`test_share`), if left out",
+        description="your own data in one file: another file whose rows are scored once, at the end, and select "
+        "nothing; default: a part of `data` (`test_share`)",
     )
     dev_share: float | None = Field(
         None,
         gt=0,
         lt=1,
-        description="share of the labeled rows that selects the best epoch, where no dev rows are given; a tenth, if "
-        "left out",
+        description="share of the labeled rows that selects the best epoch, if no dev rows are given; default: a "
+        "tenth",
     )
     test_share: float | None = Field(
         None,
         ge=0,
         lt=1,
-        description="share of the labeled rows that selects nothing and is scored once, at the end; if left out, a "
-        "tenth where the dev rows are a part of `data` too and 100 or more are labeled, else none",
+        description="share of the labeled rows that is scored once, at the end, and selects nothing; default: a "
+        "tenth if the dev rows are also a part of `data` and 100 or more rows are labeled, otherwise no "
+        "rows",
     )
     group_column: str | None = Field(
         None,
-        description="your own data: rows with one value in this column (an author, a document) stay together in "
+        description="your own data: rows with the same value in this column (an author, a document) stay together in "
         "train, dev or test",
     )
     text_columns: Names | None = Field(
-        None, description="your own data: one or two text columns (of triplets three or more)"
+        None, description="your own data: one or two text columns (for triplets three or more)"
     )
-    label_column: str | None = Field(None, description="your own data: the label's column")
+    label_column: str | None = Field(None, description="your own data: the column of labels")
     classes: ClassNames | None = Field(
         None,
         min_length=2,
-        description="your own data: the class names in the order of their ids; if left out, the "
-        "teacher's order, or alphabetical (numbers: numerical)",
+        description="your own data: the class names in the order of their ids; default: the teacher's order, or "
+        "alphabetical (numbers: numerical)",
     )
     labels: Literal["classes", "numbers"] | None = Field(
         None,
-        description="your own data: what the label column holds; if left out, its values decide: "
-        "text and whole numbers are classes, numbers with fractions a regression",
+        description="your own data: whether labels are classes or numbers; by default, text and integers are "
+        "classes, numbers with fractions a regression",
     )
     label_separator: str | None = Field(
         None,
         min_length=1,
         max_length=8,
-        description="several labels a row, as text: what stands between them; by default a comma, semicolon or bar, "
-        "whichever the column holds",
+        description="several labels per row, as text: the separator between them; default: a comma, semicolon or "
+        "bar, whichever the column contains",
     )
     thresholds: ThresholdSetting | None = Field(
         None,
-        description="several labels a row: from which probability on a row is of a class: one (tuned on dev, for "
-        "all classes, by micro F1; the default), by_class (tuned for each, by its F1), or a number",
+        description="several labels per row: the probability from which a row has a class: one (tuned on dev, the "
+        "same for all classes, by micro F1; the default), by_class (tuned for each class, by its F1), or "
+        "a number",
     )
     unlabelled: Names = Field(
         default_factory=list,
-        description="more training rows, without labels: files (CSV, TSV, JSON lines, Parquet, plain text with a text "
-        "a line) or patterns of files (more/*.csv), their text columns named as the task's",
+        description="more training rows, without labels: files (CSV, TSV, JSON lines, Parquet, plain text with one "
+        "text per line) or patterns of files (more/*.csv), with the task's text columns",
     )
     unlabelled_duplicates: Literal["refuse", "drop"] = Field(
         "refuse",
-        description="rows without a label whose texts dev or test holds: refuse them, or drop them and say how many",
+        description="unlabeled rows whose texts are also in dev or test: refuse (stop with an error), or drop (skip "
+        "them and print how many)",
     )
     labelled_share: float | None = Field(
         None,
         gt=0,
         lt=1,
-        description="share of labelled examples in each batch, where some rows have no label; an epoch is then "
-        "one pass over those; as they come, if left out",
+        description="share of labeled examples in each batch, if some rows have no label; an epoch is then one pass "
+        "over the unlabeled rows; default: no fixed share",
     )
     unlabelled_weight: float = Field(
         1.0,
         ge=0,
         le=10**6,
-        description="how much an example without a label counts in the terms that learn from the teacher's logits, "
-        "next to one with a label",
+        description="weight of an example without a label in the terms that learn from the teacher's logits; an "
+        "example with a label has weight 1",
     )
     candidates: Count | None = Field(
         None,
-        description="kinds pair-score and embedding: candidates of a query in an epoch at most, one of the best grade "
-        "and others that are sampled again every epoch; all if left out. Best with a batch_size that is a multiple "
-        "of it (of embedding of one more, as the query is a text too)",
+        description="kinds pair-score and embedding: most candidates per query and epoch, one of the best grade and "
+        "others that are re-sampled every epoch; default: all. Use a batch_size that is a multiple of it "
+        "(for embedding, of one more, as the query is a text too)",
     )
     kind: str | None = Field(
         None,
@@ -185,23 +189,27 @@ class RecipeFields(Settings):
     max_length: Tokens = Field(128, description="longest input, in tokens")
     pad_to: Tokens | Literal["max_length"] | None = Field(
         None,
-        description="width of every batch in tokens, or max_length; by default that of its longest "
-        "example. Counts in terms that see padding, as some releases do",
+        description="width of every batch in tokens, or max_length; default: the length of its longest example. "
+        "Matters in terms that see padding, as some releases do",
     )
     images: groups.ImageSpec | None = Field(None, description="image size, cropping and mirroring")
     embedding: groups.EmbeddingModelSpec | None = Field(
-        None, description="kind embedding: pooling, normalisation, width and prompts"
+        None, description="kind embedding: pooling, normalization, width and prompts"
     )
     train_rows: Count | None = Field(None, description="sample N training rows (train_rows_seed)")
     train_rows_seed: Seed = Field(0, description="seed that samples train_rows")
     stratified: bool = Field(False, description="sample train_rows with exact class shares")
-    label_noise: float = Field(0.0, ge=0, lt=1, description="share of training labels made wrong")
+    label_noise: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="share of training labels that are made wrong",
+    )
     label_noise_seed: Seed = Field(0, description="seed that samples the noise")
     augment: AugmentSpec | None = Field(None, description="augment the training rows (TinyBERT)")
     teacher_rows: Literal["same", "any"] = Field(
         "same",
-        description="same: say so if the teacher was trained on other rows of the task than these; "
-        "any: it may be",
+        description="same: report if the teacher was trained on other rows of the task; any: allow it",
     )
 
     student: groups.StudentSpec = Field(
@@ -209,23 +217,23 @@ class RecipeFields(Settings):
     )
     plugins: Names = Field(
         default_factory=list,
-        description="files of Python that register losses of your own, executed before the recipe is "
-        "read; paths are relative to the recipe file",
+        description="Python files that register your own losses, executed before the recipe is read; paths are "
+        "relative to the recipe file",
     )
     objectives: dict[str, TermSpec] = Field(default_factory=dict, description="terms of the loss")
     curriculum: CurriculumSpec | None = Field(
-        None, description="when each layer learns, if not all of them all the time"
+        None, description="when each layer learns; default: all layers, all the time"
     )
     min_confidence: Share | None = Field(
         None,
-        description="examples of whose class the teacher's probability is lower do not count in the terms "
-        "that learn from its logits",
+        description="lowest teacher probability of an example's class: examples below it do not count in the terms "
+        "that learn from the teacher's logits",
     )
     example_weights: WeightingSpec | None = Field(
         None,
-        description="how much each example counts in those terms, by its name (`use`) with its settings: "
-        "confidence (the teacher's top probability), llkd (and the student's uncertainty), or one that you "
-        "have registered",
+        description="weight of each example in the terms that learn from the teacher's logits, by name (`use`) with "
+        "its settings: confidence (the teacher's top probability), llkd (and the student's uncertainty), "
+        "or one that you have registered",
     )
     mixup: MixupSpec | None = Field(None, description="mix the inputs of both models (MixUp)")
     input_transform: TransformSpec | None = Field(
@@ -237,125 +245,138 @@ class RecipeFields(Settings):
         False, description="keep the teacher's dropout on (some releases)"
     )
     first_stage: groups.FirstStage | None = Field(
-        None, description="a stage that trains before, with terms and settings of its own"
+        None, description="a stage that trains first, with its own terms and settings"
     )
     joint: bool = Field(False, description="train both stages' terms together in one stage")
     keep_first_stage: bool = Field(
         False,
-        description="keep the student as it is after the first stage too, in OUT/first_stage: a model folder with "
+        description="also keep the student as it is after the first stage, in OUT/first_stage: a model folder with "
         "its tokenizer, for analyses or to start other students from",
     )
 
     epochs: Passes | None = Field(
         None,
-        description="passes over the training rows; if left out 3, and more of few rows, for 200 steps (20 epochs at "
-        "most)",
+        description="passes over the training rows; default: 3, or more for few rows, to reach 200 steps (at most 20 "
+        "epochs)",
     )
-    max_steps: Count | None = Field(None, description="most optimisation steps; overrides epochs")
+    max_steps: Count | None = Field(None, description="most optimization steps; overrides epochs")
     optimizer: Literal["adamw", "bert_adam", "sgd"] = Field(
         "adamw",
-        description="what makes a step; bert_adam: without bias correction, each tensor's gradient "
-        "clipped to norm 1, as in releases of BERT's time",
+        description="the optimizer; bert_adam: Adam without bias correction, each tensor's gradient clipped to norm "
+        "1, as in releases of BERT's time",
     )
     lr: Rate | None = Field(
         None,
-        description="peak learning rate; if left out 5e-5, and 1e-4 for a student of two thirds of its teacher's "
-        "layers or fewer",
+        description="peak learning rate; default: 5e-5, or 1e-4 for a student with at most two thirds of its "
+        "teacher's layers",
     )
     batch_size: Batch = Field(32, description="examples in a forward pass, over all processes")
     accumulation: Batch = Field(
         1,
-        description="forward passes whose gradients make one optimisation step, by all processes together",
+        description="forward passes whose gradients make one optimization step, over all processes",
     )
     weight_decay: float = Field(
         0.0,
         ge=0,
         le=10,
-        description="AdamW, bert_adam: decoupled, of weights that are no bias or normalisation; "
-        "sgd: of all",
+        description="AdamW, bert_adam: decoupled, for all weights except biases and normalization; sgd: for all "
+        "weights",
     )
     adam_epsilon: Number | None = Field(
         None,
         gt=0,
         le=1,
-        description="AdamW, bert_adam: added to the root of the mean squared gradient; 1e-8, of "
-        "bert_adam 1e-6, if left out",
+        description="AdamW, bert_adam: added to the root of the mean squared gradient; default: 1e-8, for bert_adam "
+        "1e-6",
     )
-    momentum: float | None = Field(None, ge=0, lt=1, description="sgd's momentum; .9 if left out")
+    momentum: float | None = Field(None, ge=0, lt=1, description="sgd's momentum; default: 0.9")
     nesterov: bool = Field(False, description="sgd: Nesterov's momentum")
-    warmup: float = Field(0.1, ge=0, lt=1, description="share of steps with a rising rate")
+    warmup: float = Field(
+        0.1,
+        ge=0,
+        lt=1,
+        description="share of the steps in which the learning rate rises",
+    )
     lr_schedule: groups.LrSchedule = Field(
         "linear",
-        description="course of the learning rate after warm-up; step: times 0.1 after 5/8, 3/4 and 7/8 of the steps",
+        description="learning rate after warm-up; step: times 0.1 after 5/8, 3/4 and 7/8 of the steps",
     )
-    max_grad_norm: float = Field(1.0, ge=0, description="clip gradients to this norm; 0: do not")
+    max_grad_norm: float = Field(
+        1.0,
+        ge=0,
+        description="clip gradients to this norm; 0: no clipping",
+    )
     precision: Precision = Field(
         "fp32",
-        description="type of matrix products: fp32, bf16, or auto (bf16 where the device has it); "
-        "losses are fp32 either way",
+        description="type of matrix products: fp32, bf16, or auto (bf16 if the device has it); losses are always "
+        "fp32",
     )
     attention: Attention = Field(
         "auto",
-        description="attention implementation of both models: auto (the model's own; bf16 on "
-        "CPU: the faster by a short measurement), eager, sdpa, …",
+        description="attention implementation of both models: auto (the model's own; for bf16 on CPU the faster one "
+        "in a short measurement), eager, sdpa, …",
     )
     compile: bool = Field(
         False,
-        description="compile the training passes of student and teacher (torch.compile): minutes "
-        "first, for long runs on an accelerator",
+        description="compile the training passes of student and teacher (torch.compile): takes minutes at the start; "
+        "for long runs on an accelerator",
     )
     skip_unused_embeddings: bool = Field(
         True,
-        description="leave the embeddings of words that no training row holds out of every step, where a "
-        "first batch shows that outputs and gradients stay the same",
+        description="leave the embeddings of tokens that are in no training row out of every step, if a first batch "
+        "shows that outputs and gradients stay the same",
     )
     cache: Literal["auto", "always", "never"] = Field(
         "auto",
-        description="store the teacher outputs on the training rows and read them back in every "
-        "epoch and run: auto (where it saves time and fits), always, never",
+        description="store the teacher outputs for the training rows and read them back in every epoch and run: auto "
+        "(if it saves time and fits), always, never",
     )
     cache_limit: float = Field(
         20.0,
         gt=0,
         le=10**6,
-        description="GiB of stored teacher outputs; the longest unused go first",
+        description="GiB of stored teacher outputs; the longest unused are deleted first",
     )
     group_by_length: bool | None = Field(
         None,
-        description="batch examples of similar length; if left out, in every stage that does not "
-        "mix its inputs or pad them to a fixed width",
+        description="batch examples of similar length; default: in every stage that does not mix its inputs or pad "
+        "them to a fixed width",
     )
-    seed: Seed = Field(42, description="seed of initialisation, order, dropout and sampling")
+    seed: Seed = Field(42, description="seed of initialization, order, dropout and sampling")
     patience: Count | None = Field(None, description="stop after N epochs without a better score")
-    select_by: str = Field("primary", description="score that picks an epoch: primary or a metric")
+    select_by: str = Field(
+        "primary",
+        description="score that selects the best epoch: primary or a metric",
+    )
     checkpoint_steps: Count | None = Field(
-        None, description="also checkpoint every N steps; always at the end of an epoch"
+        None, description="checkpoint every N steps too, in addition to the end of each epoch"
     )
     log_steps: Count = Field(10, description="steps between two logged values of the terms")
     keep_texts: bool = Field(
         True,
         description="keep the texts of the dev examples on which student and teacher disagree most in the run's "
-        "record and report; off for private data (model cards and what is pushed hold none either way)",
+        "record and report; turn it off for private data (model cards and pushed files never contain "
+        "them)",
     )
     floor: bool = Field(
         True,
         description="also fit a linear model on TF-IDF of the same training rows and labels, and print its scores "
-        "next to the student's and the teacher's: what words alone reach",
+        "next to the student's and the teacher's",
     )
     report_to: Names = Field(
         default_factory=list,
-        description="experiment trackers that get every logged value: tensorboard (in OUT/tensorboard), "
-        "wandb, mlflow, or another that transformers knows",
+        description="experiment trackers that get every logged value: tensorboard (in OUT/tensorboard), wandb, "
+        "mlflow, or another that transformers supports",
     )
     workers: int = Field(0, ge=0, le=256, description="data loader processes, at most one per core")
 
 
-# Where the keys of a group stand in a recipe.
+# The prefix of each group's keys in a recipe.
 _PREFIXES: dict[type[Settings], str] = {RecipeFields: "", groups.StudentSpec: "student."}
 
 
 def descriptions() -> dict[str, str]:
-    """What each key means, with its unit; nested keys have dots (`student.layers`)."""
+    """Return each key's description, with its unit; nested keys have dots (`student.layers`)."""
     return {
         prefix + key: field.description
         for group, prefix in _PREFIXES.items()
@@ -365,7 +386,7 @@ def descriptions() -> dict[str, str]:
 
 
 def plain_defaults() -> dict[str, Any]:
-    """The default of each key that has a plain one: a number, a truth value, text, or None."""
+    """Return the default of each key that has a plain one: a number, a truth value, text, or None."""
     return {
         prefix + key: field.default
         for group, prefix in _PREFIXES.items()

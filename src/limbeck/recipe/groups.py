@@ -18,27 +18,27 @@ if TYPE_CHECKING:
 
 
 class StudentSpec(settings.Settings):
-    """Where the student comes from."""
+    """The student's initial weights, tokenizer and size."""
 
     init: str = Field(
         "teacher",
-        description="teacher (its layers), pretrained (the checkpoint that the teacher was "
-        "fine-tuned from, by its run's record), a checkpoint's folder or Hub name, a shape "
-        "(bert-8-128-2 from the Hub, bert-8-128-2:random, pocket, pocket-4-32-2; for images "
-        "resnet-20, resnet-8x4, wrn-40-2, …), or fresh (the teacher's configuration, random weights); method finetune "
-        "starts from pretrained unless another is named",
+        description="teacher (its layers), pretrained (the checkpoint that the teacher was fine-tuned from, by its "
+        "run's record), a checkpoint's folder or Hub name, a shape (bert-8-128-2 from the Hub, "
+        "bert-8-128-2:random, pocket, pocket-4-32-2; for images resnet-20, resnet-8x4, wrn-40-2, …), or "
+        "fresh (the teacher's configuration, random weights); method finetune starts from pretrained by "
+        "default",
     )
     tokenizer: str | settings.Vocabulary | None = Field(
         None,
-        description="a folder or Hub name, or a number: a tokenizer of so many tokens is trained on the texts of "
-        "`data` or `parallel`; by default the one of `init`'s weights, and for a shape with random weights the data's "
-        "own (pocket) or BERT's",
+        description="a folder or Hub name, or a number N: train a tokenizer of N tokens on the texts of `data` or "
+        "`parallel`; default: the tokenizer of `init`'s weights; for a shape with random weights, the "
+        "data's own (pocket) or BERT's",
     )
     vocabulary: settings.VocabularySize | None = Field(
         None,
-        description="keep the tokens that the training text needs, in tokenizer and embeddings: at most so many "
-        "(8000), megabytes of embeddings (12MB), a share of the text's tokens (95%) or all that it uses (corpus); "
-        "others are read in pieces; all tokens if left out",
+        description="keep the tokens that the training text needs, in tokenizer and embeddings: a number of tokens "
+        "(8000), megabytes of embeddings (12MB), a share of the text's tokens (95%) or all that it uses "
+        "(corpus); other words are split into kept pieces; default: all tokens",
     )
     layers: (
         settings.Depth
@@ -47,65 +47,66 @@ class StudentSpec(settings.Settings):
         | None
     ) = Field(
         None,
-        description="how many layers to keep, or which ones, counted from 1; of an encoder-decoder "
-        "the same of both, or {encoder: 3, decoder: 1}",
+        description="how many layers to keep, or which ones, counted from 1; for an encoder-decoder the same in "
+        "both, or {encoder: 3, decoder: 1}",
     )
     pick: Literal["first", "last", "skip", "upper", "importance"] | None = Field(
         None,
-        description="which layers to keep when `layers` is a number: first, last, skip, upper, or those that turn "
-        "hidden states most on training rows (importance); if left out skip for classes and numbers of whole texts "
-        "and for causal-lm, first for other task types and with a paper's settings",
+        description="which layers to keep when `layers` is a number: first, last, skip, upper, or importance (the "
+        "layers that turn hidden states most on training rows); default: skip for classes and numbers of "
+        "complete texts and for causal-lm, first for other task types and with a paper's settings",
     )
     hidden: settings.Width | None = Field(
         None,
-        description="features of a hidden state to keep, those that matter most on training rows; all if left out, or "
+        description="features of a hidden state to keep, selected by importance on training rows; default: all, or "
         "as many as `heads` fill",
     )
     heads: settings.Width | None = Field(
         None,
-        description="attention heads to keep in each layer, likewise; all if left out, or as many as fill `hidden`",
+        description="attention heads to keep in each layer, selected by importance; default: all, or as many as fill "
+        "`hidden`",
     )
     ffn: settings.Width | None = Field(
         None,
-        description="hidden units of each feed-forward network to keep, likewise; all if left out",
+        description="hidden units to keep in each feed-forward network, selected by importance; default: all",
     )
     config: dict[str, Any] = Field(
         default_factory=dict, description="settings of a fresh configuration (hidden_size: 128)"
     )
     static: bool = Field(
         False,
-        description="a table of token vectors without layers, many times faster: started from what `init` makes of "
+        description="a table of token vectors without layers, many times faster: starts from `init`'s output for "
         "each token, or (init: fresh) from random numbers; kinds sentence, multi-label and embedding",
     )
     width: settings.Width | None = Field(
         None,
-        description="static: numbers of a token vector, at most the teacher's; 256 if left out, or as many as the "
-        "teacher's if those are fewer",
+        description="static: size of a token vector, at most the teacher's; default: 256, or the teacher's if that "
+        "is smaller",
     )
     pairs: int | None = Field(
         None,
         ge=0,
         le=10**8,
-        description="static: rows of a table of hashed word pairs, which catch 'not good'; if left out 200,000, and 0 "
-        "for embeddings",
+        description="static: rows of a table of hashed word pairs, which catch 'not good'; default: 200,000, for "
+        "embeddings 0",
     )
     head_width: int | None = Field(
         None,
         ge=0,
         le=10**5,
-        description="static: hidden units between the mean vector and the classes; 64 if left out; 0: none",
+        description="static: hidden units between the mean vector and the classes; default: 64; 0: no hidden layer",
     )
     token_dropout: float | None = Field(
         None,
         ge=0,
         lt=1,
-        description="static: share of tokens and pairs that a training step leaves out; if left out 0.5, and 0 for "
-        "embeddings",
+        description="static: share of tokens and pairs that a training step leaves out; default: 0.5, for embeddings "
+        "0",
     )
 
     @property
     def narrower(self) -> dict[str, int]:
-        """The sizes to which it is cut."""
+        """The sizes to which the student is cut."""
         return {
             name: value
             for name in ("hidden", "heads", "ffn")
@@ -114,18 +115,18 @@ class StudentSpec(settings.Settings):
 
     @property
     def ranks_layers(self) -> bool:
-        """Whether rows decide which layers stay."""
+        """Whether training rows decide which layers are kept."""
         return self.pick == "importance" and self.layers is not None
 
     @property
     def static_settings(self) -> dict[str, Any]:
-        """What is said of a static student."""
+        """The settings of a static student that are given."""
         names = ("width", "pairs", "head_width", "token_dropout")
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
     @property
     def from_teacher(self) -> bool:
-        """Whether a teacher gives it layers, configuration and vocabulary."""
+        """Whether the student gets layers, configuration and vocabulary from a teacher."""
         return self.init in ("teacher", "fresh")
 
 
@@ -136,19 +137,19 @@ class ImageSpec(settings.Settings):
         None,
         gt=3,
         le=10**4,
-        description="height and width in pixels; the checkpoint's, or the task's, if left out",
+        description="height and width in pixels; default: the checkpoint's, or the task's",
     )
     crop: int | None = Field(
         None,
         ge=0,
         le=10**4,
-        description="training: cut a random window out of the image with a black border of so many "
-        "pixels; an eighth of its height if left out; 0: none",
+        description="training: cut a random window out of the image with a black border of this many pixels; "
+        "default: an eighth of its height; 0: no cropping",
     )
     flip: bool | None = Field(
         None,
-        description="training: mirror every other image; if left out, where the task is known to "
-        "bear it (CIFAR)",
+        description="training: mirror every other image; default: on for tasks whose labels do not depend on it "
+        "(CIFAR)",
     )
 
     @model_validator(mode="after")
@@ -159,45 +160,45 @@ class ImageSpec(settings.Settings):
 
 
 class EmbeddingModelSpec(settings.Settings):
-    """What stands behind an encoder of kind embedding, where its folder does not say."""
+    """Settings of an encoder of kind embedding that its folder does not specify."""
 
     pooling: settings.Pool | None = Field(
         None,
-        description="which tokens speak for a text, of encoders that are no sentence-transformers folder: mean "
-        "(the default), cls or last",
+        description="how token vectors become one text vector, for encoders that are not a sentence-transformers "
+        "folder: mean (the default), cls or last",
     )
     normalize: bool | None = Field(
-        None, description="divide embeddings by their length, of the same encoders; yes if left out"
+        None, description="divide embeddings by their length, for the same encoders; default: yes"
     )
     width: settings.Width | None = Field(
         None,
-        description="numbers of the student's embeddings, by a learned map that is shipped with it (a Dense module); "
-        "the encoder's own width if left out",
+        description="size of the student's embeddings, by a learned map that is shipped with it (a Dense module); "
+        "default: the encoder's own width",
     )
     max_tokens: settings.Tokens | None = Field(
         None,
-        description="tokens of a text that the shipped student reads (max_seq_length of its folder), and is scored "
-        "with; as the teacher's folder says, if left out, else max_length",
+        description="most tokens per text of the shipped student (max_seq_length of its folder), in scores too; "
+        "default: the value in the teacher's folder, otherwise max_length",
     )
     similarity: Literal["cosine", "dot"] | None = Field(
         None,
-        description="how embeddings are compared in scores, and by whoever loads the student; as the teacher's folder "
-        "says, if left out, else dot with normalize=false and cosine without",
+        description="how embeddings are compared, in scores and by users of the student; default: the value in the "
+        "teacher's folder, otherwise dot with normalize=false and cosine without",
     )
     prompt: str | None = Field(
         None,
-        description="text before every text, of both models: a text, or the name of one of the teacher's prompts; "
-        "as the teacher's folder says, if left out; '' for none",
+        description="prefix of every text, for both models: a text, or the name of one of the teacher's prompts; "
+        "default: the prompt in the teacher's folder; '' for no prompt",
     )
     query_prompt: str | None = Field(
         None,
-        description="text before queries (of pairs, triplets and retrieval), likewise; the teacher's prompt `query`, "
-        "if left out",
+        description="prefix of queries (in pairs, triplets and retrieval), as for `prompt`; default: the teacher's "
+        "prompt `query`",
     )
     passage_prompt: str | None = Field(
         None,
-        description="text before what queries look for, likewise; the teacher's prompt `document` or `passage`, "
-        "if left out",
+        description="prefix of the texts that queries search, as for `prompt`; default: the teacher's prompt "
+        "`document` or `passage`",
     )
 
 
@@ -205,7 +206,7 @@ LrSchedule = Literal["linear", "cosine", "constant_with_warmup", "step"]
 
 
 class FirstStage(settings.Settings):
-    """A stage that trains before the recipe's own; what it leaves out is as at the top level."""
+    """A stage that trains before the recipe's own; its defaults are the top-level values."""
 
     objectives: dict[str, TermSpec] = Field(default_factory=dict, description="terms of its loss")
     curriculum: CurriculumSpec | None = Field(None, description="when each layer learns")
@@ -213,13 +214,18 @@ class FirstStage(settings.Settings):
     input_transform: TransformSpec | None = Field(None, description="other input transform")
     epochs: settings.Passes | None = Field(None, description="passes over this stage's rows")
     max_steps: settings.Count | None = Field(
-        None, description="most optimisation steps; overrides epochs"
+        None, description="most optimization steps; overrides epochs"
     )
     lr: settings.Rate | None = Field(None, description="peak learning rate")
     batch_size: settings.Batch | None = Field(None, description="examples in a forward pass")
     accumulation: settings.Batch | None = Field(None, description="forward passes of one step")
-    lr_schedule: LrSchedule | None = Field(None, description="course of the learning rate")
-    warmup: float | None = Field(None, ge=0, lt=1, description="share of steps with a rising rate")
+    lr_schedule: LrSchedule | None = Field(None, description="learning rate after warm-up")
+    warmup: float | None = Field(
+        None,
+        ge=0,
+        lt=1,
+        description="share of the steps in which the learning rate rises",
+    )
     weight_decay: float | None = Field(None, ge=0, le=10, description="decay of the weights")
     pad_to: settings.Tokens | Literal["max_length"] | None = Field(
         None, description="width of every batch"
@@ -234,12 +240,12 @@ class FirstStage(settings.Settings):
     label_column: str | None = Field(None, description="label column of `data`")
     train_rows: settings.Count | None = Field(
         None,
-        description="rows of this stage; a supplementary task's are all, if left out",
+        description="rows of this stage; default for a supplementary task: all",
     )
     corpus: CorpusSpec | None = Field(None, description="sentence pairs of a corpus instead")
     teacher: str | None = Field(None, description="another teacher for this stage")
 
     @property
     def supplementary(self) -> bool:
-        """Whether it trains on other rows than the task's."""
+        """Whether the stage trains on rows of another task."""
         return any((self.task, self.data, self.corpus))

@@ -55,7 +55,7 @@ def read_raw(path_or_name: str | Path | None, overrides: dict[str, Any]) -> dict
         stepped = {} if "lr_schedule" in raw else {"lr_schedule": "step", "warmup": 0.0}
         raw = {**_NET_SETTINGS, **stepped, **raw}
     if raw.get("settings", paper_settings.QUICK) != paper_settings.QUICK:
-        # What a paper leaves open follows no rows, and its students have their first layers.
+        # Settings that a paper leaves open do not depend on the rows, and its students have their first layers.
         raw = {**quick.USUAL._asdict(), **raw}
         if isinstance(raw.get("student"), dict):
             raw["student"].setdefault("pick", "first")
@@ -70,14 +70,14 @@ def read_raw(path_or_name: str | Path | None, overrides: dict[str, Any]) -> dict
 
 
 def _find_plugins(own: dict[str, Any], given: dict[str, Any], recipe: str | Path) -> None:
-    """Paths of plugins from the root: the file's beside it, then those that are given besides."""
+    """Resolve the paths of plugins: the file's, relative to it, then the given ones."""
     found: list[str] = []
     for place, keys in ((Path(recipe).parent, own), (Path(), given)):
         named = [keys["plugins"]] if isinstance(keys.get("plugins"), str) else keys.get("plugins")
         if named is None:
             keys.pop("plugins", None)
         elif not _is_list_of_names(named):
-            return  # it is refused with everything else
+            return  # validation reports it with every other mistake
         else:
             found += [str((place / at_home(path)).resolve()) for path in named]
     given.pop("plugins", None)
@@ -90,10 +90,10 @@ def _is_list_of_names(value: Any) -> bool:
 
 
 def _stated(raw: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """What the chosen settings bring, to lie under whatever the user sets.
+    """The settings that `settings` selects; the user's own override them.
 
     Raises:
-        LimbeckError: the method has none of that name.
+        LimbeckError: the method has no settings of that name.
     """
     chosen = str(raw.get("settings") or paper_settings.QUICK)
     if "stated" not in raw and _is_written_out(own):
@@ -138,7 +138,7 @@ def _name_own_task(raw: dict[str, Any]) -> None:
 
 
 def _laid_over(base: dict[str, Any], own: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """The file on top of what it inherits, and single values on top of both: those of a group after the group."""
+    """Merge the file over its parent, and single values over both: the values of a group after the group."""
     raw = merge(base, own)
     for key in sorted(given, key=lambda key: key.count(".")):
         *parents, last = key.split(".")
@@ -166,8 +166,8 @@ def _read_file(path_or_name: str | Path) -> dict[str, Any]:
 def _base(method: str, own: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     """What to inherit: the shipped recipe; nothing for a new name with objectives of its own.
 
-    A file with a whole header, as shipped recipes and those in run folders have, stands alone too:
-    what was taken out of it stays out.
+    A file with a complete header, as shipped recipes and recipes in run folders have, inherits nothing:
+    keys removed from it stay removed.
     """
     defines = own.get("objectives") or any(key.startswith("objectives") for key in given)
     alone = own.get("objectives") and all(key in own for key in catalog.HEADER)
@@ -212,10 +212,10 @@ def merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class DataSettings:
-    """What is known to work on the data of one source.
+    """Settings that are known to work on the data of one source.
 
     Attributes:
-        settings: from a recipe that is not checked yet to values for what it leaves open.
+        settings: from a recipe that is not checked yet to values for the keys that it leaves open.
         toy: for data that no pretrained weights exist for, the `student.init` of random weights. The epochs and rates
             of papers are not right for such models.
     """
@@ -237,11 +237,11 @@ _NET_SETTINGS: dict[str, Any] = {
     "max_grad_norm": 0.0,
 }
 PAPER_SETTINGS = ("epochs", "lr", "batch_size", "optimizer", "max_grad_norm")
-"""What is right for models of a paper's size alone; the optimizer and its clipping go with the rate."""
+"""The settings for models of a paper's size only; the optimizer and its clipping follow the rate."""
 
 
 def _brought_by_data(raw: Mapping[str, Any]) -> DataSettings | None:
-    """What a source brings; None for most, which bring nothing."""
+    """The settings of a data source; None for most sources, which have no settings."""
     data = raw.get("data")
     known = isinstance(data, str) and data in tuple(DATA_SETTINGS)
     return DATA_SETTINGS.get(str(data)) if known else None
@@ -266,20 +266,20 @@ def _without_papers_rates(base: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-# What the terms of a method are for models of another kind: a soft label of embeddings is their squared error. A task
-# type says which of its terms mean another one (`TaskType.becomes`), so that every method for classifiers is one for
-# that type too, and recipes and records name what is trained.
+# The terms that replace a method's for another task type: a soft label of embeddings is their squared error. A task
+# type names the terms that it replaces (`TaskType.becomes`), so that every method for classifiers also works for
+# that type, and recipes and records name the terms that are trained.
 
-# What a term keeps of its settings when it becomes another.
+# The settings that a term keeps when it becomes another.
 _KEPT = ("weight",)
 
 
 def put_terms_of_kind(raw: dict[str, Any], given: Mapping[str, Any]) -> None:
-    """Put the task type's own terms in the places of those that mean something else there.
+    """Replace terms that mean something different for a task type by the task type's own.
 
     Args:
         raw: a merged recipe, not checked yet; changed in place.
-        given: what the user set by key, of which nothing may get lost.
+        given: the user's settings by key, all of which are kept.
 
     Raises:
         LimbeckError: settings of a term that is no longer there.

@@ -2,8 +2,8 @@
 
 Beside `catalog`, and as light: nothing here loads torch. A recipe's `stated` block has one entry for
 each set of settings that it can be run with (`paper`, `released`, or another paper's name where
-several papers run one method). An entry holds recipe keys, what differs from task to task, and words
-for what no key says; `from: PAPER.SECTION` lays it over a section of `recipes/papers/PAPER.yaml`.
+several papers run one method). An entry has recipe keys, their differences between tasks, and notes on
+choices without a key; `from: PAPER.SECTION` puts it on top of a section of `recipes/papers/PAPER.yaml`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,17 +22,17 @@ QUICK = "quick"
 
 
 class Stated(BaseModel):
-    """One set of settings; what else stands in it are recipe keys, nested as in a recipe.
+    """One set of settings; its other fields are recipe keys, nested as in a recipe.
 
     Attributes:
         source: where it is stated.
         start: what students start from, in words.
         runs: over how many runs, or which seeds, scores are averaged.
         tasks: task → recipe keys on top of `keys`.
-        nets: for named CNNs, in place of `keys` and `tasks`; None if nothing is stated.
+        nets: for named CNNs, instead of `keys` and `tasks`; None if nothing is stated.
         grid: dotted recipe key → the values that were searched.
         chosen: recipe keys where the recipe's own value is not in the grid: limbeck's choice in it.
-        notes: what no key says.
+        notes: choices that have no key.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True, coerce_numbers_to_str=True)
@@ -55,7 +55,7 @@ class Stated(BaseModel):
         """The recipe keys for one task.
 
         Raises:
-            LimbeckError: they are asked for a named CNN, and none are stated.
+            LimbeckError: a named CNN is trained, and the set has no settings for CNNs.
         """
         if not net:
             keys = _over(self.chosen, self.keys, deleting=False)
@@ -72,8 +72,8 @@ def stated_in(blocks: Mapping[str, Any]) -> dict[str, Stated]:
     """Every set of settings of a recipe's `stated` block, by the name that chooses it.
 
     Raises:
-        LimbeckError: what is written there is no such block, or lays itself over a paper or section
-            that there is not.
+        LimbeckError: the file contains no such block, or inherits from a paper or section
+            that does not exist.
     """
     if not isinstance(blocks, Mapping):
         raise _no_keys("stated", blocks)
@@ -112,7 +112,7 @@ def flat(keys: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]
 
 
 def _whole(block: Mapping[str, Any]) -> dict[str, Any]:
-    """A block laid over what it comes from."""
+    """A block merged over the block that it inherits from."""
     own = {key: value for key, value in block.items() if key != "from"}
     if "from" not in block:
         return own
@@ -136,7 +136,7 @@ def _paper(name: str) -> dict[str, Any]:
 
 
 def _over(below: Mapping[str, Any], above: Mapping[str, Any], *, deleting: bool) -> dict[str, Any]:
-    """`above` on `below`, key by key; with `deleting` a null takes out what is below it.
+    """`above` merged over `below`, key by key; with `deleting` a null removes the key below it.
 
     A null with nothing below stays: it takes something out of the recipe.
     """

@@ -1,6 +1,6 @@
-"""What a method is trained with where no paper's settings are asked for. Part of `limbeck.recipe`.
+"""The default training settings of a method, without a paper's settings. Part of `limbeck.recipe`.
 
-Epochs and learning rate that nobody sets follow the number of rows and the student's depth (`training_for`).
+By default, epochs and learning rate follow the number of rows and the student's depth (`training_for`).
 Free of torch, as `limbeck methods` shows it.
 """
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from limbeck.recipe import catalog, fields, paper_settings
 
-# What is shown also where a paper says nothing of it.
+# Keys that are shown even if a paper does not state them.
 _ALWAYS = (
     "epochs",
     "lr",
@@ -23,10 +23,10 @@ _ALWAYS = (
     "student.init",
 )
 _ALWAYS_FIRST = ("first_stage.epochs", "first_stage.lr", "first_stage.batch_size")
-# What a key comes to whose default is to be left out.
+# Effective values of keys whose default is None.
 _LEFT_OUT = {"adam_epsilon": 1e-8}
 BY_ROWS = {"epochs": "by rows", "lr": "by depth"}
-"""What stands in tables for settings that `training_for` chooses."""
+"""Text in tables for settings that `training_for` chooses."""
 
 
 class Training(NamedTuple):
@@ -40,11 +40,11 @@ USUAL = Training(epochs=3.0, lr=5e-5)
 """Where nothing else is known."""
 
 STATIC = Training(epochs=10.0, lr=2e-3)
-"""Of static students, whose vectors move by themselves."""
+"""Epochs and learning rate of static students, whose vectors move independently."""
 
 _SHORTENED_LR = 1e-4
 _SHORTENED = 2 / 3
-# Few rows are read more often: a model has to take some steps before it is worth scoring.
+# Few rows need more epochs: a model has to take some steps before its scores mean anything.
 _LEAST_STEPS = 200
 # A step of a static student is some milliseconds, and moves the vectors of its own tokens alone.
 _STATIC_STEPS, _STATIC_EPOCHS = 1_500, 30.0

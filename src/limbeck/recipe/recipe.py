@@ -1,4 +1,4 @@
-"""A recipe as it is used: loaded, checked, and asked what its keys come to. Part of `limbeck.recipe`."""
+"""A recipe in use: loaded, checked, with its keys resolved. Part of `limbeck.recipe`."""
 
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -38,9 +38,9 @@ TRAINING = (
 """Training settings that a first stage may have for itself."""
 
 LOSS_KEYS = tuple(one.name for one in fields(Loss))
-"""What a stage trains by: of these it has its own."""
+"""The keys of the loss; each stage has its own."""
 TRANSFORMS = ("mixup", "input_transform")
-"""Those of them that say what is done to inputs."""
+"""The loss keys that change inputs."""
 
 __all__ = ["FirstStage", "ImageSpec", "Recipe", "Stage", "StudentSpec"]
 
@@ -52,7 +52,7 @@ class Recipe(RecipeFields):
     def load(cls, path_or_name: str | Path | None = None, /, **overrides: Any) -> "Recipe":
         """Read a YAML file or a shipped method; overrides win, dotted keys reach inside.
 
-        Without either, the method is the usual one for what the teacher does.
+        Without either, the method is the usual one for the teacher's task type.
 
         Raises:
             LimbeckError: every mistake in it, together.
@@ -84,7 +84,7 @@ class Recipe(RecipeFields):
 
     @property
     def taught_by(self) -> tuple[str | None, list[str] | None]:
-        """Whose a stage's only teacher is: that of `teacher`, or the outputs in its place."""
+        """The `teacher` and `outputs` of a stage with one teacher; outputs replace the model."""
         return (None, self.outputs) if self.outputs else (self.teacher, None)
 
     @property
@@ -98,7 +98,7 @@ class Recipe(RecipeFields):
     @property
     def groups_by_length(self) -> bool:
         """Whether batches are of similar length: not where inputs are mixed, nor where all are of one
-        width (`pad_to`), unless it is asked for.
+        width (`pad_to`), unless the recipe sets it.
 
         Mixing lengthens the shorter of two inputs (CR-ILD, §4.2), and there is little to lengthen
         where partners are alike.
@@ -110,12 +110,12 @@ class Recipe(RecipeFields):
 
     @property
     def loss(self) -> Loss:
-        """What the last stage trains by."""
+        """The loss of the last stage."""
         return Loss(**{key: getattr(self, key) for key in LOSS_KEYS})
 
     @property
     def transform(self) -> InputTransform | None:
-        """What is done to the inputs of every training step, if anything."""
+        """The change to the inputs of every training step, if any."""
         return self.loss.transform
 
     @property
@@ -125,7 +125,7 @@ class Recipe(RecipeFields):
 
     @property
     def conditions(self) -> Conditions:
-        """What is done to the training rows before the run."""
+        """The changes to the training rows before the run."""
         return Conditions(*(getattr(self, key) for key in Conditions._fields))
 
     @property
@@ -144,7 +144,7 @@ class Recipe(RecipeFields):
         return quick.USUAL.epochs if self.epochs is None else self.epochs
 
     def passes_over(self, rows: int) -> float:
-        """How often a stage sees its rows, with fractions where it stops after so many steps."""
+        """Passes of a stage over its rows, with fractions if `max_steps` ends it earlier."""
         if self.max_steps is None:
             return self.passes
         return self.max_steps * self.batch_size * self.accumulation / rows
@@ -165,11 +165,11 @@ class Recipe(RecipeFields):
         return _MILESTONES if self.lr_schedule == "step" else ()
 
     def stages(self) -> "list[Stage]":
-        """What is trained after what: one stage, or two."""
+        """The stages in order: one, or two."""
         return stages_of(self)
 
     def to_yaml(self) -> str:
-        """The whole recipe as YAML, every default written out; read back it is the same recipe."""
+        """Return the complete recipe as YAML, with every default; reading it returns the same recipe."""
         return write_yaml(self.model_dump(mode="json"))
 
 
@@ -200,7 +200,7 @@ class Stage:
 
     @property
     def setting(self) -> str:
-        """What stands before its keys in the user's recipe."""
+        """The prefix of the stage's keys in the user's recipe."""
         return "" if self.last else "first_stage."
 
 
@@ -219,7 +219,7 @@ def stages_of(recipe: Recipe) -> list[Stage]:
     changes = {key: getattr(first, key) for key in TRAINING if getattr(first, key) is not None}
     changes |= _rows_of(first, recipe)
     changes |= {
-        # How examples are weighed is of the run's own terms: before them no student knows what it is unsure of.
+        # Weights of examples belong to the run's own terms: an untrained student's uncertainty means nothing.
         **{k: getattr(first, k, RecipeFields.model_fields[k].default) for k in LOSS_KEYS},
         "seed": stage_seed(recipe.seed, 1),
         # They choose among epochs by dev scores, and the head is not trained yet.
@@ -251,7 +251,7 @@ def _rows_of(first: FirstStage, recipe: Recipe) -> dict[str, Any]:
     # Beside outputs the run's model gives layers to start from, and teaches nothing.
     gives_layers = first.teacher is None and bool(recipe.outputs)
     if rows["teacher"] is not None and not gives_layers:
-        # One fixed teacher, whoever teaches afterwards.
+        # One fixed teacher, whichever teachers follow.
         rows |= {"teachers": None, "team": None, "outputs": None}
     if not first.supplementary:
         # Rows that this stage has for itself are a sample of the labelled ones.

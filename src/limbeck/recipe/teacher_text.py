@@ -1,4 +1,4 @@
-"""What a teacher and a file of text say of a recipe that names neither kind, method nor labels.
+"""Fill in a recipe's kind, method and labels from its teacher and its text file.
 
 Part of `limbeck.recipe`.
 """
@@ -60,8 +60,8 @@ def what_teacher_says(raw: dict[str, Any]) -> dict[str, Any]:
     kind = _kind(raw, config, first)
     alone = first is not None and not _is_labelled(raw, kind, config, first)
     found: dict[str, Any] = {}
-    # Where the text is clear, nothing else is wrong: other errors name what the file lacks too.
-    # A name without a path may be that of a run that a study is still to make.
+    # If the text is clear, nothing else is wrong: other errors report missing columns too.
+    # A name without a path may be a run that a study still has to make.
     clear = first is not None and alone and "/" in teacher and bool(table.usual_texts(first.words))
     if clear and unread is not None:
         raise unread
@@ -87,7 +87,7 @@ def _of_parallel(raw: dict[str, Any], files: list[Any]) -> dict[str, Any]:
     """The kind and method of translations.
 
     Raises:
-        LimbeckError: settings that say something else of the rows, or no teacher that could read them.
+        LimbeckError: settings that contradict the rows, or no teacher that can read them.
     """
     others = (
         "data", "outputs", "teachers", "unlabelled", "label_column", "classes", "text_columns", "dev_share",
@@ -125,7 +125,7 @@ def _of_parallel(raw: dict[str, Any], files: list[Any]) -> dict[str, Any]:
 def _kind(
     raw: dict[str, Any], config: PretrainedConfig | None, first: FirstRows | None
 ) -> tasks.TaskType:
-    """As the recipe or its method has it, else the known task's, else what the teacher's head is for."""
+    """The recipe's or its method's task type, otherwise the known task's, otherwise the one of the teacher's head."""
     named = raw.get("kind") or _kind_of_method(raw)
     if isinstance(named, str) and named in tasks.TASK_TYPES:
         return tasks.TASK_TYPES.get(named)

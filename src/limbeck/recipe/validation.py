@@ -1,4 +1,4 @@
-"""A merged recipe checked whole: every mistake in it, together, as the user wrote it.
+"""Validate a merged recipe completely: report all its mistakes together, as the user wrote them.
 
 Part of `limbeck.recipe`.
 """
@@ -46,7 +46,7 @@ def check(raw: dict[str, Any], model: type[RecipeFields], *, known_tasks: tuple[
         if isinstance(kind, str) and kind not in TASK_TYPES:
             problems.append(unknown(f"{prefix}kind", kind, sorted(TASK_TYPES)))
         source = str(place.get("data", "hub"))
-        # Of what is not there, or holds no rows, the run says so, whatever the task.
+        # If the data is missing or empty, the run reports it, whatever the task.
         own = own_columns or may_be_own(files.at_home(source)) or load.has_own_tasks(source)
         own = own or load.is_absent(source) or is_reference(source)
         if task is not None and not own and task not in known_tasks:
@@ -76,7 +76,7 @@ def _problems(details: list[Any], model: type[BaseModel], raw: dict[str, Any]) -
         fix = wanted(detail, path, _group(place, model, raw))
         said = f"{message} (got {_short(detail['input'])})"
         found.setdefault(path, []).append((said, fix))
-    # A branch that fitted further inside says more than one that did not fit at all.
+    # A branch that fitted further inside explains more than one that did not fit at all.
     return problems + [
         Problem(f"{path}: {_either(messages)}", _either(fixes))
         for path, (messages, fixes) in (
@@ -137,7 +137,7 @@ def _group(place: list[str], model: type[BaseModel], raw: dict[str, Any]) -> typ
 
 
 def _settings_at(parents: list[str], model: type[BaseModel], raw: Any) -> type[BaseModel]:
-    """The class of the settings that stand at a place, by the types of fields and by what they name."""
+    """The class of the settings at a place, by the types of fields and by the names in them."""
     home, given = model, raw
     terms = False
     for place in parents:
@@ -172,8 +172,8 @@ def _short(value: object, limit: int = 80) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-# What would have been a right value, for one that pydantic refused: its message says what the type and the bounds are,
-# so what is left to say is what the setting means, which choices are near, or how a list is written.
+# The correct values after pydantic's error: its message states the type and the bounds. This adds the meaning of
+# the setting, the nearest choices, or how a list is written.
 
 
 _FLAGS = ("teachers", "outputs", "text_columns", "classes", "output_classes")
@@ -209,7 +209,7 @@ def wanted(detail: Any, path: str, home: type[BaseModel] | None) -> str:
 
 
 def _as_list(given: Any, path: str) -> str:
-    """How several values are written, to whoever wrote one, or several with commas between them."""
+    """How several values are written, for a user who wrote one value, or several with commas."""
     one = given[0] if isinstance(given, list) and len(given) == 1 else given
     if not isinstance(one, str):
         return ""

@@ -1,1 +1,1 @@
-"""What everything else stands on: errors, registries, settings, files, the machine. Nothing of distillation."""
+"""Basics for all packages: errors, registries, settings, files, the machine. They know nothing of distillation."""

@@ -44,7 +44,7 @@ class CellTable:
         return "\n".join("| " + " | ".join(row) + " |" for row in (heading, rule, *rows))
 
     def printed(self, most: int | None = None) -> Group:
-        """For a terminal, no more rows than `most`; words are wrapped, numbers stay whole."""
+        """For a terminal, no more rows than `most`; words are wrapped, numbers are not."""
         table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
         heading, *rows = self.cells
         for at, name in enumerate(heading):
@@ -62,7 +62,7 @@ class CellTable:
 
 
 def shown(value: Any, text: Callable[[Any], str] = str) -> str:
-    """A value as text, a dash where there is none."""
+    """A value as text; None is a dash."""
     return NOTHING if value is None else text(value)
 
 
@@ -84,13 +84,13 @@ def duration(seconds: float) -> str:
 
 
 def signed(value: float, digits: int = 1) -> str:
-    """A difference with its sign; one that rounds to nothing has none."""
+    """A difference with its sign; zero after rounding gets no sign."""
     text = f"{value:+.{digits}f}"
     return (text[1:] if float(text) == 0 else text).replace("-", "−")
 
 
 def decimal(value: float | None, digits: int = 1) -> str:
-    """A score, a dash where there is none."""
+    """A score; None is a dash."""
     return shown(value, lambda number: f"{number:.{digits}f}")
 
 

@@ -1,4 +1,4 @@
-"""Errors a user can act on: what is wrong, with which setting, and how to fix it.
+"""Errors a user can act on: the mistake, its setting, and how to fix it.
 
 Every part of limbeck reports problems in this one form.
 Several problems travel in one exception, because fixing them one run at a time wastes the user's day.
@@ -39,7 +39,7 @@ class LimbeckError(Exception):
 
 
 def problem_list(check: Callable[P, Iterator[Problem]]) -> Callable[P, list[Problem]]:
-    """A check that yields what it finds, as one that returns it in a list."""
+    """Turn a check that yields problems into one that returns a list."""
 
     @functools.wraps(check)
     def listed(*given: P.args, **named: P.kwargs) -> list[Problem]:
@@ -56,5 +56,5 @@ def unknown(setting: str, value: object, choices: Sequence[str]) -> Problem:
 
 
 def first_line(error: BaseException) -> str:
-    """What another library's error says, or its class where it says nothing."""
+    """The first line of another library's error, or its class if it has no message."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]

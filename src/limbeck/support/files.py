@@ -1,4 +1,4 @@
-"""Files written whole or not at all, kept through a power cut, and told to be the same by a checksum.
+"""Files written atomically, safe in a power cut, and compared by checksum.
 
 Below everything that writes: a killed run leaves the last good file, never half of a new one.
 """
@@ -26,16 +26,16 @@ _READ_BYTES = 2**22
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file whole or not at all, as `written_whole`; text as UTF-8."""
+    """Write a file atomically, as `written_whole`; text as UTF-8."""
     with written_whole(path) as stream:
         stream.write(content.encode() if isinstance(content, str) else content)
 
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[IO[bytes]]:
-    """Inside, what is to be a file is written piece by piece: a temporary neighbour, then one rename.
+    """Write a file piece by piece and atomically: to a temporary file next to it, then one rename.
 
-    When the block has ended the file is on disk; where it raises, what was there before stays. Raises LimbeckError
+    After the block the file is on disk; if the block raises, the old file stays. Raises LimbeckError
     when the folder cannot be made or written, or has no room.
     """
     temporary: str | None = None
@@ -67,12 +67,12 @@ def written_whole(path: Path) -> Iterator[IO[bytes]]:
 
 
 def is_temporary(path: Path) -> bool:
-    """Whether a file is what a killed `write_whole` leaves."""
+    """Whether a file was left by a killed `write_whole`."""
     return path.name.startswith(".") and path.name.endswith(".tmp")
 
 
 def put_in_place(part: Path, target: Path) -> None:
-    """Give a folder that is complete its name, in place of what had it: on disk first, then renamed."""
+    """Move a complete folder to its final name, replacing any folder there: on disk first, then renamed."""
     sync_files(part)
     shutil.rmtree(target, ignore_errors=True)
     part.rename(target)
@@ -105,7 +105,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def checksum(path: Path) -> str:
-    """Of a file's bytes (XXH3, 128 bits): tells damage, not malice; as fast as memory is read."""
+    """The XXH3 of a file's bytes (128 bits): detects damage, not malice; as fast as memory is read."""
     digest = xxhash.xxh3_128()
     with path.open("rb") as file:
         while piece := file.read(_READ_BYTES):
@@ -129,7 +129,7 @@ def checksums(folder: Path, names: Iterable[str]) -> dict[str, str]:
 
 
 def damaged(folder: Path, expected: Mapping[str, str]) -> list[str]:
-    """The names whose files are missing, cannot be read, or are not what they were."""
+    """The names of files that are missing, cannot be read, or have changed."""
     return [name for name, known in expected.items() if not _is(folder / name, known)]
 
 
@@ -157,7 +157,7 @@ def is_full(error: BaseException | None) -> bool:
 
 
 def full_disk(place: Path, error: BaseException) -> Problem:
-    """What to say of it."""
+    """The error for a full disk."""
     reason = getattr(error, "strerror", None) or str(error).strip() or type(error).__name__
     return Problem(
         f"the disk is full: {place} cannot be written whole ({reason})",
@@ -173,7 +173,7 @@ def one_error_for_a_full_disk(place: Path) -> Iterator[None]:
         yield
     except LimbeckError:
         raise
-    # Libraries wrap what the disk says in errors of their own kinds; any other goes on as it is.
+    # Libraries wrap the disk's error in errors of their own kinds; any other passes through.
     except Exception as error:
         if is_full(error):
             raise LimbeckError(full_disk(place, error)) from error
@@ -181,7 +181,7 @@ def one_error_for_a_full_disk(place: Path) -> Iterator[None]:
 
 
 def free_bytes(place: Path) -> int:
-    """Room on the disk where a file or folder lies, or is to lie."""
+    """Free bytes on the disk of a file or folder, which need not exist yet."""
     while not place.exists():
         place = place.parent
     return shutil.disk_usage(place).free
@@ -196,7 +196,7 @@ def at_home(path: str | Path) -> Path:
 
 
 TEACHER_LABELS = ".teacher-labels"
-"""The folder beside run folders that holds rows which a teacher labeled; hidden, as it is no run."""
+"""The folder next to run folders for rows that a teacher labeled; hidden, as it is not a run."""
 
 
 def no_such_file(setting: str, given: str | Path, *, what: str = "file", also: str = "") -> Problem:
@@ -205,8 +205,8 @@ def no_such_file(setting: str, given: str | Path, *, what: str = "file", also: s
     Args:
         setting: whose value it is.
         given: as it was written.
-        what: what it may be.
-        also: what else is to be said of the fix.
+        what: description of the valid values.
+        also: a further sentence for the fix.
     """
     place = at_home(given).parent
     wrong = f"{setting}: there is no {what} {given}"

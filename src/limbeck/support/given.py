@@ -1,8 +1,8 @@
 """Objects given from Python where a recipe names folders and files: each has a reference, which leads to a folder.
 
 Below everything that reads models, tokenizers and rows. A recipe holds nothing but text, so that a run from objects
-names each `given:NAME@FINGERPRINT`. Who reads asks `place_of` for the folder, which is written when it is first asked
-for and gone when the run ends; so nothing else has to know that there ever was an object.
+names each `given:NAME@FINGERPRINT`. Readers call `place_of` for the folder, which is written at the first call
+and removed when the run ends; no other code has to know about the object.
 """
 
 import re
@@ -23,7 +23,7 @@ Write = Callable[[Path], None]
 
 
 class _Places:
-    """The objects at hand, and the folders of those that were asked for."""
+    """The objects at hand, and the folders of the objects that have been requested."""
 
     def __init__(self, root: Path, writers: Mapping[str, Write]) -> None:
         self.root, self.writers = root, dict(writers)
@@ -31,7 +31,7 @@ class _Places:
 
     def of(self, reference: str) -> Path:
         if reference not in self.written:
-            # The name stands in messages.
+            # The name is part of messages.
             name = reference.removeprefix(PREFIX).replace("/", "-")
             folder = self.root / str(len(self.written)) / name
             folder.mkdir(parents=True)
@@ -44,7 +44,7 @@ _HELD: WeakValueDictionary[str, Any] = WeakValueDictionary()
 
 
 def hold(reference: str, thing: Any) -> None:
-    """Let a reference lead to an object that is no files, a term of the loss, as long as somebody has it."""
+    """Register an object that has no files, a loss term, under a reference, for as long as it is referenced."""
     _HELD[reference] = thing
 
 
@@ -80,7 +80,7 @@ def at_hand(writers: Mapping[str, Write]) -> Iterator[None]:
 
 
 def is_reference(place: str | Path | None) -> bool:
-    """Whether a path or name stands for an object."""
+    """Whether a path or name refers to an object."""
     return place is not None and str(place).startswith(PREFIX)
 
 
@@ -101,7 +101,7 @@ def place_of(place: str | Path) -> str | Path:
 
 
 def refuse_absent_rows(data: str) -> None:
-    """Raise LimbeckError where a run's rows were objects, and nobody has them any more."""
+    """Raise LimbeckError if a run's rows were objects that no longer exist."""
     if is_reference(data) and _absence(data, "data") is not None:
         raise LimbeckError(
             f"data: {data} stands for rows that were given from Python, which a run does not keep",
@@ -116,7 +116,7 @@ def absent(settings: Mapping[str, Any]) -> list[Problem]:
 
 
 def references_in(settings: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
-    """Every reference in a recipe's settings, behind the key it stands at."""
+    """Every reference in a recipe's settings, with its key."""
     for key, value in settings.items():
         if isinstance(value, Mapping):
             yield from references_in(value, f"{above}{key}.")

@@ -76,7 +76,7 @@ def held(folder: Path, option: str = "out") -> Iterator[None]:
 
 
 def _make(folder: Path, option: str) -> list[Path]:
-    """Make the folder; those that were not there, the innermost first."""
+    """Make the folder; return the folders that did not exist, the innermost first."""
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -108,7 +108,7 @@ def _holder(folder: Path) -> dict[str, Any]:
 
 
 def _is_gone(holder: dict[str, Any]) -> bool:
-    """Whether the process that named itself has ended, as far as this machine can tell."""
+    """Whether the process that holds the lock has ended, as far as this machine knows."""
     process = holder.get("process")
     if holder.get("host") != socket.gethostname() or not isinstance(process, int):
         return False

@@ -1,4 +1,4 @@
-"""The device that computes, and what goes there from the host without waiting for what it still does."""
+"""The device of this process, and copies to it that do not wait for its pending work."""
 
 import math
 import os
@@ -14,13 +14,13 @@ from torch import Tensor
 def accelerator() -> torch.device | None:
     """The accelerator that torch can use here, without an index; None on a machine without one.
 
-    A build of torch for CUDA names CUDA also where no driver is installed: only what is available counts.
+    A build of torch for CUDA names CUDA even without a driver: only an available device counts.
     """
     return torch.accelerator.current_accelerator(check_available=True)
 
 
 def device() -> torch.device:
-    """Where this process computes: on its own accelerator of those of the machine, else on CPU."""
+    """The device of this process: its own accelerator if the machine has one, otherwise CPU."""
     found = accelerator()
     if found is None:
         return torch.device("cpu")
@@ -28,7 +28,7 @@ def device() -> torch.device:
 
 
 def send(values: Tensor, device: torch.device) -> Tensor:
-    """The values on the device; to CUDA through pinned memory, so that the host goes on at once."""
+    """The values on the device; to CUDA through pinned memory, so that the host need not wait."""
     if device.type != "cuda" or values.device.type != "cpu":
         return values.to(device)
     return values.pin_memory().to(device, non_blocking=True)
@@ -37,7 +37,7 @@ def send(values: Tensor, device: torch.device) -> Tensor:
 class SentBatch(dict[str, Any]):
     """A batch on the device, and `host`: what came from the collator, where numbers can be read.
 
-    Changes (`|`) are made to what is on the device.
+    Changes (`|`) apply to the tensors on the device.
     """
 
     def __init__(self, on_device: Mapping[str, Any], host: Mapping[str, Any]) -> None:
@@ -51,12 +51,12 @@ class SentBatch(dict[str, Any]):
 
 
 def on_host(batch: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The batch as the collator made it, if that is known; else the batch itself."""
+    """The batch as the collator made it, if it is known; otherwise the batch itself."""
     return batch.host if isinstance(batch, SentBatch) else batch
 
 
 class ReadOnce:
-    """A tensor's numbers on the host, fetched once a change; to ask in every step costs no waiting."""
+    """A tensor's numbers on the host, fetched once per change; reading them in every step causes no wait."""
 
     def __init__(self) -> None:
         self._of: tuple[Tensor, int] | None = None
@@ -70,7 +70,7 @@ class ReadOnce:
 
 
 # One decision for all processes of a run, where each would measure or look for itself. Below
-# everything that decides by what a machine does at the moment: which attention is faster, whether
+# every decision that depends on the machine's state: which attention is faster, whether
 # stored teacher outputs are there. Processes that decided differently would compute differently,
 # or wait for each other for ever.
 
@@ -79,7 +79,7 @@ T = TypeVar("T")
 
 
 class ShareOfStep(NamedTuple):
-    """What one process does of an optimisation step.
+    """The share of one process in an optimization step.
 
     Attributes:
         batch_size: examples of a forward pass.
@@ -93,14 +93,14 @@ class ShareOfStep(NamedTuple):
 
 
 def processes() -> int:
-    """How many processes make the run, as torchrun and accelerate tell each of them."""
+    """The number of processes of the run, from torchrun and accelerate."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def share_of_step(batch_size: int, accumulation: int) -> ShareOfStep | None:
     """One process's part of a step, which holds as many examples whatever the number of processes.
 
-    Forward passes are dealt out first, as what a term compares lies in one of them. None where no even part is whole.
+    Forward passes are split first, as a term compares tensors of one pass. None if the step cannot be split evenly.
     """
     passes = math.gcd(accumulation, processes())
     sharing = processes() // passes

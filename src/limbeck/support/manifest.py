@@ -1,7 +1,7 @@
-"""What a run's folder says of itself: which files are the run's, and what the shipped ones are.
+"""The manifest of a run's folder: the names of the run's files, and checksums of the shipped ones.
 
-Beside a run's files, `manifest.json`. It is the first file of a run and the last that is removed:
-only what it names is ever deleted, and a student is the run's only while it is what was shipped.
+It is `manifest.json`, next to a run's files. It is the first file of a run and the last to be removed:
+only files that it names are ever deleted, and a student is the run's only while its checksums match.
 """
 
 import json
@@ -28,7 +28,7 @@ class Manifest:
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest | None":
-        """A folder's own; None where there is none, or it is no manifest of ours."""
+        """A folder's manifest; None if it has no manifest of ours."""
         try:
             found = json.loads((folder / NAME).read_text(encoding="utf-8"))
             if _VERSION not in found:
@@ -41,17 +41,17 @@ class Manifest:
             return None
 
     def write(self, folder: Path) -> None:
-        """Write it into a folder, whole or not at all."""
+        """Write it into a folder atomically."""
         about = {_VERSION: metadata.version("limbeck"), "names": [*self.names]}
         content = about | {"checksums": dict(self.checksums)}
         write_whole(folder / NAME, json.dumps(content, indent=1) + "\n")
 
     def holding(self, checksums: Mapping[str, str]) -> "Manifest":
-        """With these files, and what they are, in place of those it held."""
+        """Replace its files and checksums by these."""
         return replace(self, checksums=dict(checksums))
 
     def damaged(self, folder: Path, start: str = "") -> list[str]:
-        """The files with checksums that are missing or are not what they were; those in `start`."""
+        """The files with checksums that are missing or have changed, below `start`."""
         return damaged(
             folder, {name: sum_ for name, sum_ in self.checksums.items() if name.startswith(start)}
         )
@@ -80,7 +80,7 @@ class Manifest:
         (folder / NAME).unlink(missing_ok=True)
 
 
-# A record's own checksum: nobody reads a number out of it that no run wrote. Below everything that
+# A record's own checksum: a record that was edited by hand is not read. Below every module that
 # reads a `record.json`.
 
 
@@ -92,7 +92,7 @@ class DamagedRecordError(LimbeckError):
 
 
 def sealed(content: dict[str, Any]) -> dict[str, Any]:
-    """A record in plain JSON, with the checksum of all it says."""
+    """A record in plain JSON, with the checksum of its content."""
     return content | {_CHECKSUM: _of(content)}
 
 
@@ -113,6 +113,6 @@ def verified(content: object, source: Path) -> object:
 
 
 def _of(content: dict[str, Any]) -> str:
-    """Of what a record says, however it is set out."""
+    """The checksum of a record's content, independent of formatting."""
     said = {key: value for key, value in content.items() if key != _CHECKSUM}
     return checksum_of_text(json.dumps(said, sort_keys=True))

@@ -2,9 +2,9 @@
 
 Below everything else. YAML 1.1, which PyYAML follows, reads `1:30` as 90, `010` as 8, `yes` as true
 and `1e-4` as a word, and both it and JSON let a later key replace an earlier one of the same name.
-Here a number is a decimal number, true and false are the only truth values, and a key that stands
+Here a number is a decimal number, and true and false are the only truth values. A key that occurs
 twice, nesting without end, a number that no setting can hold and text that cannot be written down
-again are refused with the place.
+again raise an error with their place.
 """
 
 import json
@@ -30,12 +30,12 @@ _DECIMAL = re.compile(
     r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*|(?=[eE])))([eE][-+]?[0-9]+)?"
     r"|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
 )
-# JSON's escapes make what no text file can hold; NUL ends a path for the operating system.
+# JSON's escapes can encode characters that no text file can hold; NUL ends a path for the operating system.
 _UNWRITABLE = re.compile("[\ud800-\udfff\x00]")
 
 
 def regular(path: Path) -> Path:
-    """The path itself. Raises LimbeckError for what is no file: reading a pipe may wait for ever."""
+    """Return the path itself. Raises LimbeckError if it is not a file: reading a pipe may wait forever."""
     if not path.is_file():
         found = "is a folder" if path.is_dir() else "is a pipe or a device"
         raise LimbeckError(
@@ -45,7 +45,7 @@ def regular(path: Path) -> Path:
 
 
 def read_text(path: Path) -> str:
-    """A text file's content. Raises LimbeckError for what is no file of text in UTF-8."""
+    """Return a text file's content. Raises LimbeckError if it is not text in UTF-8."""
     try:
         return regular(path).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
@@ -56,8 +56,8 @@ def read_yaml(text: str, where: str) -> Any:
     """The one YAML document in `text` as dictionaries, lists, text, numbers, truth values and None.
 
     `where` names the text in messages. Anchors and `<<` work. Raises LimbeckError naming the line
-    for what is not YAML, for aliases that make millions of values out of a few lines, and for what
-    `check_plain` refuses.
+    for text that is not YAML, for aliases that make millions of values out of a few lines, and for errors
+    of `check_plain`.
     """
     try:
         value = yaml.load(text, _Loader)
@@ -93,9 +93,9 @@ def write_yaml(value: Any, *, width: int | None = None) -> str:
 def read_json(
     text: str | bytes, where: str, *, constant: Callable[[str], Any] | None = None
 ) -> Any:
-    """The JSON value in `text`; `constant` stands in for NaN and infinity, which are refused else.
+    """The JSON value in `text`; `constant` replaces NaN and infinity, which are errors without it.
 
-    Raises LimbeckError naming the line for what is not JSON, and for what `check_plain` refuses.
+    Raises LimbeckError naming the line for text that is not JSON, and for errors of `check_plain`.
     """
     try:
         value = loads(text, constant=constant)
@@ -108,7 +108,7 @@ def read_json(
 
 
 def loads(text: str | bytes, *, constant: Callable[[str], Any] | None = None) -> Any:
-    """`json.loads` that raises ValueError also for a key that stands twice and for endless nesting."""
+    """`json.loads` that raises ValueError also for duplicate keys and for endless nesting."""
     try:
         if constant is None and isinstance(text, str):
             return _DECODER.decode(text)  # made once: a decoder takes as long as a short line

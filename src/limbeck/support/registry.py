@@ -1,7 +1,7 @@
-"""What limbeck knows by name, open to the outside: objectives, mappings, task types, data readers.
+"""Registries of named things that users can extend: objectives, mappings, task types, data readers.
 
-Below everything that is registered. The package registers its own things the way a user's file or an
-installed package does; nothing else decides what a name may be.
+Below every package that registers something. The package registers its own things the way a user's file or an
+installed package does; nothing else decides which names are valid.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ GROUP = "limbeck.plugins"
 """The entry points of installed packages that register something when they are loaded."""
 
 BUNDLED = ("limbeck.lab",)
-"""Packages that ship beside the core and register themselves; an installation may lack them."""
+"""Packages that ship with the core and register themselves; an installation may lack them."""
 
 
 class Registered(NamedTuple):
@@ -58,8 +58,8 @@ class Registry(Generic[T]):
         """A decorator that makes a thing known by `name`.
 
         Raises:
-            LimbeckError: the name is taken by another thing. What is defined again in the same place,
-                as when a file is read once more, takes the place of its older self.
+            LimbeckError: the name is taken by another thing. A second definition in the same place,
+                as when a file is read once more, replaces the first.
         """
 
         def known(thing: T) -> T:
@@ -103,7 +103,7 @@ class Registry(Generic[T]):
         before = registrations()
         for module in _LATER.get(self.what, ()):
             import_module(module)
-        del _LOG[before:]  # what ships is no plugin's
+        del _LOG[before:]  # shipped entries belong to no plugin
 
 
 FUNCTIONS: Registry[Callable[..., Any]] = Registry("function")
@@ -123,7 +123,7 @@ def registered_since(count: int) -> list[Registered]:
 def register_later(what: str, *modules: str) -> None:
     """Name modules that register things of a sort; they are imported when that sort is first looked through.
 
-    So a package says what it has, and loads nothing.
+    So a package lists its contents, and loads nothing.
     """
     _LATER.setdefault(what, []).extend(modules)
 
@@ -182,13 +182,13 @@ def _named(thing: Any) -> Any:
 
 
 # Files of Python that register something: losses, mappings, task types of one's own. Loaded once a
-# process, when a recipe that is to be run, or a command, names them. What lies in a run folder is
+# process, when a recipe that is to be run, or a command, names them. Files in a run folder are
 # read as data: nothing in it is executed by being looked at.
 
 
 @dataclass(frozen=True)
 class Plugin:
-    """One file as it was when it was loaded, and what it registered."""
+    """One file in the state in which it was loaded, and its registrations."""
 
     path: Path
     checksum: str
@@ -245,7 +245,7 @@ def load_plugin(path: str | Path) -> Plugin:
 
 
 def checksum_of(path: str | Path) -> str:
-    """Of a file as it was loaded, or as it lies there."""
+    """The checksum of a file as it was loaded, or as it is on disk."""
     place = Path(path).expanduser().resolve()
     known = _LOADED.get(place)
     if known is not None:

@@ -17,15 +17,15 @@ from limbeck.support.step_state import StepState
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 """NumPy takes no others."""
 Count = Annotated[int, Field(gt=0, le=10**9)]
-"""Of rows, steps, examples, words."""
+"""A number of rows, steps, examples or words."""
 Depth = Annotated[int, Field(gt=0, le=10**4)]
 """A number of layers, or of one among them."""
 LayerNumber = Annotated[int, Field(ge=0, le=10**4)]
 Pool = Literal["cls", "mean", "last"]
 """How hidden states of a sequence become one vector; `limbeck.functional.hidden.pool` is their equation."""
-"""Of a layer, the lowest being 1; 0 is the embeddings."""
+"""The number of a layer, the lowest being 1; 0 is the embeddings."""
 Batch = Annotated[int, Field(gt=0, le=10**6)]
-"""Of examples in a forward pass, or of such passes in a step."""
+"""A number of examples in a forward pass, or of forward passes in a step."""
 Tokens = Annotated[int, Field(gt=2, le=10**6)]
 """In one input, its marks included."""
 Width = Annotated[int, Field(gt=0, le=10**6)]
@@ -46,7 +46,7 @@ def _vocabulary_size(value: object) -> str:
 
 
 VocabularySize = Annotated[str, BeforeValidator(_vocabulary_size)]
-"""Of a smaller vocabulary: `8000` tokens, `12MB` of embeddings, `95%` of a text's tokens, `corpus` for all of them."""
+"""Size of a smaller vocabulary: `8000` tokens, `12MB` of embeddings, `95%` of a text's tokens, `corpus` for all."""
 Passes = Annotated[float, Field(gt=0, le=10**6)]
 """Over the training rows."""
 
@@ -59,7 +59,7 @@ def _listed(value: object) -> object:
 
 
 Names = Annotated[list[str], BeforeValidator(_listed)]
-"""Some names; one may stand alone."""
+"""Some names; a single one needs no list."""
 
 
 def as_words(value: object) -> object:
@@ -81,11 +81,11 @@ def _as_names(value: object) -> object:
 
 
 ClassNames = Annotated[list[str], BeforeValidator(_as_names)]
-"""Of classes, in an order; a whole number is a name too."""
+"""Class names, in an order; an integer is a name too."""
 
 
 class RefusedValueError(ValueError):
-    """What is wrong with a value in a group of settings, as the recipe's own problems say it."""
+    """The error for a value in a group of settings, worded as the recipe's own problems."""
 
     def __init__(self, error: LimbeckError) -> None:
         super().__init__(str(error))
@@ -93,7 +93,7 @@ class RefusedValueError(ValueError):
 
 
 class Settings(BaseModel):
-    """A group of settings: unknown keys are refused, a truth value is no number and text is neither.
+    """A group of settings: unknown keys are errors, a truth value is not a number and text is neither.
 
     Numbers are finite. Instances cannot be changed.
     """
@@ -107,7 +107,7 @@ class Settings(BaseModel):
 
     @classmethod
     def checked(cls, given: Mapping[str, Any], where: str = "") -> Self:
-        """The settings that are given, of which `where` says the source (` in FILE`).
+        """Check the given settings, whose source is `where` (` in FILE`).
 
         Raises:
             LimbeckError: unknown settings and wrong values, all of them.
@@ -155,13 +155,13 @@ def _number(value: object) -> object:
 
 Number = Annotated[float, BeforeValidator(_number)]
 MOST = 10.0**6
-"""Of weights of a sum: a larger one leaves the other terms nothing in single precision."""
+"""Weight of a term: a larger one leaves the other terms nothing in single precision."""
 Rate = Annotated[Number, Field(ge=1e-12, le=10)]
-"""Of learning: a smaller one moves no weight in single precision, a larger one throws them away."""
+"""Learning rate: a smaller one moves no weight in single precision, a larger one throws them away."""
 Share = Annotated[Number, Field(gt=0, le=1)]
-"""A part of a whole."""
+"""A fraction of a total, above 0 and at most 1."""
 Temperature = Annotated[Number, Field(ge=1e-3, le=1e3)]
-"""A lower one overflows what it divides; under a higher one all answers are alike."""
+"""Temperature: a lower one overflows the quotient; above the highest all outputs are alike."""
 
 
 class Ramp(Settings):

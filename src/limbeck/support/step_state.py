@@ -1,4 +1,4 @@
-"""Where a training run stands: the one value that carries time and randomness.
+"""The position of a training run: the one value that carries time and randomness.
 
 Mappings, objectives and schedules are
 functions of a `StepState`, so that a resumed run, and every process of a multi-process one, sees the
@@ -47,11 +47,11 @@ class StepState:
 
         Kinds of devices draw differently; processes on devices of one kind draw alike.
         """
-        import torch  # here, as what a recipe may say is read without it
+        import torch  # here, as recipes are read without torch
 
         seed = int(self.step_generator(stream).integers(2**63))
         return torch.Generator(device).manual_seed(seed)
 
 
-# Keeps the draws of a step apart from those of the epoch of the same number.
+# Keeps the random numbers of a step apart from the numbers of the epoch with the same index.
 _STEPS = 1

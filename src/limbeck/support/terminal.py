@@ -1,4 +1,4 @@
-"""How a line of text is printed: wrapped at words on a terminal, whole in a pipe or a log file."""
+"""How a line of text is printed: wrapped at words on a terminal, unwrapped in a pipe or a log file."""
 
 import shlex
 import sys
@@ -22,8 +22,8 @@ def messages(*, shown: bool = True) -> Console:
 def print_line(console: Console, line: str, *, hang: int = 0) -> None:
     """Print one line, as it is: no markup is read.
 
-    A terminal gets it wrapped at words, later lines indented by `hang` columns. A log file gets it whole, so that it
-    can be searched.
+    A terminal gets it wrapped at words, later lines indented by `hang` columns. A log file gets one line, which can be
+    searched.
     """
     lines = [line]
     if console.is_terminal:
@@ -38,7 +38,7 @@ def print_line(console: Console, line: str, *, hang: int = 0) -> None:
 
 
 def print_command(console: Console, label: str, command: str, *, hang: int = 4) -> None:
-    """Print a command of the shell behind a label; what a terminal wraps can be pasted as it stands."""
+    """Print a shell command behind a label; a command that a terminal wraps can still be pasted."""
     words = [shlex.quote(word) for word in shlex.split(command)]
     lines = [label + words[0]]
     for word in words[1:]:
@@ -55,11 +55,11 @@ def _print(console: Console, lines: Sequence[str]) -> None:
         console.print(line, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
 
-# The bar of everything that counts its steps: what it does, how far it is, and the time left.
+# One bar for everything that counts its steps: its name, its progress, and the time left.
 
 
 def step_bar(console: Console) -> progress.Progress:
-    """A bar that is gone when it is stopped; tasks' descriptions stand at its left."""
+    """A bar that disappears when it stops; tasks' descriptions are at its left."""
     return progress.Progress(
         progress.TextColumn("{task.description}"),
         progress.BarColumn(),
@@ -75,7 +75,7 @@ def step_bar(console: Console) -> progress.Progress:
 
 @contextmanager
 def bars(console: Console) -> Iterator[Callable[[str, int], Callable[[int], None]]]:
-    """`watch(what, total)` adds a bar with the time left, and gives what is told of progress.
+    """`watch(what, total)` adds a bar with the time left, and returns a function that reports progress.
 
     They are gone with the block; nothing is shown where the console is no terminal.
     """
@@ -90,9 +90,9 @@ def bars(console: Console) -> Iterator[Callable[[str, int], Callable[[int], None
 
 @contextmanager
 def phases(*, shown: bool) -> Iterator[Callable[[str, int | None], Callable[[int], None]]]:
-    """Show what something long does, on standard error: a bar on a terminal, else a line for each phase.
+    """Show the phases of a long task, on standard error: a bar on a terminal, otherwise one line per phase.
 
-    What is given begins another phase of so many steps (None: nobody knows) and returns what moves its bar.
+    The yielded function begins a phase with a number of steps (None: unknown) and returns one that moves its bar.
     """
     console = messages(shown=shown)
     bar = step_bar(console)
@@ -110,7 +110,7 @@ def phases(*, shown: bool) -> Iterator[Callable[[str, int | None], Callable[[int
         yield begin
 
 
-# Rows of unknown number: a bar with rows a second and the time left, lines where nobody looks.
+# Rows of unknown number: a bar with rows per second and the time left, or lines in a log.
 
 
 _LINE_SECONDS = 60.0
@@ -120,11 +120,11 @@ _LINE_SECONDS = 60.0
 def row_bar(
     console: Console, share: Callable[[float], float | None]
 ) -> Iterator[Callable[[float], None]]:
-    """Give what is told of rows that are done; a log gets a line each minute.
+    """Yield a function that reports finished rows; a log gets one line per minute.
 
     Args:
-        console: where it is shown.
-        share: the part of all work that is done, by the rows so far; None where nobody knows.
+        console: where progress is shown.
+        share: the finished part of all work, by the rows so far; None if it is unknown.
     """
     bar = progress.Progress(
         progress.TextColumn("{task.description}"),
@@ -160,7 +160,7 @@ def row_bar(
 
 
 def spoken(seconds: float) -> str:
-    """A duration as people say it."""
+    """A duration in words."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     if seconds < 5400:

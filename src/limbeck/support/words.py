@@ -25,13 +25,13 @@ def count_of(number: float, noun: str) -> str:
     return f"{number:,} {noun}{ending}" if isinstance(number, int) else f"{number:g} {noun}{ending}"
 
 
-# What a model is called for short, where its path would be too long.
+# A model's short name, if its path would be too long.
 
 
 def short_names(paths: Sequence[str]) -> list[str]:
-    """What models are called: the end of each path, as much of it as tells them apart.
+    """Short names of models: the end of each path, long enough to distinguish them.
 
-    A run's student is called as its run; what the run keeps of its first stage, `RUN/first_stage`.
+    A run's student has the name of its run; the student of its first stage is `RUN/first_stage`.
     """
     parts = [_parts(str(path)) for path in paths]
     for length in range(1, max(map(len, parts), default=1) + 1):
@@ -42,7 +42,7 @@ def short_names(paths: Sequence[str]) -> list[str]:
 
 
 def short_name(path: str) -> str:
-    """What one model is called where no other stands beside it."""
+    """The short name of one model alone."""
     return short_names([path])[0]
 
 
