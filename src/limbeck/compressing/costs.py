@@ -1,7 +1,7 @@
 """What shapes cost before they are trained: a few are exported and timed, the others follow from these.
 
 Part of `limbeck.compressing`. A file's size is arithmetic: numbers of each sort times the bytes that a precision gives
-them, and other contents of the exported files. Latency is about linear in the layers and in the numbers that a pass
+them, plus other contents of the exported files. Latency is about linear in the layers and in the numbers that a pass
 multiplies (hidden · hidden and hidden · feed-forward), times the tokens.
 """
 

@@ -25,7 +25,7 @@ _ROWS_OF_SHARD = "rows of a shard"
 _WARM_SECONDS = 2.0
 # Rows that are labelled at least; where not one of them has outputs, the teacher is taken to give none.
 _TRIED_ROWS = 16
-# Part of a row's compressed id: with few classes, and where rows of many lengths end, it takes some bits.
+# Bytes of a row's id; its class, if there are few classes, and the row offsets take only some bits when compressed.
 _ID = 8
 
 Reasons = dict[int, str]

@@ -270,11 +270,11 @@ class Objective(nn.Module, ABC):
     reads_labels: bool = False
     """Whether it looks at the labels of a batch, so that it cannot learn from rows without."""
     mixes_labels: ClassVar[bool] = False
-    """Whether it uses both partners' labels of mixed input; one that reads labels and does not
+    """Whether it uses both partners' labels of mixed input. A term that reads labels, but does not do so,
     raises an error with MixUp."""
     counts_labelled: ClassVar[bool] = False
-    """Whether it averages over the labelled examples of a batch that also has others; one that reads
-    labels and does not raises an error for unlabelled rows."""
+    """Whether it averages over the labelled examples of a batch that also has others. A term that reads labels,
+    but does not do so, raises an error for unlabelled rows."""
     needs_index: ClassVar[bool] = False
     """Whether it remembers training examples by their number, `batch["index"]`."""
     weighs_examples: ClassVar[bool] = False

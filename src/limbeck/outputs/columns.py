@@ -3,8 +3,8 @@
 Part of `limbeck.outputs`. A pooled state has one size for all examples; token states, attention and
 relations have the example's own numbers of tokens in their shape, counted in their own stack,
 and are stored without padding.
-Hidden states and attention are float16 unless exactness is requested, logits and other outputs
-have float32.
+Hidden states and attention are float16 unless exactness is requested; logits and the other outputs of the head
+are float32.
 """
 
 import re

@@ -306,7 +306,7 @@ class CachedTeacher(AnsweringFromStore):
 class StoredTeacher(AnsweringFromStore):
     """Logits and layers from outputs that were given instead of a model.
 
-    Embeddings (B, d) are its logits, as for an embedding model. For a text-to-text teacher there are the kept part of
+    Embeddings (B, d) are its logits, as for an embedding model. For a text-to-text teacher they are the kept part of
     its logits over the vocabulary, at every token of the targets.
 
     Args:

@@ -106,7 +106,7 @@ class TorchRowModel:
         )
 
     def generate(self, batch: Mapping[str, Tensor], most: int | None) -> PassOutputs:
-        """Greedy texts; the probability of each is its tokens' product, the end included."""
+        """Greedy texts; the probability of each is the product of its tokens', the end included."""
         generator: Any = self._model
         says = generator.generation_config
         if most is None and not (says.max_new_tokens or says.max_length):

@@ -25,10 +25,10 @@ from limbeck.tasks.metrics import CORRELATIONS, TEACHER_AGREEMENT, TEACHER_KL, p
 from limbeck.teachers.teacher import Teacher
 
 _SAMPLE = 512
-# A teacher's own record about the teacher that it had.
+# The metrics, in a teacher's own record, that compare it with its own teacher.
 _OF_ITS_TEACHER = (TEACHER_AGREEMENT, TEACHER_KL)
 _BATCH = 32
-# The accuracy of always making one prediction.
+# Significance level of the test against always making one prediction.
 _CHANCE = 0.01
 
 

@@ -261,7 +261,7 @@ class VocabularyFacts(RecordPart):
     """Rows of the table of embeddings."""
     after: int
     megabytes_before: float
-    """Bytes of the table, in float32."""
+    """Size of the table, in float32."""
     megabytes_after: float
     texts: dict[str, TextLengths] = Field(default_factory=dict)
     """By the texts that were read, the training text first."""
@@ -526,7 +526,7 @@ class Examples(RecordPart):
     """Whose labels dev and test rows have: teacher means its own predictions, so that scores are agreement with it."""
     in_train: dict[str, int] = Field(default_factory=dict)
     """Split → how many of its rows are training rows too, by their texts without case and outer whitespace; records
-    of earlier versions, and of images, do not have it."""
+    of earlier versions, and of images, have none."""
     labelled: int | None = None
     """Training rows with a label; all of them in records of earlier versions."""
     unlabelled: int = 0
@@ -545,7 +545,7 @@ class Examples(RecordPart):
     """Training rows that are augmented examples (`augment`)."""
     fingerprints: dict[str, str] = Field(default_factory=dict)
     """Key of `scores` → digest of the rows that were scored (`limbeck.data.rows_fingerprint`);
-    records of earlier versions do not have it."""
+    records of earlier versions have none."""
 
 
 class Execution(RecordPart):

@@ -128,8 +128,8 @@ class Record(facts.RecordPart):
     def load(cls, path: str | Path) -> "Record":
         """Read a run folder's record or a record file.
 
-        Raises LimbeckError for a file that is missing, not JSON, not a record of this schema, or not
-        unchanged since it was written.
+        Raises LimbeckError for a file that is missing, not JSON, not a record of this schema, or changed since it was
+        written.
         """
         source = _record_file(Path(path))
         try:

@@ -136,7 +136,7 @@ class Content:
             lines = []
             if len(rows) == len(runs) == 1 and (kept := runs[0].kept) is not None:
                 lines = [f"{100 * kept.share:.1f} % of the teacher's score ({kept.interval})"]
-            # The best of all methods of this depth.
+            # The facts of all methods of this depth.
             row = replace(rows[0], facts=facts.facts_of([run.student for run in runs], runs, None))
             cards.append(_card("Student", row, teacher, self._score(rows), lines))
         return cards

@@ -83,7 +83,7 @@ SplitsToScore = Mapping[str, EncodedRows]
 
 # The training rows and the teacher of one stage of a run. A stage owns its rows and its teacher:
 # the teacher is bound to the rows, and finds its inputs in their batches. Later changes in a
-# run (augmented examples, shares of several teachers, stored outputs) makes new inputs out of
+# run (augmented examples, shares of several teachers, stored outputs) make new inputs out of
 # these.
 
 

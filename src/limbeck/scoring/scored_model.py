@@ -1,7 +1,7 @@
 """Score any fine-tuned model on any labelled rows: a run's student, a checkpoint or an exported folder.
 
-`ScoredModel.open(path)` finds the model, `rows(asked)` loads its rows, `score(rows)` runs it. All
-scores a finished model does it this way: `evaluate`, the gate of an export, a team, predictions of a split.
+`ScoredModel.open(path)` finds the model, `rows(asked)` loads its rows, `score(rows)` runs it. All scores of finished
+models are computed this way: by `evaluate`, the gate of an export, a team, predictions of a split.
 """
 
 import logging

@@ -24,7 +24,7 @@ class TeacherRow:
     scores: Mapping[str, float]
     """Column key → score."""
     rows: str | None
-    """Which dev rows these are of, from the record of a run that it taught."""
+    """Which dev rows these scores come from, by the record of a run that it taught."""
 
 
 def split_teachers(

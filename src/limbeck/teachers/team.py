@@ -1,7 +1,7 @@
 """Several teachers used as one: their settings in a recipe, their probabilities, and the teachers of each step.
 
-Part of `limbeck.teachers`. A team selects the teacher of a step (`at`); the result is called as a `Teacher`
-is. A `Teacher` is a team of one.
+Part of `limbeck.teachers`. A team selects the teacher of a step (`at`); the result has the interface of a
+`Teacher`. A `Teacher` is a team of one.
 """
 
 import math

@@ -1,7 +1,7 @@
 """Callbacks around the step: epoch entries, early stopping, a check for non-finite losses, reports to trackers.
 
 Part of `limbeck.training`. Callbacks hold no state of their own: their decisions follow from the
-Trainer's history, which a checkpoint carries, so that a resumed run decides alike.
+Trainer's history, which a checkpoint contains, so that a resumed run decides the same.
 """
 
 import copy

@@ -102,7 +102,7 @@ def with_first_stage(recipe: Recipe, given: Mapping[str, Any] | None) -> Recipe:
 
     Raises:
         LimbeckError: unknown keys; settings of a stage that the method does not have; a first stage
-            or its rows or teacher are named in the recipe but not given.
+            whose rows or teacher the recipe names, but the user does not give.
     """
     given = given or {}
     choices = ["objectives", "curriculum", *TRANSFORMS, *TRAINING, *OBJECTS]

@@ -1,6 +1,6 @@
 """Trainings that come before a training's own stages, or replace them: rankings, chains, the best of several.
 
-Part of `limbeck.training`. The parts that a recipe needs and their results are defined once, over a `Maker` that
+Part of `limbeck.training`. The parts that a recipe needs, and their effects, are defined once, over a `Maker` that
 trains a part to its end or finds it: a run makes a run of it in a folder of its own (`limbeck.run.several_teachers`), a
 `DistillationTrainer` a trainer below its `output_dir` (`TrainerParts`).
 """

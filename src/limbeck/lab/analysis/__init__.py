@@ -1,7 +1,7 @@
 """Analyses of finished runs: `limbeck analyze`, and the same from Python.
 
-Each is registered in `ANALYSES`; the functions that compute their numbers are in `limbeck.lab.measures`, how
-they are shown in `limbeck.report`.
+Each is registered in `ANALYSES`; the functions that compute their numbers are in `limbeck.lab.measures`, the code
+that shows them is in `limbeck.report`.
 """
 
 from limbeck.lab.analysis import layer_states, predicted_rows  # noqa: F401  # they register themselves

@@ -115,7 +115,7 @@ def analyze(
         out: the folder of `WHAT.json` and of figures as SVG and PNG; of a single run by default its `analysis`
             folder.
         report: also store each run's own numbers in its folder, and show them in its `report.html`. Results written
-            into a run's `analysis` folder is shown there in any case.
+            into a run's `analysis` folder are shown there in any case.
         teacher: `measure`'s.
         data: `measure`'s.
         split: `measure`'s.

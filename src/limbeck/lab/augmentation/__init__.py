@@ -1,8 +1,8 @@
 """Augmented examples, training rows with some words replaced: TinyBERT's data augmentation.
 
 Rows are augmented after they are loaded and before they are tokenised. Jiao et al. 2020, Algorithm 1; SKDBERT §5.4 uses
-it as `+da`. A masked language model proposes words that are one token, the nearest word vectors the others, or
-for all where no such model is at hand; which words change is sampled for every augmented example.
+it as `+da`. A masked language model proposes replacements for words of one token, the nearest word vectors for the
+others, or for all if there is no such model; which words change is sampled for every augmented example.
 
 The core's recipes have the settings (`recipe.augment_spec`) and find the rest by its registry.
 """

@@ -120,12 +120,12 @@ def loss_plane(
 ) -> LossSurface:
     """L(θ0 + a(θ1 − θ0) + b(θ2 − θ0)), the plane through three models' weights (CR-ILD, Figure 10).
 
-    The models are at (0, 0), (1, 0) and (0, 1), and their losses there are measured with any steps. The model's
+    The models are at (0, 0), (1, 0) and (0, 1), and their losses there are always measured. The model's
     weights are as before afterwards.
 
     Args:
         model: θ0, whose weights are moved.
-        others: the names of θ1 and θ2, and the keys of each for `weights_of`.
+        others: θ1 and θ2: name → weights, as `weights_of` returns them.
         loss: the loss of some rows with the weights that the model has at the moment.
         rows: how many these are.
         name: the model's name.

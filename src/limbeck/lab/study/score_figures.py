@@ -279,7 +279,7 @@ def _reference(task: str, teachers: Teachers) -> tuple[str, float] | None:
 def share_panels(points: Sequence[RunPoint]) -> list[Panel]:
     """Probability of being sampled, or weight in the mean, of each teacher (columns) on each task (rows).
 
-    One a method; the mean over its runs, whose teachers may rank differently. A method that learns from
+    One per method; the mean over its runs, whose teachers may rank differently. A method that learns from
     one teacher, or whose teachers have no such part (TAKD), has no drawing.
     """
     panels = []

@@ -231,7 +231,7 @@ def _add(
 
 
 def _give_sizes(records: dict[str, Record]) -> None:
-    """Move a failed run to the row of the runs that did not fail: its students have the same depth."""
+    """Give a failed run the student size of its method's finished runs, if they agree, so that they share a row."""
     ended = [record for record in records.values() if record.status == "finished"]
     for name, record in records.items():
         if record.status != "failed" or (record.recipe.get("student") or {}).get("layers"):

@@ -22,7 +22,7 @@ Tokens = tuple[int, int]
 FIELD = "label"
 """The key of the answer in structured output."""
 _LEAST = 1e-10
-# Share of an answer's beginning; above it, the likelier class is unknown.
+# Limit on the share of tokens that begin several answers; above it, the likelier class is unknown.
 _MOST_SHARED = 0.05
 _AROUND = " \t\r\n\"'`*_.,:;!()[]"
 

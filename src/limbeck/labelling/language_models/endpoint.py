@@ -38,7 +38,7 @@ _AROUND_ANSWER = 24
 _LISTED_TRIES = 5
 # Most servers list at least this number of tokens.
 _FEW_TOKENS = 5
-# Retries of a request with an empty text: a wrong URL should fail within minutes.
+# Retries of a request with an empty text: a wrong URL should fail quickly, not after minutes.
 _AT_FIRST = 2
 _MESSAGE, _BEGINNING = 300, 120
 # The server gave no answer: it is too slow, too busy, broken or out of reach.
