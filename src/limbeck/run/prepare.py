@@ -350,7 +350,6 @@ def _static(
         task=names,
         kind=task.kind,
         settings=spec.static_settings,
-        source_tokenizer=other,
         vectors=None if source is None else _token_vectors(source, start.tokenizer, other),
         seed=recipe.seed,
     )

@@ -26,7 +26,6 @@ def build_static(
     task: Labelled,
     kind: TaskType,
     settings: Mapping[str, Any],
-    source_tokenizer: Any = None,
     vectors: np.ndarray | None = None,
     seed: int = 0,
 ) -> StaticStudent:
@@ -39,7 +38,6 @@ def build_static(
         task: names the head's outputs.
         kind: its task type.
         settings: fields of its `StaticConfig`, and `width`.
-        source_tokenizer: the source's, where the student has another one.
         vectors: the source's of the tokens, where they are known.
         seed: of its random numbers.
 
@@ -68,7 +66,6 @@ def build_static(
                 source,
                 tokenizer,
                 texts,
-                teacher_tokenizer=source_tokenizer,
                 vectors=vectors,
                 **{**usual, **own, **settings},
             )
