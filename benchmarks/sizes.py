@@ -7,6 +7,7 @@ another domain.
 
     python benchmarks/sizes.py run --model MINILM_DIR --data GLUE_DIR --texts TEXTS_DIR [--work DIR]
         [--tasks sst2 mrpc stsb] [--seeds 5] [--labels 10000] [--only "3 layers" …]
+    python benchmarks/sizes.py run … --tasks mrpc stsb --compress size=5MB [--hours 0.5]
     python benchmarks/sizes.py table
 
 Resumable: what has a record in `benchmarks/records/sizes.json` is not made again.
@@ -66,7 +67,9 @@ def all_text(args: argparse.Namespace) -> str:
     """A file of the texts of all training rows of SST-2."""
     path: Path = args.work / "sst2-text.csv"
     if not path.is_file():
-        rows = pd.read_csv(Path(args.data) / "SST-2" / "train.tsv", sep="\t", quoting=csv.QUOTE_NONE)
+        rows = pd.read_csv(
+            Path(args.data) / "SST-2" / "train.tsv", sep="\t", quoting=csv.QUOTE_NONE
+        )
         rows[["sentence"]].to_csv(path, index=False)
     return str(path)
 
@@ -99,12 +102,16 @@ def measured(task: str, name: str, seed: int, args: argparse.Namespace) -> dict[
     place = Path(args.work) / f"{run.name}-int8"
     if not is_export(place):
         limbeck.export(run, out=place, overwrite=True, batch_size=32, threads=1, **form)
+    return of_export(run, place, task, args)
+
+
+def of_export(run: Path, place: Path, task: str, args: argparse.Namespace) -> dict[str, Any]:
+    """Score, size and time of a run's student in torch and as it was exported."""
     known = limbeck.evaluate(place)
     report = limbeck.bench(
         [run, place], BenchSettings.checked({"lengths": (26,), "passes": 100, "threads": (1,)})
     )
-    by_backend = {one.backend: one for one in report.measurements}
-    torch, shipped = by_backend["torch"], by_backend["onnxruntime"]
+    torch, shipped = report.measurements  # in their order
     found = {
         "torch_score": torch.score,
         "score": known["primary"],
@@ -121,16 +128,40 @@ def measured(task: str, name: str, seed: int, args: argparse.Namespace) -> dict[
     return found
 
 
+def compressed(task: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
+    """The same of the student that `compress` recommends within the budget and the hours."""
+    out = args.work / f"{task}-compress-{args.compress}-{args.hours:g}h-s{seed}"
+    found = limbeck.compress(
+        made(task, TEACHER, seed, args),
+        args.compress,
+        out,
+        hours=args.hours,
+        show=True,
+        recipe={"task": task, "data": args.data},
+    )
+    best = found.recommended
+    if best is None or not best.run:
+        raise SystemExit(f"{task}: {found.about['reason']}")
+    own = of_export(Path(best.run), Path(best.path), task, args)
+    return own | {"found": f"{best.name}, {best.precision}"}
+
+
 def run(args: argparse.Namespace) -> None:
     """What has no record, seed by seed."""
     args.work.mkdir(parents=True, exist_ok=True)
     for seed in range(1, args.seeds + 1):
         for task in args.tasks:
-            for name in (TEACHER, *(args.only or STUDENTS)):
+            names = (TEACHER, *(args.only or STUDENTS))
+            if args.compress:
+                names = (f"compress, {args.compress}, {args.hours:g} h",)
+            for name in names:
                 record = read()
                 if str(seed) in record.get(task, {}).get(name, {}):
                     continue
-                found = measured(task, name, seed, args)
+                if args.compress:
+                    found = compressed(task, seed, args)
+                else:
+                    found = measured(task, name, seed, args)
                 record = read()
                 record.setdefault(task, {}).setdefault(name, {})[str(seed)] = found
                 write_whole(RECORD, json.dumps(record, indent=1) + "\n")
@@ -164,8 +195,9 @@ def table() -> None:
                 for one, other in zip(ours, teachers, strict=True)
             )
             faster = statistics.mean(other["torch_ms"] for other in teachers) / ms
+            found = {one["found"] for one in ours if "found" in one}
             cells = [
-                name,
+                ": ".join([name, *sorted(found)]),
                 len(both),
                 f"{score:.1f}",
                 f"{share:.1f} %",
@@ -203,6 +235,8 @@ def main() -> None:
     runs.add_argument("--seeds", type=int, default=5)
     runs.add_argument("--labels", type=int, default=10_000, help="rows of SST-2 that keep them")
     runs.add_argument("--only", nargs="+", choices=STUDENTS)
+    runs.add_argument("--compress", help="a budget: the student that `compress` finds, by itself")
+    runs.add_argument("--hours", type=float, default=0.5, help="of compress")
     commands.add_parser("table", help="print the record's tables")
     args = parser.parse_args()
     if args.command == "table":
