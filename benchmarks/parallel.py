@@ -89,7 +89,7 @@ def table() -> None:
     """Print one row a student, the teacher's above them."""
     print("| student | to the translation | to English | training texts |\n|:---|---:|---:|---:|")
     seen = set()
-    for key, found in read().items():
+    for key, found in sorted(read().items(), key=lambda one: one[0].split(",")[0]):
         language = key.split(",")[0]
         both = {f"{language}, the teacher itself": ("teacher", "")} if language not in seen else {}
         seen.add(language)
