@@ -1,4 +1,4 @@
-"""Ask, then capture: record exactly what objectives ask of any transformers model.
+"""Request, then capture: record exactly the activations that objectives need, from any transformers model.
 
 Student and teacher run here, and objectives read the traces. This
 package is the only place that knows about architectures.

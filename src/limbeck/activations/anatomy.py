@@ -25,7 +25,7 @@ _EXACT_WHEN_CUT = frozenset({"deberta", "deberta-v2", "mpnet"})
 class LayerStack:
     """One stack of layers: an encoder, a decoder, or the only stack of a model.
 
-    `modules`: the layer modules by call, so a shared layer stands there once per call. `cores` and
+    `modules`: the layer modules by call, so a shared layer is there once per call. `cores` and
     `crosses`: by layer, the module that calls transformers' attention dispatch, None where there
     is none.
     """
@@ -46,11 +46,9 @@ class LayerStack:
 
     @property
     def owner(self) -> PreTrainedModel:
-        """The bare stack: the smallest `PreTrainedModel` around the layers, runnable by itself."""
+        """The bare stack: the smallest `PreTrainedModel` around the layers that can run alone."""
         owner = self.owner_reference()
-        if (
-            owner is None
-        ):  # cannot happen while the caller holds the model; said for the type checker
+        if owner is None:  # cannot happen while the caller holds the model; for the type checker
             raise LimbeckError(
                 "the model was deleted while it was captured", "keep a reference to it"
             )
@@ -103,7 +101,7 @@ class LayerStack:
 class Anatomy:
     """The stacks of one model by the names a request uses, and the plans made for it so far.
 
-    Without stacks nothing of a model can be captured but its logits; `absent` says why, where it is known.
+    Without stacks nothing of a model can be captured but its logits; `absent` is the reason, if it is known.
     `tokens`: by size of an image how many it becomes.
     """
 
@@ -343,7 +341,7 @@ def anatomy_of(model: PreTrainedModel) -> Anatomy:
 
 
 def known_anatomy(model: PreTrainedModel) -> Anatomy | None:
-    """The anatomy found before, None if there is none or the model's layers have changed since."""
+    """The anatomy found before; None before the first search, or if the model's layers have changed since."""
     anatomy = _anatomies.get(id(model))
     if anatomy is None or not all(stack.is_current() for stack in anatomy.stacks.values()):
         return None
@@ -395,7 +393,7 @@ def refuse_wrapped(model: nn.Module) -> None:
         )
 
 
-# What a model is made of, asked by name: layers, widths, heads, and what can be seen of it.
+# A model's parts, by name: layers, widths, heads, and the activations that can be captured.
 #
 # Pre-flight, projections, mappings and students size themselves by them.
 
@@ -456,7 +454,7 @@ def stack_layers_name(model: PreTrainedModel, stack: str = "main") -> str:
 
 
 def kinds_available(model: PreTrainedModel, stack: str = "main") -> tuple[str, ...]:
-    """Which values of `ActivationKey.what` can be asked of a stack.
+    """The values of `ActivationKey.what` that can be captured from a stack.
 
     Raises:
         LimbeckError: a model without such a stack.
@@ -470,7 +468,7 @@ def stack_names(model: PreTrainedModel) -> tuple[str, ...]:
 
 
 def is_causal(model: PreTrainedModel, stack: str = "main") -> bool:
-    """Whether a stack's attention is kept from seeing what comes later.
+    """Whether a stack's attention sees only earlier positions.
 
     Raises:
         LimbeckError: a model without such a stack.

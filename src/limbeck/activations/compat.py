@@ -1,4 +1,4 @@
-"""All of transformers that is private to it, and what limbeck makes of it. Part of `limbeck.activations`.
+"""All private parts of transformers that limbeck uses. Part of `limbeck.activations`.
 
 The only file that has to be read again when transformers moves. It names:
 
@@ -11,8 +11,8 @@ The only file that has to be read again when transformers moves. It names:
 - the tables of `transformers.models.auto.modeling_auto`: which classes are heads of what,
   and of `configuration_auto`: which types of model there are.
 
-Subclasses of transformers' classes override what is theirs to override and are their own business:
-`training` those of `Trainer` (listed in `limbeck.training.checkpoints`), the CIFAR CNNs `_init_weights`.
+Overrides in subclasses of transformers' classes are not listed here:
+`training` overrides methods of `Trainer` (listed in `limbeck.training.checkpoints`), the CIFAR CNNs `_init_weights`.
 """
 
 import functools
@@ -28,7 +28,7 @@ from transformers.pytorch_utils import Conv1D as Conv1D  # GPT-2's linear map, r
 
 
 def recordable(owner: PreTrainedModel, kind: str) -> list[Any]:
-    """What a model declares it can record under `kind`: module classes, bare or in an object with `target_class`."""
+    """The outputs that a model declares under `kind`: module classes, bare or in an object with `target_class`."""
     found = (getattr(type(owner), "_can_record_outputs", None) or {}).get(kind, [])
     return found if isinstance(found, list) else [found]
 
@@ -53,7 +53,7 @@ def wrap_dispatch(wrap: Callable[[Callable[..., Any], str], Callable[..., Any]])
         return wrap(function, attn_implementation or "eager")
 
     get_interface.limbeck_original = original  # type: ignore[attr-defined]  # a mark of our own
-    AttentionInterface.get_interface = get_interface  # type: ignore[method-assign]  # that is what is meant
+    AttentionInterface.get_interface = get_interface  # type: ignore[method-assign]  # intended
 
 
 def attention_of(model: PreTrainedModel) -> str:
@@ -88,4 +88,4 @@ CAUSAL_LANGUAGE_MODELS = _names(modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
 """Which classes are heads of what, by name."""
 
 MODEL_TYPES = frozenset(configuration_auto.CONFIG_MAPPING_NAMES)
-"""Of the models that come with transformers; what somebody registers is not among them."""
+"""Models that come with transformers; registered ones of other packages are not among them."""

@@ -1,4 +1,4 @@
-"""`capture(model, batch, request) -> Trace`: one forward pass, recording what was asked."""
+"""`capture(model, batch, request) -> Trace`: one forward pass, recording the requested activations."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,12 +22,12 @@ from limbeck.support.errors import LimbeckError
 
 
 def text_mask(batch: Mapping[str, Tensor], decoder: bool = False) -> Tensor | None:
-    """The mask [B, N] (True = real token) that the batch itself tells, or None if it holds no
+    """The mask [B, N] (True = real token) in the batch itself, or None if it has no
     tokens.
 
-    Encoder side: `attention_mask`, else every token of `input_ids` or `inputs_embeds` is real.
-    Decoder side: `decoder_attention_mask`, else where `labels` are not -100 (they stand one token
-    further on, so position j is real when it has something to predict), else every decoder token;
+    Encoder side: `attention_mask`, otherwise every token of `input_ids` or `inputs_embeds` is real.
+    Decoder side: `decoder_attention_mask`, otherwise where `labels` are not -100 (they are one token
+    further on, so position j is real when it has something to predict), otherwise every decoder token;
     with no decoder input at all the model makes it from `input_ids` and reads it position by
     position with them, so their mask holds.
 
@@ -76,7 +76,7 @@ def _two_dimensional(mask: Tensor, name: str) -> Tensor:
     return mask.bool()
 
 
-# Never handed to the model: with labels it would compute a loss nobody reads.
+# Never passed to the model: with labels it would compute an unused loss.
 _LABELS = frozenset({"labels", "label", "label_ids", "start_positions", "end_positions"})
 
 
@@ -91,12 +91,12 @@ def capture(
 
     The caller's grad mode, autocast and train or eval mode hold. Labels and keys the model's
     forward does not name (such as `index`) are left out. Without logits only the bare stack runs,
-    and only down to the deepest layer asked for. Nothing stays on the model afterwards, also when
+    and only down to the deepest requested layer. Nothing stays on the model afterwards, also when
     the pass fails. `entry` [B, N, d] takes the place of the embedding output in the main stack.
 
     Raises:
         LimbeckError: a model that cannot be captured; layers or kinds it does not have; no decoder
-            input where the decoder must run; logits asked of a model without a head; a mask that
+            input where the decoder must run; logits of a model without a head; a mask that
             is not [B, N].
     """
     if entry is not None:
@@ -205,7 +205,7 @@ def _all_masks(
 def _module_to_run(
     model: PreTrainedModel, plan: CapturePlan, batch: Mapping[str, Tensor]
 ) -> nn.Module:
-    """The smallest module whose forward pass holds all that is asked."""
+    """The smallest module whose forward pass contains all requested activations."""
     if plan.logits:
         return model
     if plan.encoder_only:
@@ -223,7 +223,7 @@ def _has_decoder_input(batch: Mapping[str, Tensor]) -> bool:
 def _inputs(
     model: PreTrainedModel, module: nn.Module, batch: Mapping[str, Tensor], plan: CapturePlan
 ) -> dict[str, Any]:
-    """The arguments of the forward call: what the batch holds and `module` names, and no
+    """The arguments of the forward call: the batch's columns that `module` names, and no
     labels."""
     names = plan.arguments[type(module)]
     unread = _LABELS if _has_segments(model) else _LABELS | {"token_type_ids"}
@@ -249,7 +249,7 @@ def _inputs(
 
 
 def _has_segments(model: PreTrainedModel) -> bool:
-    """Whether a second text can be distinguished from a first; a table of one row (RoBERTa) has none for it."""
+    """Whether a second text can be distinguished from a first; a table of one row (RoBERTa) cannot."""
     return getattr(model.config, "type_vocab_size", None) not in (0, 1)
 
 
@@ -320,7 +320,7 @@ class Passes:
     ) -> Pass:
         """Note a pass over a batch, padding and all, and return its kind."""
         kind = Pass(_deciding(request), _sizes(model, batch), gradient)
-        if request.items or request.logits:  # asked for nothing, a model does not run
+        if request.items or request.logits:  # without a request the model does not run
             self.examples[kind] += _rows(batch)
         return kind
 
@@ -447,7 +447,7 @@ def _of_any_size(value: Tensor) -> Tensor:
 #
 # It wraps a frozen model's pass. Autocast remembers the casts of weights that are trained, and those
 # only until its block ends, which is the end of the step; a frozen model's are made again at every
-# pass. The values are the same. They take half the room of the weights, beside them.
+# pass. The values are the same. They take half the room of the weights, in addition to them.
 
 
 # Layers whose weights take part in nothing but operations that autocast casts for, on every device.
@@ -455,7 +455,7 @@ _CAST = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
 class _State(NamedTuple):
-    """What tells a parameter's values from others, short of reading them."""
+    """State that distinguishes a parameter's values from others, without reading them."""
 
     pointer: int
     version: int

@@ -1,6 +1,6 @@
-"""From a request to what must be watched: checked against the model once, then kept.
+"""From a request to the modules to record: checked against the model once, then kept.
 
-A plan is looked up for each forward pass; it says which layers to
+A plan is looked up for each forward pass; it contains the layers to
 hook, which attention to record, how deep each stack must run, and whether the head runs or the
 bare stack does.
 """
@@ -26,7 +26,7 @@ class StackPlan:
     """What to watch in one stack.
 
     `hidden`: by layer, the forms its hidden state is wanted in (pooled or not). `attention`:
-    (layer, cross) pairs. `depth`: the deepest layer asked for, at least 1, as the embedding output
+    (layer, cross) pairs. `depth`: the deepest requested layer, at least 1, as the embedding output
     is seen as the first layer's input. `stops`: nothing behind that layer need run. `layers`:
     layer modules to watch, each with its number, None for a shared one that counts its calls.
     `cores`: by id, the attention modules to record, each with its (layer, cross). `output`:
@@ -45,11 +45,11 @@ class StackPlan:
 
 @dataclass(eq=False)
 class CapturePlan:
-    """The stack plans of a request; with `logits` the whole model runs, else a bare stack.
+    """The stack plans of a request; with `logits` the complete model runs, otherwise a bare stack.
 
     `stacks`: the model's stacks by name. `encoder_only`: the
     main stack is all that must run, without a head or a decoder. `arguments`: by module class,
-    what the forward passes that may be run name as arguments.
+    the arguments of the forward passes that may run.
     """
 
     logits: bool
@@ -136,12 +136,14 @@ def _watched_layers(
         return ()
     wanted = {layer for layer in hidden if layer > 0 and not stack.is_output(layer)}
     if 0 in hidden or stack.owner.main_input_name != "input_ids":
-        wanted.add(1)  # its input is the embedding output, and tells how many tokens an image has
+        wanted.add(
+            1
+        )  # its input is the embedding output, and its length an image's number of tokens
     return tuple((stack.modules[layer - 1], layer) for layer in sorted(wanted))
 
 
 def _problems(model: PreTrainedModel, anatomy: Anatomy, seen: ActivationKey) -> list[Problem]:
-    """What stands between this model and this item."""
+    """The reasons why this model cannot provide this item."""
     name = type(model).__name__
     if seen.stack not in anatomy.stacks:
         return [absent_stack(model, anatomy, seen.stack)]

@@ -1,6 +1,6 @@
 """Watchers of one forward pass: put on, set tensors aside, taken off.
 
-Recorders stand inside the model while `capture` runs it. Everything put
+Recorders are inside the model while `capture` runs it. Everything put
 on a model (a shadow of forward, the mark of recorded attention, the shortened layer list) is taken
 off again, also when the pass fails. Tensors are only set aside, so the model's values and
 gradients are the ones it has anyway.
@@ -25,11 +25,11 @@ from limbeck.support.errors import LimbeckError
 #
 # It works inside the model's forward pass. Every attention module of transformers asks
 # `AttentionInterface.get_interface` for its function and calls it with query, key, value and mask.
-# That lookup is wrapped once, when attention is first asked for. The wrapper passes everything
+# That lookup is wrapped once, at the first request for attention. The wrapper passes everything
 # through untouched; only for a module that carries a recorder does it set the arguments aside first.
 # The implementation (SDPA, flash, eager), masks and configuration stay as they are. Maps are computed
-# after the forward pass, for the layers asked for only, so gradient checkpointing replays exactly
-# what it ran.
+# after the forward pass, for the requested layers only, so gradient checkpointing replays exactly
+# the original pass.
 
 
 RECORDER = "_limbeck_recorder"
@@ -179,9 +179,9 @@ def _call(
         scaling=query.shape[-1] ** -0.5 if scaling is None else scaling,
         position_bias=named.get("position_bias"),
         softcap=named.get("softcap"),
-        # Eager attention is always given its whole mask; the kernels leave causality to a flag.
+        # Eager attention always gets its complete mask; the kernels leave causality to a flag.
         causal=bool(causal) and implementation != "eager" and unmasked and query.shape[2] > 1,
-        # A four-dimensional mask holds the window already; only flash attention is told it apart.
+        # A four-dimensional mask contains the window already; only flash attention gets it separately.
         window=named.get("sliding_window") if flash else None,
     )
 
@@ -191,11 +191,11 @@ class StopForward(Exception):  # noqa: N818 (it reports success, not an error)
 
 
 class Recorder:
-    """What is set aside of one stack during one forward pass.
+    """Values set aside of one stack during one forward pass.
 
     Under no_grad hidden states are pooled at once, so the full ones are freed; with gradients they
     are kept by autograd anyway, and pooling waits, so that gradient checkpointing replays only
-    what the model did.
+    the model's own operations.
     """
 
     def __init__(self, part: StackPlan, mask: Tensor | None) -> None:
@@ -234,7 +234,7 @@ class Recorder:
         """Stand in for the bare stack's forward: its output is hidden state L after the final
         norm.
 
-        A model that declares nothing was asked for all its hidden states and attentions here.
+        A model without declarations has to return all its hidden states and attentions here.
         """
         output = forward(*args, **kwargs)
         if not self.part.stack.declared:
@@ -268,7 +268,7 @@ class Recorder:
             self.calls[place] = call
 
     def _entered(self, hidden: Tensor) -> None:
-        """The embedding output goes into the first layer, and tells the number of tokens."""
+        """The embedding output goes into the first layer, and its length is the number of tokens."""
         if self.mask is None:
             # Images have no padding.
             self.mask = torch.ones(hidden.shape[:2], dtype=torch.bool, device=hidden.device)
@@ -330,7 +330,7 @@ class Recorder:
 def _exchanged(
     entry: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """A layer's arguments with another hidden state in place of its own."""
+    """A layer's arguments with another hidden state instead of its own."""
     given = args[0] if args else kwargs["hidden_states"]
     entry = entry.to(given.dtype)
     return ((entry, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": entry})
@@ -352,7 +352,7 @@ def attach(recorder: Recorder) -> None:
         owner = stack.owner
         _shadow(recorder, owner, functools.partial(recorder.run_stack, owner.forward))
     if part.stops and not stack.shared:
-        # Swapped, not edited: whoever holds the old dictionary sees no change.
+        # Swapped, not edited: the old dictionary does not change.
         recorder.whole = stack.layers._modules
         stack.layers._modules = dict(list(recorder.whole.items())[: part.depth])
 

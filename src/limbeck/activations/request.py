@@ -1,7 +1,7 @@
-"""What an objective wants to see of a model: the asking half of "ask, then capture".
+"""Requests of objectives for a model's activations: the first half of "request, then capture".
 
 Objectives state requests, training unites
-those of the objectives that are active now, and `capture` records exactly that and nothing else.
+the requests of the active objectives, and `capture` records exactly that and nothing more.
 """
 
 from collections.abc import Iterable
@@ -23,8 +23,8 @@ class ActivationKey(NamedTuple):
 
     `what`: `hidden` states, attention `probabilities` or `scores`, or `query`, `key`, `value` per
     head. `layer`: for `hidden`, 0 is the embedding output and 1..L the layers; for the rest 1..L.
-    `pool`: `hidden` only; None keeps all tokens, else `limbeck.functional.pool` with the token
-    mask. `stack`: `main` is the encoder of an encoder-decoder, else the only stack; `cross` is
+    `pool`: `hidden` only; None keeps all tokens, otherwise `limbeck.functional.pool` with the token
+    mask. `stack`: `main` is the encoder of an encoder-decoder, otherwise the only stack; `cross` is
     attention only.
     """
 
@@ -123,9 +123,9 @@ def _problems(seen: ActivationKey) -> list[Problem]:
 
 @dataclass
 class Mixed:
-    """How a student's input was mixed (MixUp), and what it made of the clean examples.
+    """How a student's input was mixed (MixUp), and the student's activations for the clean examples.
 
-    `clean`: the trace of the unmixed batch, if anything was asked of it. `partner` [B]: which
+    `clean`: the trace of the unmixed batch, if it was requested. `partner` [B]: which
     example each was mixed with. `share`: λ, the example's own share.
     """
 
@@ -139,11 +139,11 @@ class Trace:
     """The tensors of one captured forward pass; read them with `trace[Seen(...)]`.
 
     `values`: hidden states [B, N, d] or pooled [B, d]; probabilities and scores [B, H, Q, K];
-    query, key and value [B, H, N, d_head]. `logits`: the head's, if asked for. `masks`: per stack
+    query, key and value [B, H, N, d_head]. `logits`: the head's, if requested. `masks`: per stack
     [B, N], True for a real token. `mixed`: how the input was mixed, if it was. `each`
-    [T, B, …]: the logits of each teacher of an ensemble, whose mean `logits` is. `partial`: what was stored of
-    logits over a vocabulary, in their place. `aligned`: of a teacher with tokens of its own, whose values were
-    brought onto the student's; `masks` then leave out those that no teacher token meets.
+    [T, B, …]: the logits of each teacher of an ensemble, whose mean `logits` is. `partial`: the stored part of
+    logits over a vocabulary, instead of them. `aligned`: of a teacher with other tokens, whose values were
+    brought onto the student's; `masks` then leave out tokens without a teacher token.
     """
 
     values: dict[ActivationKey, Tensor] = field(default_factory=dict)
@@ -165,7 +165,7 @@ class Trace:
             ) from None
 
     def mask(self, stack: str = "main") -> Tensor:
-        """The token mask [B, N] of a stack, True where a real token stands."""
+        """The token mask [B, N] of a stack, True at real tokens."""
         try:
             return self.masks[stack]
         except KeyError:

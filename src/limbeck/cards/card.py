@@ -27,12 +27,12 @@ log = logging.getLogger(__name__)
 
 CARD_NAME = "README.md"
 MARKER = "<!-- Written by limbeck. Without this line, limbeck leaves the file as it is. -->"
-# Of a recipe: who reads a card cannot use them.
+# Recipe keys of no use to readers of a card.
 _PRIVATE = ("plugins", "report_to", "workers", "cache", "log_steps", "save_steps")
 
 
 def is_ours(card: Path) -> bool:
-    """Whether limbeck may write a card there: nobody has written one, or it was limbeck."""
+    """Whether limbeck may write a card there: it has no card, or one by limbeck."""
     try:
         return MARKER in card.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -44,17 +44,17 @@ def is_ours(card: Path) -> bool:
 def write_card(
     run: str | Path, settings: CardSettings | None = None, *, out: str | Path | None = None
 ) -> Path:
-    """Write a finished run's model card, whole or not at all, and return its path.
+    """Write a finished run's model card atomically, and return its path.
 
     Args:
         run: the run's folder.
-        settings: what is said of the model beside its record; later cards keep it.
+        settings: facts about the model that its record lacks; later cards keep them.
         out: another file than `student/README.md`.
 
     Exported models of a student that the run held before are left out, with a warning.
 
     Raises:
-        LimbeckError: no finished run, runs for the spread that are none or of another task, or a
+        LimbeckError: no finished run, runs for the spread that are not runs or of another task, or a
             README there that a person wrote.
     """
     folder = files.at_home(run)
@@ -195,7 +195,7 @@ def _method(record: Record) -> str:
 
 
 def _recipe(record: Record) -> str | None:
-    """The recipe's settings that are not limbeck's defaults, of a group those that are not the group's."""
+    """The recipe's settings that differ from limbeck's defaults, in a group from the group's."""
     shown = {}
     for key, value in record.recipe.items():
         field = Recipe.model_fields.get(key)

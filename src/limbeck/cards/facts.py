@@ -38,14 +38,14 @@ PIPELINES = {
 
 @dataclass(frozen=True)
 class StudentFacts:
-    """A finished run's student; what is read of its folder is no more than small JSON files."""
+    """A finished run's student; only small JSON files of its folder are read."""
 
     run: Path
     record: Record
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """`config.json`; empty where there is none."""
+        """`config.json`; empty if the file is missing."""
         file = self.run / "student" / "config.json"
         return plain.read_json(plain.read_text(file), str(file)) if file.is_file() else {}
 
@@ -81,7 +81,7 @@ class StudentFacts:
 
     @property
     def prompts(self) -> TextPrompts:
-        """What an embedding model puts before texts."""
+        """The prompts of an embedding model."""
         named: Any = SimpleNamespace(**self.config)
         modules = modules_of(named)
         return BARE if modules is None else modules.text_prompts
@@ -100,13 +100,13 @@ class StudentFacts:
 
     @property
     def bytes(self) -> int:
-        """Of its weights."""
+        """The bytes of its weights."""
         files = (self.run / "student").glob("*.safetensors")
         return sum(file.stat().st_size for file in files)
 
     @cached_property
     def exports(self) -> list[ExportManifest]:
-        """What was exported of it, and of no student that the run held before."""
+        """Its exported models, without the models of earlier students of the run."""
         return exports_of_student(self.run)[0]
 
 
@@ -114,13 +114,13 @@ class StudentFacts:
 # no folder of the machine it was written on.
 
 
-# Folders whose name says less than that of the folder around them.
+# Folders whose name is less informative than the name of the folder around them.
 _INSIDE = frozenset({"student", "model", "exported", "onnx", "onnx-int8", "onnx-int4", "openvino"})
 _DRIVE = re.compile(r"^[A-Za-z]:[\\/]")
 
 
 def public_name(place: str) -> str:
-    """The last part of a path that says something; a Hub name and a plain word as they are."""
+    """The last informative part of a path; a Hub name and a plain word as they are."""
     if place.startswith(given.PREFIX):
         return place.removeprefix(given.PREFIX).split("@")[0]
     if hub_name(place) == place:
@@ -133,7 +133,7 @@ def public_name(place: str) -> str:
 
 
 def without_paths(value: Any) -> Any:
-    """The same recipe, every path in it shortened to its name; what a method says of itself stays."""
+    """The same recipe, every path in it shortened to its name; a method's own fields stay."""
     if isinstance(value, Mapping):
         return {key: item if key in HEADER else without_paths(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -144,7 +144,7 @@ def without_paths(value: Any) -> Any:
 
 
 def _is_path(text: str) -> bool:
-    # Formulas and prompts hold slashes between spaces; paths as they stand in recipes do not.
+    # Formulas and prompts contain slashes between spaces; paths in recipes do not.
     return (
         "/" in text or "\\" in text or text.startswith("~") or (text != "" and _exists(text))
     ) and "\n" not in text
@@ -160,9 +160,9 @@ def _exists(text: str) -> bool:
 
 
 def hub_name(place: str) -> str | None:
-    """A model's name on the Hub: the place itself where it was loaded from there, else what its card names.
+    """A model's name on the Hub: its place if it was loaded from there, otherwise the name in its card.
 
-    None where nothing tells: a folder without a card.
+    None if it is unknown: a folder without a card.
     """
     folder = files.at_home(place)
     if folder.is_dir():
@@ -187,7 +187,7 @@ def _in_card(folder: Path) -> list[str]:
 
 
 def base_models(record: Record) -> list[str]:
-    """Hub names of what the student's weights come from, then of its teachers; those that are known."""
+    """Hub names of the model whose weights the student started from, then of its teachers, if known."""
     student = record.recipe.get("student") or {}
     places = [student.get("init"), record.recipe.get("teacher")]
     places += record.recipe.get("teachers") or []
@@ -204,7 +204,7 @@ def dataset_of(record: Record) -> HubSource | None:
 
 
 def teacher_names(record: Record) -> Sequence[str]:
-    """What the teachers are called: Hub names, else folders' own names."""
+    """Names of the teachers: Hub names, otherwise folders' own names."""
     if record.kind == "finetune" and record.teacher is None and not record.outputs:
         return []
     if record.team is not None:
@@ -216,7 +216,7 @@ def teacher_names(record: Record) -> Sequence[str]:
     return [public_name(str(place))] if place else []
 
 
-# The few lines that load a student and ask it something, by task type: what the template puts into its input.
+# The few lines that load a student and call it, by task type, with the template's input.
 _GIVEN = {
     "tokens": '["Ada", "lives", "in", "London"], is_split_into_words=True',
     "spans": '"A question?", "The context that answers it."',

@@ -35,7 +35,7 @@ METRICS = {
     "relative_error": "root mean squared error, % of the standard deviation",
 }
 """Metrics in words, where they are more than their names."""
-# One identifier of the Hub stands for several of ours.
+# One identifier of the Hub covers several of ours.
 _COARSE = ("f1", "accuracy")
 _SPLITS = {
     "dev": "validation",

@@ -20,8 +20,8 @@ from limbeck.support import files, plain
 from limbeck.support.errors import LimbeckError
 from limbeck.support.manifest import Manifest, sealed
 
-# What of a run goes to the Hub, file by file, and what each says there. A list of what is sent,
-# not of what is left out: checkpoints, teacher outputs and rows never get in. No file that is sent
+# The files of a run that go to the Hub, and their paths there. A list of files to send,
+# not of files to leave out: checkpoints, teacher outputs and rows never get in. No file that is sent
 # names a folder of the machine.
 
 
@@ -47,10 +47,10 @@ class PushFile:
 
 
 def push_files(run: str | Path, repo: str) -> list[PushFile]:
-    """Student, exported folders, card and record of a finished run, or a cascade, as they will lie in a repository.
+    """Student, exported folders, card and record of a finished run, or a cascade, with their paths in a repository.
 
     Raises:
-        LimbeckError: no finished run, or files that are not what the run wrote.
+        LimbeckError: no finished run, or files that the run did not write.
     """
     folder = files.at_home(run)
     if is_cascade(folder):
@@ -77,7 +77,7 @@ def _cascade(folder: Path) -> Iterator[PushFile]:
 
 
 def _student(folder: Path) -> Iterator[PushFile]:
-    """What the run wrote and nothing that was put beside it."""
+    """Files of the run's student; other files in the folder are left out."""
     manifest = Manifest.read(folder)
     names = [] if manifest is None else [n for n in manifest.checksums if n.startswith(_STUDENT)]
     if manifest is None or not names:
@@ -101,20 +101,20 @@ def _card(folder: Path, repo: str) -> PushFile:
 
 
 def _record(record: Record) -> PushFile:
-    """The record with names in place of paths and no text of any row, sealed again."""
+    """The record with names instead of paths and without texts of rows, sealed again."""
     bare = {name: found.without_texts() for name, found in record.classification.items()}
     record = record.model_copy(update={"classification": bare})
     plain = finite(record.model_dump(mode="python", by_alias=True))
     for part in ("recipe", "data", "stages", "team", "outputs", "teacher"):
         plain[part] = facts.without_paths(plain[part])
-    # Checksums of files by their places: they say nothing where these are not.
+    # Checksums of files by their paths: they mean nothing without the files.
     plain["execution"].update(read={}, files={})
     text = json.dumps(sealed(plain), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     return PushFile(RECORD_NAME, text.encode())
 
 
 def _exported(place: Path) -> Iterator[PushFile]:
-    """An exported folder under its own name; what says where it came from says the name alone."""
+    """An exported folder under its own name; its paths are shortened to names."""
     manifest = read_export(place)
     source = facts.public_name(manifest.source)
     sums = dict(manifest.checksums)
@@ -136,11 +136,11 @@ _AGAIN = "run the same command again: what has arrived is not sent twice"
 
 @dataclass(frozen=True)
 class PushResult:
-    """What was sent, and where it can be seen.
+    """The files that were sent, and the address of the repository.
 
     Attributes:
-        url: the repository's page; None where nothing was sent.
-        files: what was, or would be, sent.
+        url: the repository's page; None if nothing was sent.
+        files: the files that were, or would be, sent.
     """
 
     url: str | None
@@ -161,14 +161,14 @@ def push(
     Args:
         run: the run's folder.
         repo: `USER/NAME` on the Hub; it is made where it does not exist.
-        private: make it private, and refuse one that is public.
-        dry_run: send nothing, ask nobody, and return the files.
-        endpoint: the Hub's address; by default `HF_ENDPOINT`, else the Hub itself.
-        token: by default `HF_TOKEN`, else the one that `hf auth login` keeps.
+        private: make it private, and stop if it is public.
+        dry_run: send nothing, make no request, and return the files.
+        endpoint: the Hub's address; by default `HF_ENDPOINT`, otherwise the Hub itself.
+        token: by default `HF_TOKEN`, otherwise the one that `hf auth login` keeps.
 
     Raises:
-        LimbeckError: no finished run, a damaged one, a name that is none, no token, no permission, a
-            public repository, or a Hub that cannot be reached or refuses.
+        LimbeckError: no finished run, a damaged one, an invalid name, no token, no permission, a
+            public repository, or a Hub that cannot be reached or returns an error.
     """
     _check_name(repo)
     files = push_files(run, repo)
@@ -220,7 +220,7 @@ _FIXES = {
 
 @contextmanager
 def _clear_errors(repo: str, endpoint: str) -> Iterator[None]:
-    """Whatever the Hub or the way to it says becomes one LimbeckError."""
+    """Turn any error of the Hub or the connection into one LimbeckError."""
     try:
         yield
     except LimbeckError:

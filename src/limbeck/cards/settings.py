@@ -1,4 +1,4 @@
-"""What a person says of a model that no record knows; the descriptions are the command's help. Free of torch.
+"""Facts about a model that no record contains; the descriptions are the command's help. Free of torch.
 
 Part of `limbeck.cards`.
 """
@@ -16,7 +16,7 @@ SETTINGS_NAME = "card.json"
 
 
 class CardSettings(Settings):
-    """Every later writing of the card keeps them, in a file beside the run's record."""
+    """Kept for later cards, in a file next to the run's record."""
 
     seeds: list[str] = Field(
         default_factory=list,
@@ -27,7 +27,8 @@ class CardSettings(Settings):
         description="the method among them that others are tested against; by default finetune",
     )
     base_model: list[str] = Field(
-        default_factory=list, description="Hub names of what the student's weights come from"
+        default_factory=list,
+        description="Hub names of the models whose weights the student started from",
     )
     language: list[str] = Field(default_factory=list, description="language codes: en de")
     license: str | None = Field(
@@ -39,11 +40,11 @@ class CardSettings(Settings):
     )
 
     def within(self, kept: "CardSettings") -> "CardSettings":
-        """What was kept, and in its place whatever is said here."""
+        """The kept settings, overridden by these."""
         return kept.model_copy(update=self.model_dump(exclude_defaults=True))
 
     def write(self, run: Path) -> None:
-        """Write them into a run folder, whole or not at all; nothing where nothing is said."""
+        """Write them into a run folder atomically; nothing if there are no settings."""
         if self != CardSettings():
             files.write_whole(run / SETTINGS_NAME, json.dumps(self.model_dump(), indent=1) + "\n")
 

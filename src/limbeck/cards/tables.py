@@ -27,7 +27,7 @@ _MB = 1e6
 
 
 def score_table(record: Record, splits: Sequence[str]) -> CellTable:
-    """Every metric of every split, the teacher's beside it where it is known, and what words alone reach."""
+    """Every metric of every split, with the teacher's if it is known, and the scores of a linear model on words."""
     theirs = teacher_scores(record)
     floor = {} if record.floor is None else record.floor.scores
     taught = any(theirs.get(split) for split in splits)
@@ -74,7 +74,7 @@ def size_table(student: StudentFacts) -> CellTable:
 
 
 def latency_table(record: Record) -> CellTable | None:
-    """The last bench's lines, else what the run timed itself; None where nothing was timed."""
+    """The last bench's lines, otherwise the run's own times; None if nothing was timed."""
     if record.bench is not None and record.bench.rows:
         heading = ["model", "backend", "form", "batch", "tokens", "threads", "p50 ms", "p95 ms"]
         cells = [[*heading, "rows/s", "memory MiB"]]
@@ -82,7 +82,7 @@ def latency_table(record: Record) -> CellTable | None:
             model = "this model" if row.role != "teacher" else "teacher"
             condition = map(str, (row.batch_size, row.tokens, row.threads))
             times = [milliseconds(row.p50)[0], shown(row.p95, lambda p95: milliseconds(p95)[0])]
-            # Weights may be read in place or copied: together they are what it needs.
+            # Weights may be read in place or copied: the model needs both together.
             memory = None if row.memory_mib is None else row.memory_mib + (row.mapped_mib or 0)
             speed = [*times, decimal(row.rows_per_second, 0), decimal(memory, 0)]
             cells.append([model, row.backend, row.form, *condition, *speed])
@@ -99,7 +99,7 @@ def latency_table(record: Record) -> CellTable | None:
 
 
 def export_table(student: StudentFacts) -> CellTable:
-    """What was exported, and how it did at its gate."""
+    """The exported models, and their results at the gate."""
     heading = ["folder", "form", "MB", "score in torch", "exported", "lost", "same predictions"]
     unchosen = any(one.unchosen is not None for one in student.exports)
     cells = [[*heading, *["on rows that did not choose it"] * unchosen, "gate"]]
@@ -114,7 +114,7 @@ def export_table(student: StudentFacts) -> CellTable:
 
 
 def training_table(student: StudentFacts) -> CellTable:
-    """What it was trained by and on."""
+    """The student's teachers, method and data."""
     record = student.record
     recipe, examples = record.recipe, record.examples
     rows = rows_said(examples) or shown(examples.train, "{:,}".format)
@@ -168,7 +168,7 @@ def _start(record: Record) -> str:
 def spread_of(
     student: StudentFacts, seeds: Sequence[str], baseline: str | None = None
 ) -> str | None:
-    """A Markdown table of the run and of those beside it; None where none is named.
+    """A Markdown table of the run and of the given other ones; None without other runs.
 
     Where methods differ, they are tested against `baseline`, by default `finetune` if it is one of
     them.
@@ -186,7 +186,7 @@ def spread_of(
     if baseline is None and len(methods) > 1 and "finetune" in methods:
         baseline = "finetune"
     table = build_table(records, baseline=baseline, facts=("layers", "parameters", "kept"))
-    # The card's own heading says what it is.
+    # The card's own heading is the metric's name.
     return render(replace(table, title=""), "markdown").rstrip()
 
 

@@ -19,21 +19,21 @@ from limbeck.support.errors import LimbeckError, Problem
 QUERIES, CORPUS, QRELS = "queries.jsonl", "corpus.jsonl", "qrels"
 _COLUMNS = ("query-id", "corpus-id", "score")
 NEAREST = 20
-"""Passages beside what was judged of a query: the nearest by TF-IDF that were not judged."""
+"""Passages for a query in addition to the judged ones: the nearest by TF-IDF that were not judged."""
 _SPLITS = ("train", "dev", "test")
 _AT_ONCE = 256
 
 Grades = dict[str, dict[str, float]]
 """By query the grades of the passages that were judged, 0 for not relevant."""
 Pairs = tuple[list[str], list[str], list[float]]
-"""Queries, passages and grades, a row a pair."""
+"""Queries, passages and grades, one row per pair."""
 
 
 @dataclass(frozen=True)
 class RetrievalSet:
     """One split of a folder.
 
-    `queries`: text by id, of those that the split judges. `corpus`: by id title and text in one. `qrels`: their
+    `queries`: text by id, for judged queries of the split. `corpus`: by id title and text in one. `qrels`: their
     grades.
     """
 
@@ -89,8 +89,8 @@ def read_beir(folder: Path, split: str) -> RetrievalSet:
         split: the name of a file of `qrels`.
 
     Raises:
-        LimbeckError: a file is missing or is not as the layout says, an id stands twice, or the grades name a query
-            or a passage that is not there.
+        LimbeckError: a file is missing or has another layout, an id occurs twice, or the grades name a query
+            or a passage that does not exist.
     """
     splits = beir_splits(folder)
     if split not in splits:
@@ -148,7 +148,7 @@ def _grades(path: Path) -> Grades:
                 f"{path}, row {row}: {passage!r} is judged twice for query {query!r}",
                 "take one out",
             )
-        # TREC marks what is worse than not relevant with numbers below 0.
+        # TREC marks passages that are worse than not relevant with numbers below 0.
         judged[passage] = max(grade, 0.0)
     return found
 
@@ -157,12 +157,12 @@ def _grades(path: Path) -> Grades:
 
 
 def read_beir_pairs(folder: Path) -> dict[str, Pairs]:
-    """By split what was judged, and passages that share words with the query, which have grade 0.
+    """Return judged pairs by split, and passages that share words with the query, with grade 0.
 
-    Grades name little but what is relevant, and a reranker learns from what only looks so.
+    Most grades name relevant passages only, and a reranker learns from passages that only look relevant.
 
     Raises:
-        LimbeckError: as `read_beir`; there is none of the splits.
+        LimbeckError: as `read_beir`; the folder contains no split.
     """
     found = beir_splits(folder)
     known = [split for split in _SPLITS if split in found]

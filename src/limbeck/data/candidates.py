@@ -1,11 +1,11 @@
-"""Queries with candidates: lists of them, a pair a row, and tuples of what belongs together. Part of `limbeck.data`.
+"""Queries with candidates: lists of them, one pair per row, and tuples of texts that match. Part of `limbeck.data`.
 
     {"query": "…", "passages": ["…", "…"], "labels": [1, 0], "scores": [7.2, -3.1]}
     {"query": "…", "positive": ["…"], "negative": ["…", "…"]}
 
-`labels` say how relevant each passage is, `scores` are a teacher's, and either may be left out. `documents` and
-`docs` are other names of `passages`. The second form is that of sentence-transformers: 1 for what is positive, 0 for
-what is negative. Rerankers read a row for each pair; embedding models read tuples of a query, a passage that belongs to
+`labels` are the relevance of each passage, `scores` are a teacher's, and either may be left out. `documents` and
+`docs` are other names of `passages`. The second form is sentence-transformers': 1 for positive passages, 0 for
+negative ones. Rerankers read one row per pair; embedding models read tuples of a query, a passage that belongs to
 it and passages that do not.
 """
 
@@ -26,7 +26,7 @@ from limbeck.tasks.metrics import by_query
 QUERY, PASSAGE, LABEL, SCORE = "query", "passage", "label", "score"
 """The columns of the pairs."""
 POSITIVE, NEGATIVE = "positive", "negative"
-"""The columns of triplets, beside the query's."""
+"""The columns of triplets, in addition to the query's."""
 _PASSAGES = ("passages", "documents", "docs")
 LISTED_TEXTS = tuple((QUERY, name) for name in _PASSAGES)
 """The columns of texts, under each of their names, where a row is a query with its passages."""
@@ -72,12 +72,12 @@ def pairs_of(columns: Columns, path: Path) -> dict[str, ArrowColumn]:
     A candidate without a label or a score has None there.
 
     Args:
-        columns: of a table for which `holds_candidates` says so.
+        columns: of a table for which `holds_candidates` is true.
         path: its file, for messages.
 
     Raises:
-        LimbeckError: a text is none; labels or scores are not finite numbers, one for each passage; or a passage
-            stands twice among a query's candidates.
+        LimbeckError: a text is missing; labels or scores are not finite numbers, one for each passage; or a passage
+            occurs twice among a query's candidates.
     """
     seen: dict[tuple[str, str], Numbers] = {}
     for row, values in enumerate(zip(*columns.values(), strict=True), start=1):
@@ -85,7 +85,7 @@ def pairs_of(columns: Columns, path: Path) -> dict[str, ArrowColumn]:
         query = line[QUERY]
         if not isinstance(query, str) or not query.strip():
             raise LimbeckError(f"{where}: the query is {query!r:.60}, expected text", _FIX)
-        # A row of a positive and a negative says of either what others say too; a list of passages is said once.
+        # Rows of a positive and a negative may repeat each other's passages; a list of passages may not.
         repeats = all(line.get(name) is None for name in _PASSAGES)
         for passage, numbers in _graded(line, where, margins=repeats):
             if (query, passage) not in seen:
@@ -110,8 +110,8 @@ def _graded(line: dict[str, Any], where: str, *, margins: bool) -> Iterator[tupl
 
     Args:
         line: a row by its columns.
-        where: it stands.
-        margins: whether it may have a number for each negative in place of scores (`margins`).
+        where: place of the row, for messages.
+        margins: whether it may have one number per negative (`margins`) instead of scores.
     """
     labels: Sequence[float | None]
     name = next((name for name in _PASSAGES if line.get(name) is not None), None)
@@ -138,7 +138,7 @@ def _graded(line: dict[str, Any], where: str, *, margins: bool) -> Iterator[tupl
 
 
 def negative_columns(names: Sequence[str]) -> list[str]:
-    """Those of some names that hold what is not relevant, in the order of their numbers."""
+    """The names that are columns of negatives, in the order of their numbers."""
     found = [(name, re.fullmatch(rf"{NEGATIVE}_?([0-9]{{0,9}})", name)) for name in names]
     numbered = [(int(match[1] or 0), name) for name, match in found if match is not None]
     return [name for _, name in sorted(numbered)]
@@ -195,9 +195,9 @@ class Texted(NamedTuple):
 
     Attributes:
         texts: by column.
-        scores: how similar the first two texts of a row are: 1 of a query and a passage that belongs to it, NaN where
-            nobody knows.
-        first: what the first text of each row is, a query or a passage; None of sentences.
+        scores: similarity of the first two texts of a row: 1 for a query and a passage that belongs to it, NaN if
+            unknown.
+        first: role of the first text of each row, a query or a passage; None for sentences.
         taught: a teacher's embedding of each first text.
         translated: the two texts of a row are translations of each other.
     """
@@ -216,7 +216,7 @@ class Texted(NamedTuple):
         return cls(texts, [1.0 if graded else math.nan] * count, [QUERY] * count)
 
     def without(self, held: frozenset[str]) -> "Texted":
-        """The rows of sentences of which no text is among those that are held out."""
+        """The rows of sentences without any held-out text."""
         rows = enumerate(zip(*self.texts, strict=True))
         kept = [row for row, texts in rows if held.isdisjoint(texts)]
         texts = [[column[row] for row in kept] for column in self.texts]
@@ -228,11 +228,11 @@ def tuples_of(table: FileTable, named: Sequence[str]) -> Texted | None:
     """The tuples of a table; None where its texts are to be taken one by one.
 
     Args:
-        table: as it lies in its file, lists of candidates and all.
-        named: text columns that are asked for, the query's first; two or more.
+        table: as in its file, with lists of candidates.
+        named: text columns that are given, the query's first; two or more.
 
     Raises:
-        LimbeckError: a text is none, or nobody says what is relevant.
+        LimbeckError: a text is missing, or nothing states which texts are relevant.
     """
     there = [*table.columns]
     if not named and holds_candidates(there) and _has_lists(table):
@@ -252,7 +252,7 @@ def _has_lists(table: FileTable) -> bool:
 
 
 def tuple_columns(there: Sequence[str], named: Sequence[str] = ()) -> tuple[str, ...]:
-    """The columns of tuples, those that are named or those of usual names; none where there are none."""
+    """The columns of tuples, the given ones or the ones with usual names; () if the table has no such columns."""
     if named:
         return tuple(named)
     pair = next(((q, p) for q in _QUERIES for p in _POSITIVES if q in there and p in there), ())
@@ -260,7 +260,7 @@ def tuple_columns(there: Sequence[str], named: Sequence[str] = ()) -> tuple[str,
 
 
 def tuple_texts(table: FileTable, column: str, *, blank: bool = True) -> list[str]:
-    """A column of text; raises LimbeckError for a value that is none, or without `blank` one that says nothing."""
+    """A column of text; raises LimbeckError for a value that is not text, or without `blank` for blank text."""
     fix = (
         f"fill the gap or take the row out, or name other columns: {NAMING}; there are {', '.join(table.columns)}; "
         f'write lists beside a text {QUERY!r}: {{"query": "…", "positive": ["…"], "negative": ["…", "…"]}}'
@@ -269,7 +269,7 @@ def tuple_texts(table: FileTable, column: str, *, blank: bool = True) -> list[st
 
 
 def _of_pairs(table: FileTable) -> Texted:
-    """Of a query and one of its candidates on each row; without any grade a query has all of its passages."""
+    """Rows of a query and one of its candidates; without grades all passages of a query count as positive."""
     queries, passages = (tuple_texts(table, name, blank=False) for name in (QUERY, PASSAGE))
     graded = LABEL in table.columns
     grades = table.numbers(LABEL, gaps=True, fix=GRADE_FIX) if graded else []

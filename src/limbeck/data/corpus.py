@@ -24,7 +24,7 @@ from limbeck.support.settings import Count, Seed, Settings
 from limbeck.tasks.task import Task
 
 CORPUS = Task("corpus", "Corpus", ("sentence1", "sentence2"), (), (), "")
-"""What the rows are: pairs of text without labels, which nothing is scored on."""
+"""The rows: pairs of text without labels, which are never scored."""
 
 # Rows that one document of a stream gives at most: variety for as little download as possible.
 _ROWS_OF_A_STREAMED_DOCUMENT = 4
@@ -43,8 +43,8 @@ class CorpusSpec(Settings):
     )
     pairs: Literal["adjacent", "random"] = Field(
         "adjacent",
-        description="which sentences meet: those that follow each other in a document, or any two "
-        "of the corpus (as CR-ILD's paper says; its release pairs sentences of more than ten words "
+        description="which sentences are paired: sentences that follow each other in a document, or any two "
+        "of the corpus (as in CR-ILD's paper; its release pairs sentences of more than ten words "
         "that follow each other)",
     )
     size: Count = Field(description="number of rows")
@@ -79,7 +79,7 @@ def load_corpus(
     of it, of a stream from at most eight of a document.
 
     Raises:
-        LimbeckError: the source cannot be read, or gives fewer rows than asked for.
+        LimbeckError: the source cannot be read, or gives fewer rows than requested.
     """
     longest = spec.max_tokens or max_length
     shortest = spec.min_tokens or 0
@@ -126,7 +126,7 @@ class _Pair(NamedTuple):
 
 # Sentences that one document of a stream gives at most, where any two may meet.
 _OF_A_STREAMED_DOCUMENT = 8
-# Pairs tried for each that is asked for, before a corpus counts as having too few of the range.
+# Pairs tried per requested pair, before a corpus counts as having too few in the range.
 _TRIES = 50
 
 
@@ -165,7 +165,7 @@ class _Cut:
             for start in range(len(document) - 1)
         ]
         self.random.shuffle(starts)
-        # Counted when first asked for: a few rows of a large file need few of its documents.
+        # Counted on first use: a few rows of a large file need few of its documents.
         counts: dict[int, list[int]] = {}
         for place, start in starts:
             if place not in counts:
@@ -286,7 +286,7 @@ def file_documents(path: Path) -> list[Document]:
 def hub_documents(source: str, seed: int, *, progress: bool = False) -> Iterator[Document]:
     """Documents streamed from a dataset of the Hub, or from a copy of its repository, shuffled.
 
-    Each row's `text` is a document, its lines are paragraphs. Only what is read is downloaded.
+    Each row's `text` is a document, its lines are paragraphs. Only the rows that are read are downloaded.
 
     Raises:
         LimbeckError: the dataset cannot be had or has no text.

@@ -56,7 +56,7 @@ def encode(
         found: dict[str, Any] = dict(task.kind.encode(task, tokenizer, max_length, rows))
         if isinstance(label, Value) and "labels" in found:
             labels = np.asarray(found["labels"])
-            # What does not fit is left to Arrow's own cast below, which refuses it.
+            # Values that do not fit are left to Arrow's own cast below, which raises an error.
             if np.can_cast(labels.dtype, label.dtype, "same_kind"):
                 found["labels"] = labels.astype(label.dtype)
         return found
@@ -98,7 +98,7 @@ def _check(dataset: Dataset, task: Task, tokenizer: tasks.Processor, max_length:
         raise LimbeckError(problems)
 
 
-# Whether the datasets library shows its progress bars: only while asked to.
+# The datasets library shows its progress bars only on request.
 
 
 @contextmanager
@@ -112,8 +112,8 @@ def progress_bars(shown: bool) -> Iterator[None]:
         (disable_progress_bars if were_hidden else enable_progress_bars)()
 
 
-# Rows too many to encode before the first step: each batch is encoded when it is asked for. The
-# rows themselves lie in mapped files. What a sampler and pre-flight want to know of all of them
+# Rows too many to encode before the first step: each batch is encoded when it is requested. The
+# rows themselves are in mapped files. Facts that a sampler and pre-flight need about all of them
 # comes from the rows: labels, numbers, and lengths in bytes of text, which put batches of similar
 # length together as tokens would.
 
@@ -165,7 +165,7 @@ class LazyRows(torch.utils.data.Dataset[Any], RowFacts):
         return self.__getitems__([int(place) % len(self)])[0]
 
     def __getitems__(self, places: Sequence[int]) -> list[dict[str, Any]]:
-        """Examples at some places, as a DataLoader asks for those of a batch."""
+        """Examples at some places, as a DataLoader requests the ones of a batch."""
         chosen = places if self.places is None else self.places[np.asarray(places)].tolist()
         rows = self.raw[list(chosen)]
         found = dict(self.task.kind.encode(self.task, self.tokenizer, self.max_length, rows))
@@ -195,7 +195,7 @@ class LazyRows(torch.utils.data.Dataset[Any], RowFacts):
 
     @property
     def numbers(self) -> np.ndarray:
-        """What each example's `index` is, (n,)."""
+        """Each example's `index`, (n,)."""
         return self._column("index")
 
     def groups(self, column: str) -> np.ndarray | None:
@@ -217,7 +217,7 @@ class LazyRows(torch.utils.data.Dataset[Any], RowFacts):
         return total if self.places is None else total[self.places]
 
     def lengths_of(self, reads: tasks.Reading, column: str) -> np.ndarray:
-        """Bytes of text: nobody has counted the tokens."""
+        """Bytes of text, as the tokens are not counted."""
         return self.lengths
 
     @cached_property
@@ -261,7 +261,7 @@ def add_inputs(
     *,
     progress: bool = False,
 ) -> tuple[Dataset | LazyRows, ModelInputs | None]:
-    """Give encoded rows what the `other` model's tokenizer makes of them beside the token ids.
+    """Add the columns of the `other` model's tokenizer to encoded rows, next to the token ids.
 
     Args:
         encoded: `rows` (all of them, in their order), encoded by the tokenizer `own`.
@@ -305,10 +305,10 @@ def spans_of(
     *,
     progress: bool = False,
 ) -> Dataset:
-    """Which characters of `rows` each token of `encoded` stands for: in one column, `SPANS`.
+    """The characters of `rows` that each token of `encoded` covers: in one column, `SPANS`.
 
     Raises:
-        LimbeckError: the task type's tokens are not those of its texts.
+        LimbeckError: the task type's tokens do not come from its texts.
     """
 
     def found(batch: dict[str, list[Any]]) -> dict[str, Any]:
@@ -338,8 +338,8 @@ def spans_of(
 def _spans(encoding: Any, tokenizer: tasks.Processor) -> list[int]:
     """(segment, start, end) of each token of one example.
 
-    Segments 0 and 1 are its texts; 2 is the role of the token that opens it, 3 and 4 of those that end the first and
-    the second text. A special token has one place there.
+    Segments 0 and 1 are its texts; 2 is the role of the token that opens it, 3 and 4 of the tokens that end the
+    first and the second text. A special token has one place there.
     """
     opening = {tokenizer.cls_token_id, tokenizer.bos_token_id}
     found, ended = [], 3
@@ -430,7 +430,7 @@ class Collator:
         return self.kind.draw(batch, self.tokenizer, _EVALUATION_SEED, 0)
 
     def _inputs_of_others(self, rows: list[dict[str, Any]], width: int) -> dict[str, torch.Tensor]:
-        """What teachers alone read, taken out of `rows`: a tokenizer pads only what it makes itself."""
+        """Inputs of teachers only, taken out of `rows`: a tokenizer pads only its own columns."""
         names = [name for name in rows[0] if name.startswith(TEACHER_COLUMN)]
         left = getattr(self.tokenizer, "padding_side", "right") == "left"
         return {
@@ -478,8 +478,8 @@ def batches_of(
         rows: a `Dataset`, or anything with a length and examples by number.
         collate: makes a batch of examples.
         size: examples in a batch; the last one may have fewer.
-        device: where batches lie.
-        order: places of the rows, all or some, in which they are walked; by default their own.
+        device: the device of the batches.
+        order: places of the rows, all or some, in their order; by default their own.
     """
     places = range(len(rows)) if order is None else order
     for start in range(0, len(places), size):

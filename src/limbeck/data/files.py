@@ -1,4 +1,4 @@
-"""Files of rows: what each ending stands for, and the rows of a file a few at a time.
+"""Files of rows: the formats of their endings, and the rows of a file a few at a time.
 
 Part of `limbeck.data`. Training, `label`, `predict` and scoring all read files here, so that every command reads the
 same file the same way. Values stay as they are written: a reader that guesses types turns the text "null" into
@@ -44,15 +44,15 @@ FORMATS = ("csv", "tsv", "jsonl", "text", "parquet")
 CONLL = (".conll", ".bio", ".iob", ".iob2")
 """Further endings of words with tags, in columns."""
 COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
-"""What compressed a file, by the ending that stands behind the others: rows.csv.gz."""
+"""Compression by the last ending: rows.csv.gz."""
 ARCHIVES = (".bz2", ".xz", ".zip", ".7z", ".tar", ".tgz")
-"""Endings of what is not opened here."""
+"""Endings of formats that are not read here."""
 TEXT_COLUMN = "text"
 """Name of the one column of plain text."""
 STANDARD_INPUT = "-"
 _AT_ONCE, _BYTES_AT_ONCE = 8192, 1 << 25
 _PIECE = 1 << 20
-# One field of CSV; Python's csv refuses 131,072 characters, and documents are longer.
+# One field of CSV; Python's csv allows fewer than 131,072 characters, and documents are longer.
 _LONGEST_FIELD = 2**28
 # Lines of JSON whose columns are known before any work.
 _LOOKED_AT = 100
@@ -69,7 +69,7 @@ def form_of(path: Path) -> str | None:
 
 
 def ending_of(path: Path) -> str:
-    """Return a file's ending in small letters, without that of its compression."""
+    """Return a file's ending in small letters, without the ending of its compression."""
     return _uncompressed(path).suffix.lower()
 
 
@@ -147,7 +147,7 @@ def nameless_file(ending: str) -> Iterator[Path]:
 
 
 def unknown_ending(path: Path, *more: str) -> LimbeckError:
-    """Return the error of a file whose ending says nothing, with all that are known; `more` belong to them."""
+    """Return the error for a file with an unknown ending, with all known ones and `more`."""
     fix = f"rename it to say what it holds; known endings: {known_endings(*more)}"
     ending = path.suffix.lower()
     if ending in ARCHIVES:
@@ -213,11 +213,11 @@ class WrittenRows:
         return [row.get(column) for row in self._rows]
 
     def parts(self, column: str) -> list[Any]:
-        """One column as it lies: lists, or Arrow's arrays."""
+        """One column as it is stored: lists, or Arrow's arrays."""
         return [self.values(column)]
 
     def dicts(self, columns: Sequence[str] | None) -> list[dict[str, Any]]:
-        """The rows with some columns or all; what a row does not have is left out."""
+        """The rows with some columns or all; missing cells are left out."""
         if columns is None:
             return [dict(row) for row in self._rows]
         return [{name: row[name] for name in columns if name in row} for row in self._rows]
@@ -249,7 +249,7 @@ class ArrowRows:
         return found
 
     def parts(self, column: str) -> list[Any]:
-        """One column as it lies: lists, or Arrow's arrays."""
+        """One column as it is stored: lists, or Arrow's arrays."""
         return list(self._table.column(column).chunks)
 
     def dicts(self, columns: Sequence[str] | None) -> list[dict[str, Any]]:
@@ -276,13 +276,13 @@ class RowSource:
 
     Attributes:
         name: as messages call it.
-        columns: their names, as far as they are known before all rows are read; () where there are no rows.
-        size: how far `position` goes; None where nobody knows.
+        columns: their names, as far as they are known before all rows are read; () if there are no rows.
+        size: the largest `position`; None if it is unknown.
         position: how far it has been read.
         once: whether it cannot be opened a second time.
         at_once: rows that are easily held in memory together.
         typed: whether values have types; without, every value is text.
-        class_names: what the datasets library calls the ids of a column of classes, or of lists of them.
+        class_names: the datasets library's names for the ids of a column of classes, or of lists of them.
     """
 
     name: str
@@ -298,7 +298,7 @@ class RowSource:
         """Return the next rows, at most so many; none at the end.
 
         Raises:
-            LimbeckError: what stands there cannot be read, with the line.
+            LimbeckError: the rows cannot be read, with the line.
         """
         raise NotImplementedError
 
@@ -307,7 +307,7 @@ class RowSource:
 
 
 class GivenSource(RowSource):
-    """Rows that are in memory already, texts or dictionaries, or that somebody makes one by one."""
+    """Rows that are in memory already, texts or dictionaries, or that an iterator makes one by one."""
 
     def __init__(self, name: str, rows: Iterable[Any]) -> None:
         self.name = name
@@ -430,14 +430,14 @@ class WrittenSource(RowSource):
             raise
 
     def _open(self) -> None:
-        """Read what says which columns there are; what comes behind it is left."""
+        """Read the columns' names; the rows behind them are left."""
         if self._form == "text":
             first = self._some(1)
             self.columns = (TEXT_COLUMN,) if first else ()
             self._rest = chain(first, self._text)
         elif self._form == "jsonl":
             self._rest = _json_rows(self.name, self._text)
-            # Lines may leave columns out; whoever writes to a pipe may wait for an answer to its first line.
+            # Lines may leave columns out; the writer of a pipe may wait for an answer to its first line.
             seen = self._some(1 if self.once else _LOOKED_AT)
             while seen and not any(seen) and (more := self._some(1)):
                 seen += more
@@ -459,7 +459,7 @@ class WrittenSource(RowSource):
             self.columns, self._lines = _unique(self.name, header[0]), 1
 
     def _some(self, count: int) -> list[Any]:
-        """What stands next. Raises LimbeckError with the line for quotes that CSV does not have."""
+        """The next rows. Raises LimbeckError with the line for quotes that CSV does not allow."""
         try:
             return list(islice(self._rest, count))
         except csv.Error as error:
@@ -485,7 +485,7 @@ class WrittenSource(RowSource):
         return ArrowRows(pa.table(arrays, names=list(self.columns)))
 
     def _columns(self, count: int) -> list[Sequence[str]]:
-        """The next rows by column; blank lines of tables are none."""
+        """The next rows by column; blank lines of tables are skipped."""
         columns: list[Sequence[str]] = []
         line = getattr(self._rest, "line_num", self._lines)
         while not columns and (found := self._some(count)):
@@ -541,12 +541,12 @@ def open_rows(path: Path | str, form: str | None = None, *, blank_lines: bool = 
     have an object per line. Plain text has a text per line, in a column `text`.
 
     Args:
-        path: where it lies.
-        form: one of `FORMATS`; by default what the ending says.
-        blank_lines: whether those of plain text are rows.
+        path: the file.
+        form: one of `FORMATS`; by default the format of the ending.
+        blank_lines: whether blank lines of plain text are rows.
 
     Raises:
-        LimbeckError: nobody says what form it has, or it cannot be read.
+        LimbeckError: the format is unknown, or the file cannot be read.
     """
     if path == STANDARD_INPUT:
         return _standard_input(form, blank_lines)
@@ -586,7 +586,7 @@ def _tabbed(lines: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _unique(path: str | Path, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of a table's columns. Raises LimbeckError for one that stands twice."""
+    """Return the names of a table's columns. Raises LimbeckError for a name that occurs twice."""
     if len(set(names)) < len(names):
         raise LimbeckError(
             f"{path}, line 1: two columns have one name: {', '.join(names)}", "rename one of them"
@@ -598,7 +598,7 @@ _LIST = "; of a file that is one list of rows: jq -c '.[]' FILE > rows.jsonl (of
 
 
 def _json_rows(name: str, lines: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """Yield an object for each line. Raises LimbeckError with the line's number for what is none."""
+    """Yield an object for each line. Raises LimbeckError with the line's number for a line that is not an object."""
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue

@@ -23,7 +23,7 @@ from limbeck.tasks.task import Task
 logger = logging.getLogger(__name__)
 
 # How each task's released files look: names, columns and the way labels are written. Facts only.
-# The layouts are GLUE's own and those of the SciTail and PAWS releases.
+# The layouts are GLUE's own and the ones of the SciTail and PAWS releases.
 
 
 _PLAIN = {"train": "train.tsv", "dev": "dev.tsv", "test": "test.tsv"}
@@ -105,7 +105,7 @@ class TsvRows(NamedTuple):
 
 
 def read_tsv(path: Path, layout: ReleasedLayout) -> TsvRows:
-    """Read the text columns and labels of one file; blank lines are none of its lines.
+    """Read the text columns and labels of one file; blank lines are skipped.
 
     A quote is a quote, and a line ends at a line feed alone. A file whose header has no label column is unlabelled.
 
@@ -202,8 +202,8 @@ def read_folder(
 ) -> DatasetDict | None:
     """The splits of `task` under `root`, or None when `root` holds none of its files.
 
-    Raises LimbeckError for a missing split (see `check_splits`) and for the lines `read_tsv`
-    refuses. `seed` draws the dev split where a release has none (IMDb).
+    Raises LimbeckError for a missing split (see `check_splits`) and for the lines that `read_tsv`
+    rejects. `seed` draws the dev split where a release has no dev split (IMDb).
     """
     if task.name == "imdb":
         home = _home(root, ("aclImdb", "imdb"), "aclImdb", ["train/pos", "test/pos"])
@@ -245,7 +245,7 @@ def task_of_folder(folder: Path) -> str | None:
 
 
 def tasks_inside(folder: Path) -> list[str]:
-    """The tasks whose folders lie in one."""
+    """The tasks that have a folder in this one."""
     found = map(task_of_folder, sorted(one for one in folder.iterdir() if one.is_dir()))
     return [task for task in dict.fromkeys(found) if task is not None]
 
@@ -267,7 +267,7 @@ def _home(root: Path, names: tuple[str, ...], inner: str, files: list[str]) -> P
 
 
 def read_tables(task: Task, layout: ReleasedLayout, home: Path) -> DatasetDict:
-    """The splits whose files lie in `home`."""
+    """The splits whose files are in `home`."""
     splits = DatasetDict()
     for name, file in layout.files.items():
         if (home / file).exists():

@@ -31,14 +31,14 @@ class ImageFolder(OnDisk):
     divides = True
 
     def reads(self, request: DataRequest) -> bool:
-        """What is asked about images."""
+        """Requests for images."""
         return super().reads(request) and not request.task_type.reads.in_columns
 
     def read_rows(self, request: DataRequest) -> Loaded:
         """The files under the name of their class.
 
         Classes are the folders' names, in the order that `labelling` knows or in alphabetical order; a known task keeps
-        its own. Without a dev or a test folder `division` says how much of train is held out.
+        its own. Without a dev or a test folder `division` sets the share of train that is held out.
         """
         path = request.path
         if request.names_columns:
@@ -113,7 +113,7 @@ def _rows(task: Task, found: _Found, path: Path) -> Rows:
 
 
 # Images as rows hold them: an encoded file's bytes, or the path of one. Part of the data stage,
-# below the readers of images. The form is that of `datasets.Image`, not yet decoded, so that rows
+# below the readers of images. They have the form of `datasets.Image`, not yet decoded, so that rows
 # can be sampled, relabelled and counted without looking at a pixel.
 
 

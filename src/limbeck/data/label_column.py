@@ -1,7 +1,7 @@
-"""What the label column of a user's own data says the task is: which classes, in which order, or numbers.
+"""Find the task in the label column of a user's own data: which classes, in which order, or numbers.
 
-Below `own`. Text and whole numbers are classes; numbers with a decimal point are a regression, unless they are two
-whole ones. A teacher's outputs decide where both would do, and its names give the order. What was understood is said.
+Below `own`. Text and integers are classes; numbers with a decimal point are a regression, unless they are two
+integers. A teacher's outputs decide where both fit, and its names give the order. A note reports the choice.
 """
 
 import logging
@@ -33,14 +33,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Labelling:
-    """What is known of a label column before it is read.
+    """The facts known about a label column before it is read.
 
     Attributes:
         classes: the class names in id order, as the user gives them; () to find them.
-        holds: whether they are classes or numbers, as the user says; None to find out.
+        holds: whether they are classes or numbers, as given by the user; None to find out.
         teacher: names of the teacher's outputs in id order, one for a regression; () without one.
-        separator: what stands between several labels of a row, where they are text; None to find it.
-        ordered: whether the classes stand in an order, which has to be given or that of numbers.
+        separator: the separator between several labels of a row, if they are text; None to find it.
+        ordered: whether the classes have an order, which has to be given or numerical.
     """
 
     classes: tuple[str, ...] = ()
@@ -67,9 +67,9 @@ class Labelling:
 class LabelColumn:
     """A label column as read: class names in id order (() for numbers), and ids or numbers by split.
 
-    None stands for a row without a label, and for a split without any.
+    None is a row without a label, or a split without labels.
 
-    `said` is a note of what was understood, why, and how to say otherwise; None where a warning was logged.
+    `said` is a note with the choice, its reason, and how to change it; None if a warning was logged.
     """
 
     names: tuple[str, ...]
@@ -78,10 +78,10 @@ class LabelColumn:
 
 
 def class_order(found: Sequence[str], given: Labelling, column: str) -> tuple[str, ...]:
-    """The classes in id order: as given, else as the teacher has them, else as they are found.
+    """The classes in id order: as given, otherwise as in the teacher, otherwise as found.
 
     Raises:
-        LimbeckError: a class is found that is not among those given; or they stand in an order that is not given, and
+        LimbeckError: a class is found that is not among the given ones; or they need an order that is not given, and
             are no numbers.
     """
     if given.classes:
@@ -111,10 +111,10 @@ def class_order(found: Sequence[str], given: Labelling, column: str) -> tuple[st
 def read_labels(
     tables: dict[str, FileTable], labels: dict[str, list[Any] | None], column: str, given: Labelling
 ) -> LabelColumn:
-    """What the label column says the task is, and its values as class ids or numbers.
+    """Find the task in the label column, and its values as class ids or numbers.
 
     Raises:
-        LimbeckError: labels that are missing or do not fit together, or are not what they are said to be.
+        LimbeckError: labels that are missing, do not fit together, or contradict the settings.
     """
     parsed = _parse_untyped(tables, labels)
     there = {
@@ -132,7 +132,7 @@ def read_labels(
     if holds == "numbers":
         found = {split: values if there[split] else None for split, values in parsed.items()}
         return LabelColumn((), found, _said_numbers(column, why, known, given))
-    # Of training rows without any label the dev split says which classes there are.
+    # If no training row has a label, the dev split gives the classes.
     first = next(split for split, values in there.items() if values)
     names, ids = _classes(tables[first], there[first], column, given)
     for split, values in there.items():
@@ -152,7 +152,7 @@ def read_labels(
 
 
 def _holds(values: list[Any], kinds: set[type], given: Labelling, column: str) -> tuple[Holds, str]:
-    """Whether a column holds classes or numbers, and why that is what it is taken for."""
+    """Whether a column contains classes or numbers, and why it is read that way."""
     numeric = kinds <= {int, float}
     fractions = [value for value in values if isinstance(value, float) and value % 1]
     holds = "classes" if given.classes or given.ordered else given.holds
@@ -188,7 +188,7 @@ def _classes(
     train: FileTable, values: list[Any], column: str, given: Labelling
 ) -> tuple[tuple[str, ...], dict[Any, int]]:
     """Names of the classes in id order, and the id of each written value."""
-    # 1.0 is the class 1 where a table with gaps writes whole numbers.
+    # 1.0 is the class 1: a table with gaps writes integers that way.
     classes = sorted({int(one) if isinstance(one, float) else one for one in values})
     names = [str(value) for value in classes]
     stored = train.class_names.get(column)
@@ -206,7 +206,7 @@ def _classes(
     return order, {written.get(name, name): number for number, name in enumerate(order)}
 
 
-# ---- what is said ----
+# ---- notes ----
 
 
 def _said_classes(
@@ -252,7 +252,7 @@ def some_of(names: Sequence[str]) -> str:
 def _parse_untyped(
     tables: dict[str, FileTable], labels: dict[str, list[Any] | None]
 ) -> dict[str, list[Any] | None]:
-    """Labels of CSV and TSV files as whole numbers or decimals, if all of them are."""
+    """Labels of CSV and TSV files as integers or decimals, if all of them are."""
     untyped = {split: labels[split] or [] for split in labels if not tables[split].typed}
     written = [value for values in untyped.values() for value in values if value is not None]
     for kind, pattern in ((int, _WHOLE), (float, _DECIMAL)):
@@ -283,14 +283,14 @@ def _check_classes(train: FileTable, column: str, classes: list[Any]) -> None:
 # ---- labels as they are written, before they become classes ----
 
 
-# More different numbers than anyone's classes that are numbers beside words ("1", "2", "3+"): one word among two
+# More different numbers than this next to words are not classes ("1", "2", "3+"): one word among two
 # hundred scores, left where a number was missing, would turn them into classes.
 _FEW_NUMBERS = 20
 _COUNTED = 5
 
 
 def without_gaps(values: Sequence[Any]) -> list[Any]:
-    """The labels of training rows, None for every way in which a file says that there is none."""
+    """The labels of training rows, None for every way in which a file marks a missing label."""
     return [
         None if _is_gap(value) and value not in (math.inf, -math.inf) else value for value in values
     ]
@@ -301,7 +301,7 @@ def check_written_labels(
 ) -> None:
     """Raise LimbeckError, with counts and the first row, for labels that no one can have meant.
 
-    A label that is the column's name is a header that stands twice. Blank ones and "nan" are gaps; words
+    A label that is the column's name is a repeated header. Blank ones and "nan" are gaps; words
     among many different numbers, and labels that differ in spaces at their ends or in how Unicode composes
     a letter, are mistakes. With `gaps` a row may have no label, which is None then (`without_gaps`).
     """
@@ -328,7 +328,7 @@ def check_written_labels(
 
 
 def _check_values(values: Sequence[Any], column: str, path: Path, *, gaps: bool) -> None:
-    """Raise LimbeckError for gaps, and for what is no text and no number."""
+    """Raise LimbeckError for gaps, and for values that are neither text nor numbers."""
     found = [
         row
         for row, value in enumerate(values, start=1)
@@ -374,7 +374,7 @@ def _counted(counts: dict[str, int]) -> str:
     return ", ".join(shown) + (" and others" if len(counts) > _COUNTED else "")
 
 
-# ---- numbers in the cells of a user's file: one, a list, or text that says so ----
+# ---- numbers in the cells of a user's file: one, a list, or a list as text ----
 
 
 def structured(value: Any) -> Any:
@@ -388,7 +388,7 @@ def structured(value: Any) -> Any:
 
 
 def row_of_numbers(row: Any, *, typed: bool) -> Iterator[float | None]:
-    """The numbers of a list; None for what is none, and for a row that is no list.
+    """The numbers of a list; None for other values, and for a row that is not a list.
 
     Args:
         typed: text is no number, as in JSON lines and Parquet.
@@ -414,7 +414,7 @@ def numbers_of(
         start: the place of the first of them in the file.
 
     Raises:
-        LimbeckError: a row is no list of so many numbers.
+        LimbeckError: a row is not a list of this many numbers.
     """
     found = np.empty((len(rows), width))
     for place, row in enumerate(rows):

@@ -24,8 +24,8 @@ from limbeck.tasks.task import Task, as_kind, judged_by_teacher
 _ANY = Labelling()
 # OWNER/NAME, as datasets of the Hub are called.
 _DATASET = re.compile(r"[\w-]+/[\w-]+(\.\d[\w.-]*)?")
-# The sources of the core; each registers itself. They are imported when data are first asked for.
-# Files first: what is named by a word is asked for by it. The later a source stands here, the earlier it is asked.
+# The sources of the core; each registers itself. They are imported when data are first read.
+# Files come first, and sources that are named by a word later: the later a source comes here, the earlier it is tried.
 _SHIPPED = (
     "limbeck.data.own",
     "limbeck.data.own_kinds",
@@ -62,15 +62,15 @@ def load_task(
     - a file, or a folder with a train file, of the user's own, or the reference of rows that were given
       as objects (`limbeck.support.given`). Then `text_columns` and
       `label_column` name its columns, and `name` may be any name or None;
-    - whatever a registered reader says it reads (`limbeck.data_reader`), which is asked first.
+    - any source of a registered reader (`limbeck.data_reader`), which is tried first.
 
-    `kind` says what the answer of a task of the user's own is (`limbeck.tasks`), by default a class
-    or number; a known task of classes can be had as kind "text". `labelling` says what is known of
-    the user's own classes: their order, or that of a teacher.
+    `kind` is the task type of a task of the user's own (`limbeck.tasks`), by default a class
+    or number; a known task of classes can be had as kind "text". `labelling` contains the known facts about
+    the user's own classes: their order, or the teacher's.
 
-    `seed` draws the dev and test splits where a source has none, and pocket data; it is the data's seed, so
+    `seed` draws the dev and test splits where a source lacks them, and pocket data; it is the data's seed, so
     runs that are compared share it. With `for_training=False` one labelled split is enough and a
-    single file is a dev split as a whole. `division`: where dev and test rows come from. Raises
+    single file is a dev split as it is. `division`: where dev and test rows come from. Raises
     LimbeckError for an unknown task, a missing or damaged source, and columns that do not fit.
     """
     if kind is not None:
@@ -110,12 +110,12 @@ def has_own_tasks(source: str | Path) -> bool:
 
 
 def is_absent(source: str | Path) -> bool:
-    """Whether no reader finds a source, whatever is asked of it."""
+    """Whether no reader finds a source, whatever the request."""
     return source_of(source) is None
 
 
 def source_of(source: str | Path) -> DataReader | None:
-    """The reader of a source, whatever is asked of it; None where none reads it."""
+    """The reader of a source, whatever the request; None if no reader reads it."""
     register_shipped()
     return reader_of(DataRequest(None, source))
 

@@ -25,9 +25,9 @@ from limbeck.support.errors import LimbeckError
 
 What = Literal["logits", "votes", "probabilities", "score"]
 QUANTITIES: tuple[What, ...] = get_args(What)
-"""What outputs may hold; of several the first here is read. Votes stand before their shares, which few votes make 0."""
+"""Possible quantities of outputs; of several the first here is read. Votes precede shares, which few votes make 0."""
 MARGIN: Literal["margin"] = "margin"
-"""What a file of triplets holds: differences of two scores."""
+"""The quantity of a file of triplets: differences of two scores."""
 EMBEDDING: Literal["embedding"] = "embedding"
 ROW = "row"
 
@@ -40,9 +40,9 @@ class FileOutputs:
     """Outputs about the rows of a file.
 
     Attributes:
-        what: `logits`, `votes` (counts a class), `probabilities`, `score` (a number), `margin` (a score, known but for
-            a number that is added to all of a list), or `embedding`, of each text by itself.
-        classes: names of the values' columns; () of a score.
+        what: `logits`, `votes` (counts per class), `probabilities`, `score` (a number), `margin` (a score, known up to
+            a number that is added to all of a list), or `embedding`, of each text separately.
+        classes: names of the values' columns; () for a score.
         ids: of the rows (`row_ids`), each once, ascending, int64 (n,).
         values: float32 (n, C), or (n, 1).
         lists: of margins the list that each row is of, int64 (n,).
@@ -66,19 +66,19 @@ def read_outputs_file(
 ) -> FileOutputs:
     """Read a file of outputs.
 
-    Values stand in a column `logits`, `probabilities`, `votes` or `score`: a number (score), a list, or names with
+    Values are in a column `logits`, `probabilities`, `votes` or `score`: a number (score), a list, or names with
     numbers ({"yes": 0.9, "no": 0.1}); or in a column for each class, `probabilities.yes` and `probabilities.no`.
 
     Args:
         text_columns: of the data: the file has them too, or a column `row` of row ids.
         classes: the data's, for messages; () where the answer is a number.
-        order: of a list's values, which have no names.
-        several: a row may be of several classes, so that each probability stands by itself.
+        order: class order of a list's values, which have no names.
+        several: a row may be of several classes, so that the probabilities are independent.
         candidates: a row is a query with a passage, so that the file may hold margins of triplets; their columns are
             `text_columns` where these are three or more.
 
     Raises:
-        LimbeckError: what is not there, or is no such number; names that are not the data's classes.
+        LimbeckError: missing values, or values that are not such numbers; names that are not the data's classes.
     """
     whole = read_table(path)
     if candidates and (margins := margins_of(whole, text_columns)) is not None:
@@ -105,7 +105,7 @@ def read_outputs_file(
         rows = [*map(list, zip(*(table.columns[name] for name in by_class), strict=True))]
     values = label_column.numbers_of(table, what, rows, len(names) or 1)
     absent = [name for name in classes if names and name not in names]
-    # Other names are said where they are held against the data's.
+    # Other names are reported when they are compared with the data's.
     if absent and {*names} <= {*classes}:
         raise LimbeckError(
             f"{path}: {what} of {', '.join(names)}, and the data's classes are {', '.join(classes)}: there are none of "
@@ -195,10 +195,10 @@ def _check(path: Path, what: str, values: np.ndarray, *, several: bool) -> None:
 def _each_once(
     path: Path, ids: np.ndarray, values: np.ndarray, alike: float = 0.0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Ids ascending, with their values; of a row that stands twice the first.
+    """Ids ascending, with their values; for a row that occurs twice the first.
 
     Args:
-        alike: what the values of one row may differ by, as a share of their norm.
+        alike: the tolerance between values of one row, as a share of their norm.
 
     Raises:
         LimbeckError: they differ by more.
@@ -217,15 +217,15 @@ def _each_once(
     return found, values[first]
 
 
-# Texts with their embeddings in a file of the user's own: a teacher of which nothing else is
-# there. A column `embedding` with a list of numbers in each row, beside the text that it is of, as
+# Texts with their embeddings in a file of the user's own: a teacher of which only outputs
+# exist. A column `embedding` with a list of numbers in each row, next to its text, as
 # `limbeck predict` writes it.
 
 
 TEXTS = ("sentence", "text", "query", "passage")
 """What its texts may be called; the first that is there counts."""
 
-# What an embedding of one text may differ by, read in two batches or in bf16.
+# Tolerance of an embedding of one text, read in two batches or in bf16.
 _ALIKE = 2e-2
 
 
@@ -233,7 +233,7 @@ def read_embeddings_file(path: Path, named: Sequence[str] = ()) -> FileOutputs |
     """Read a file of embeddings; None where it has no column of them.
 
     Args:
-        named: the column of its texts, where it has none of a usual name.
+        named: the column of its texts, if it has no usual name.
 
     Raises:
         LimbeckError: no column of texts, embeddings that are no finite numbers or of different widths, or of one
@@ -286,11 +286,11 @@ def _embeddings(
 
 
 COLUMNS = ("margin", "margins", "score", "scores", "label", "labels")
-"""What a file of triplets may call them; the first that is there counts."""
+"""Column names of a file of triplets; the first that exists counts."""
 
 # Two margins, each rounded to two digits, that ought to be one.
 _MARGINS_APART = 2e-2
-# A teacher worth learning from is above 0 nearly everywhere.
+# A useful teacher's margin is above 0 nearly everywhere.
 _LEAST_POSITIVE = 0.25
 _SCORED = '{"query": "…", "passages": ["…", "…"], "scores": [7.2, -3.1]}'
 _FIX = (
@@ -302,11 +302,11 @@ def margins_of(table: FileTable, named: Sequence[str] = ()) -> FileOutputs | Non
     """The scores that a file's margins come to; None where it has no triplets with a number for each negative.
 
     Args:
-        table: as it lies in its file.
-        named: columns of query, positive and negatives; fewer than three are of pairs, and say nothing here.
+        table: as in its file.
+        named: columns of query, positive and negatives; fewer than three are of pairs, and are ignored here.
 
     Raises:
-        LimbeckError: a text or a number is none, or the margins contradict each other or their sign.
+        LimbeckError: a text or a number is missing, or the margins contradict each other or their sign.
     """
     there = [*table.columns]
     names = tuple_columns(there, named if len(named) > 2 else ())
@@ -381,7 +381,7 @@ def _scores(
     margins: np.ndarray,
     rows: np.ndarray,
 ) -> FileOutputs:
-    """What the margins come to along each list, 0 at its first passage.
+    """The sums of the margins along each list, 0 at its first passage.
 
     Args:
         pairs: by margin the ids of the query with its positive, and with its negative.
@@ -391,7 +391,7 @@ def _scores(
     first, second = places[: len(margins)], places[len(margins) :]
     edges = coo_array((np.ones(len(margins)), (first, second)), shape=(len(ids), len(ids)))
     count, lists = connected_components(edges, directed=False)
-    # Backwards, so that of two triplets the first has the last word.
+    # Backwards, so that the first of two triplets wins.
     values = _along(first[::-1], second[::-1], margins[::-1], lists, count)
     apart = np.abs(values[first] - values[second] - margins)
     wrong = apart > _MARGINS_APART * np.maximum(1.0, np.abs(margins))

@@ -1,7 +1,7 @@
 """`--data FILE --text-columns … --label-column …`: a user's own data. Part of `limbeck.data`.
 
 A single file is divided into train, dev and test (`splits`); a folder may hold train, dev (or validation) and test
-files, or lie in GLUE's layout. What the labels are is for `label_column` to say.
+files, or have GLUE's layout. `label_column` finds out which kind of labels they have.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +33,7 @@ from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.tasks import abstract_type, metrics
 from limbeck.tasks.task import TASKS, Task
 
-# What the files or folders of each split may be called.
+# The names of the files or folders of each split.
 _SPLIT_NAMES = {
     "train": ("train",),
     "dev": ("dev", "validation", "valid", "val"),
@@ -93,12 +93,12 @@ class GlueFolder(OwnTable):
     divides = False
 
     def reads(self, request: DataRequest) -> bool:
-        """Folders of classes or numbers whose columns nobody named, but for a user's own with a train table."""
+        """Folders of classes or numbers without named columns, except a user's own with a train table."""
         own = request.known is None and is_own(request.path)
         return request.path.is_dir() and not request.names_columns and not own
 
     def read_rows(self, request: DataRequest) -> Loaded:
-        """The released files, or the task's own files of another type beside them."""
+        """The released files, or the task's own files of another type next to them."""
         known, path = request.known, request.path
         if known is None:
             if request.name is not None and (glue.tasks_inside(path) or glue.task_of_folder(path)):
@@ -117,7 +117,7 @@ class GlueFolder(OwnTable):
 
 
 def folder_without_task(path: Path) -> Problem:
-    """Say what a folder lacks whose task nobody named."""
+    """The problem of a folder whose task is not given."""
     if (
         found := [glue.task_of_folder(path)]
         if glue.task_of_folder(path)
@@ -168,7 +168,7 @@ def made_splits(
     A single file is divided into train, dev and test. Without `for_training` it is one dev split.
 
     Args:
-        request: what was asked for.
+        request: the request.
         task: the task of the rows.
         rows: of each split that has a file.
         groups: numbers (n,) of the training rows, of which equal ones keep rows together.
@@ -188,9 +188,9 @@ def made_splits(
 
 
 def groups_of(table: FileTable, column: str | None) -> np.ndarray | None:
-    """Numbers (n,) of which equal ones say that rows stay together; a row without a value is a group of its own.
+    """Numbers (n,), equal for rows that stay together; a row without a value is a group of its own.
 
-    None where no column says so. Raises LimbeckError for one that is not there.
+    None without such a column. Raises LimbeckError for one that does not exist.
     """
     if column is None:
         return None
@@ -216,18 +216,18 @@ def read_tables(request: DataRequest) -> dict[str, FileTable]:
 
 
 def files_of(path: Path, named: Mapping[str, Path], more: Sequence[str] = ()) -> dict[str, Path]:
-    """The file of each split: those of a folder, or one file with those that are named for dev and test.
+    """The file of each split: the files of a folder, or one file with the ones given for dev and test.
 
-    `more` are endings beside the usual ones. Raises LimbeckError as `split_files`.
+    `more` are endings in addition to the usual ones. Raises LimbeckError as `split_files`.
     """
     return split_files(path, more) if path.is_dir() else {"train": path, **named}
 
 
 def split_files(folder: Path, more: Sequence[str] = ()) -> dict[str, Path]:
-    """The file of each split in a folder; `more` are endings beside the usual ones.
+    """The file of each split in a folder; `more` are endings in addition to the usual ones.
 
     Raises:
-        LimbeckError: there is none for train, or there are several for one split.
+        LimbeckError: there is no file for train, or there are several for one split.
     """
     files = split_places(folder, "files", lambda path: _stem_of_rows(path, more))
     if "train" not in files:
@@ -240,7 +240,7 @@ def split_files(folder: Path, more: Sequence[str] = ()) -> dict[str, Path]:
 
 
 def split_places(folder: Path, what: str, name_of: Callable[[Path], str | None]) -> dict[str, Path]:
-    """What lies in a folder under a split's name, by split; `name_of` gives each one's name, None of what is no part.
+    """The entries of a folder with a split's name, by split; `name_of` gives each one's split, or None.
 
     Raises:
         LimbeckError: there are several for one split.
@@ -271,7 +271,7 @@ def _stem_of_rows(path: Path, more: Sequence[str] = ()) -> str | None:
 
 
 def own_name(path: Path) -> str:
-    """What a user's own data are called where nobody names them: as their file or folder is."""
+    """The name of a user's own data, by default their file's or folder's."""
     name = path.resolve().stem if path.is_file() else path.resolve().name
     return f"own-{name}" if name in TASKS else name
 
@@ -330,7 +330,7 @@ def named_columns(
 
 
 def our_columns(texts: int) -> tuple[str, ...]:
-    """What one or two text columns are called that nobody else has named."""
+    """Names for one or two text columns that have no other names."""
     return ("sentence",) if texts == 1 else ("sentence1", "sentence2")
 
 
@@ -386,7 +386,7 @@ def _known_labels(task: Task, values: list[Any], path: Path) -> list[Any]:
     return found
 
 
-# ---- a look at a file before it is read as a whole ----
+# ---- the first rows of a file, before it is read completely ----
 
 
 _FIRST_ROWS = 100
@@ -398,9 +398,9 @@ class FirstRows:
     """The first rows of a file.
 
     Attributes:
-        columns: values by column, without those of rows that have none.
+        columns: values by column, without missing ones.
         class_columns: columns whose class names a Parquet file states.
-        plain: whether the file is plain text, whose column is its whole line.
+        plain: whether the file is plain text, with one column for the line.
     """
 
     columns: Mapping[str, Sequence[Any]]
@@ -409,7 +409,7 @@ class FirstRows:
 
     @classmethod
     def of(cls, source: str | Path) -> "FirstRows | None":
-        """Read them from a file or the train file of a folder; None where there is none that can be read."""
+        """Read them from a file or the train file of a folder; None if no file can be read."""
         try:
             path = files.at_home(given.place_of(source))
             if not is_own(path):
@@ -417,7 +417,7 @@ class FirstRows:
             file = split_files(path)["train"] if path.is_dir() else path
             with closing(open_rows(file)) as found:
                 rows = found.take(_FIRST_ROWS)
-        except (LimbeckError, OSError):  # said where the rows are read
+        except (LimbeckError, OSError):  # reported when the rows are read
             return None
         columns = {
             name: [value for value in rows.values(name) if value not in (None, "")]

@@ -1,6 +1,6 @@
 """`--data FILE --kind …`: a user's own tokens to tag, questions to answer, or plain text.
 
-A source of the data stage, beside `own`, which reads classes and numbers. Files: CoNLL columns,
+A source of the data stage, next to `own`, which reads classes and numbers. Files: CoNLL columns,
 SQuAD's JSON, lines of text, or tables with the columns that are named. A single file is divided into
 train, dev and test; a folder may hold train, dev (or validation) and test files.
 """
@@ -37,16 +37,16 @@ _TAG = re.compile(r"[Oo]|[BILUESbilues]([-_].+)?")
 
 
 Columns = list[list[Any]]
-"""The columns of a file in the order in which they were asked for."""
+"""The columns of a file in the requested order."""
 
 
 def read_conll(path: Path) -> Columns:
     """Read the words of each sentence, and their tags (the last column).
 
-    A first line that says "word" or "token" is a header.
+    A first line with "word" or "token" is a header.
 
     Raises:
-        LimbeckError: a line without a tag, a column of numbers in place of words, a file without sentences.
+        LimbeckError: a line without a tag, a column of numbers instead of words, a file without sentences.
     """
     words: list[list[str]] = [[]]
     tags: list[list[str]] = [[]]
@@ -83,7 +83,7 @@ def read_conll(path: Path) -> Columns:
 
 
 def _is_comment(line: str, fields: Sequence[str], width: int | None) -> bool:
-    """Whether a line that begins with "#" is none of a word: it has other columns, or no tag of an entity last."""
+    """Whether a line that begins with "#" is a comment: it has other columns, or no tag of an entity last."""
     if width not in (None, len(fields)):
         return True
     if "\t" in line:
@@ -149,7 +149,7 @@ class KindLayout(NamedTuple):
     Attributes:
         texts: names of the text columns, unless others are named.
         label: name of the label column; None for text that is its own label.
-        endings: of files beside the usual ones.
+        endings: endings of files in addition to the usual ones.
         read: reads the columns of a file by their names, the label's last.
     """
 
@@ -167,13 +167,13 @@ class OwnKind(OnDisk):
     divides = True
 
     def reads(self, request: DataRequest) -> bool:
-        """What is no class or number."""
+        """Requests for other data than classes or numbers."""
         return super().reads(request) and request.task_type.row_layout == "own"
 
     def read_rows(self, request: DataRequest) -> Loaded:
         """CoNLL columns, SQuAD's JSON, lines of text, or named columns, which come out under the kind's own names.
 
-        Tags are numbered as `labelling` has them, else as a Parquet file of the datasets library names them, else with
+        Tags are numbered as in `labelling`, otherwise by the datasets library's names in a Parquet file, otherwise with
         "O" first and the rest in alphabetical order; a known task keeps its own.
         """
         kind = request.task_type
@@ -201,7 +201,7 @@ class OwnKind(OnDisk):
 
 
 def _layout(layouts: Sequence[KindLayout], request: DataRequest, path: Path) -> KindLayout:
-    """The layout with as many text columns as are named, else the first whose columns a table has, else the last."""
+    """The layout with as many text columns as are given, otherwise the first that fits the table, or the last."""
     first, *others = layouts
     if not others:
         return first
@@ -231,7 +231,7 @@ def _named(usual: KindLayout, request: DataRequest) -> list[str]:
 
 
 def _groups(path: Path, column: str | None) -> np.ndarray | None:
-    """As `groups_of`, of a table; raises LimbeckError for a file that has no columns beside those of its kind."""
+    """As `groups_of`, for a table; raises LimbeckError for a file that has only the columns of its kind."""
     if column is None:
         return None
     squad = files.ending_of(path) == ".json" and squad_articles(path) is not None
@@ -330,7 +330,9 @@ def _read_spans(path: Path, names: Sequence[str]) -> Columns:
 
 def _read_texts(path: Path, names: Sequence[str]) -> Columns:
     if files.form_of(path) == "text" and len(names) == 1:
-        names = [files.TEXT_COLUMN]  # its one column is meant, whatever those of tables are called
+        names = [
+            files.TEXT_COLUMN
+        ]  # its one column is meant, whatever the columns of tables are called
     table = _table(path, names)
     return [table.texts(name) for name in names]
 

@@ -1,8 +1,8 @@
 """`--data FILE --kind pair-score`: a user's own queries with their candidates. Part of `limbeck.data`.
 
 Candidates in lists (`candidates`), tables with a pair in each row, and folders in BEIR's layout. A dev split is made of
-whole queries. All files end as rows of a query, a passage and a grade; NaN is the grade of a candidate of train that
-nobody judged, 0 of one of dev or test.
+complete queries. All files end as rows of a query, a passage and a grade; the grade of a candidate without a
+judgment is NaN in train, 0 in dev or test.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ class OwnPairs(OnDisk):
     divides = True
 
     def reads(self, request: DataRequest) -> bool:
-        """What is asked for as pairs, or says by its layout that it holds some."""
+        """Requests for pairs, and sources whose layout contains pairs."""
         if not super().reads(request) or request.known is not None:
             return False
         if request.kind is None:
@@ -40,7 +40,7 @@ class OwnPairs(OnDisk):
         return request.task_type is PAIR_SCORE
 
     def read_rows(self, request: DataRequest) -> Loaded:
-        """Train, dev and test as the files have them, else out of whole queries; dev may be a folder that is named."""
+        """Train, dev and test as in the files, otherwise split by complete queries; dev may be a given folder."""
         if request.labelling.classes or request.labelling.holds == "classes":
             raise LimbeckError("classes, labels: grades of candidates are numbers", "leave it out")
         if request.division.group_column is not None:
@@ -75,7 +75,7 @@ class OwnPairs(OnDisk):
 
 
 def _judged(split: str, rows: Dataset) -> Dataset:
-    """What nobody judged counts as not relevant where it is scored, as in TREC's scores."""
+    """Candidates without a judgment count as not relevant where they are scored, as in TREC's scores."""
     if split == "train" or candidates.LABEL not in rows.column_names:
         return rows
     return with_labels(
@@ -86,7 +86,7 @@ def _judged(split: str, rows: Dataset) -> Dataset:
 def _whole_queries(
     labels: Sequence[float], stratify: bool, seed: int, division: Division, queries: np.ndarray
 ) -> SplitRows:
-    """Rows of train, dev and test: whole queries that have something relevant, and something else beside it."""
+    """Rows of train, dev and test: complete queries that have a relevant passage, and another one too."""
     grades = np.nan_to_num(np.asarray(labels))
     useful = [
         rows for rows in metrics.by_query(queries) if len(rows) > 1 and (grades[rows] > 0).any()
@@ -128,7 +128,7 @@ def _has_lists(path: Path) -> bool:
             return False
         with closing(files.open_rows(file)) as source:
             return candidates.holds_candidates(source.columns)
-    except (LimbeckError, OSError):  # said where the rows are read
+    except (LimbeckError, OSError):  # reported when the rows are read
         return False
 
 
@@ -144,7 +144,7 @@ def _read(path: Path, request: DataRequest, *, split: str) -> Rows:
                 "POSITIVE NEGATIVE",
             )
         )
-    # Of the usual name a file may have none: its scores teach.
+    # A file may lack the column of the usual name: its scores teach.
     needed = request.label_column is not None or candidates.SCORE not in table.columns
     graded = split == "dev" or (split == "train" and label != metrics.TEACHER_LABEL)
     wanted = [*texts, label] if needed and graded else texts

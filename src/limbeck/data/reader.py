@@ -1,4 +1,4 @@
-"""Which rows are asked for, and what a source of data is: one that says whether it has them, and reads them.
+"""Requests for rows, and sources of data: a source reports whether it has the rows, and reads them.
 
 Part of `limbeck.data`. Sources are registered by name, those that ship and a user's own
 (`limbeck.data_reader`); `loading` asks them, the last registered first.
@@ -30,14 +30,14 @@ Document = tuple[str, ...]
 
 @dataclass(frozen=True)
 class RowsAsked:
-    """The rows that are named; what is None is left to the run, the export or the model that is asked about them.
+    """The rows that are named; fields that are None are left to the run, the export or the model.
 
     Attributes:
         task: their task.
         data: their source.
         split: which of its splits.
-        text_columns: of a file of the user's own, the columns that hold text.
-        label_column: likewise, the one that holds the labels.
+        text_columns: of a file of the user's own, its text columns.
+        label_column: of such a file, its label column.
         max_length: tokens that a text is cut to.
     """
 
@@ -55,12 +55,12 @@ class RowsAsked:
 
 
 NOTHING_NAMED = RowsAsked()
-"""The rows that whatever is asked about them has by itself."""
+"""The default: the rows of the run, the export or the model itself."""
 
 
 @dataclass(frozen=True)
 class DataRequest:
-    """Which rows are asked for; the fields are those of `load_task`."""
+    """A request for rows; the fields are the arguments of `load_task`."""
 
     name: str | None
     source: str | Path
@@ -90,7 +90,7 @@ class DataRequest:
 
     @property
     def new_name(self) -> str:
-        """The name of a task that these rows make: as given, else that of their file or folder."""
+        """The name of a task of these rows: as given, otherwise their file's or folder's."""
         return self.name or stem_of(self.path.resolve())
 
     @property
@@ -136,7 +136,7 @@ class DataRequest:
 
     @property
     def names_columns(self) -> bool:
-        """Whether columns are named, as those of a user's own data are."""
+        """Whether columns are named, as for a user's own data."""
         return bool(self.text_columns) or self.label_column is not None
 
     @property
@@ -151,7 +151,7 @@ class DataRequest:
 
     @property
     def task_type(self) -> TaskType:
-        """What is answered: as asked for, else the known task's own, else a class or number."""
+        """The task type: as requested, otherwise the known task's own, otherwise a class or number."""
         if self.kind is not None:
             return get_task_type(self.kind)
         return SENTENCE if self.known is None else self.known.kind
@@ -190,8 +190,8 @@ class DataReader(ABC):
 
     Attributes:
         own_tasks: whether its rows may be of a task that limbeck does not know.
-        takes_dev: whether dev and test rows may lie in files of their own, which are named.
-        divides: whether dev and test rows are made of its training rows by shares, where it has none.
+        takes_dev: whether dev and test rows may be in files of their own, which are named.
+        divides: whether dev and test rows are split from its training rows by shares, if it has no such rows.
     """
 
     own_tasks: ClassVar[bool] = True
@@ -200,10 +200,10 @@ class DataReader(ABC):
 
     @abstractmethod
     def reads(self, request: DataRequest) -> bool:
-        """Whether this source has what is asked for; quick, and without an error."""
+        """Whether this source has the requested rows; quick, and without an error."""
 
     def documents(self, seed: int, rows: int) -> Iterator[Document] | None:
-        """Documents as lists of sentences, enough for so many pairs; None for a source without text."""
+        """Documents as lists of sentences, enough for the given number of pairs; None for a source without text."""
         return None
 
     @abstractmethod
@@ -211,7 +211,7 @@ class DataReader(ABC):
         """The task and its splits, made by `make_split` and held against the task by `check_splits`.
 
         Raises:
-            LimbeckError: the rows cannot be had, or are not as the task says.
+            LimbeckError: the rows are not available, or do not fit the task.
         """
 
 
@@ -225,7 +225,7 @@ class OnDisk(DataReader):
         return request.path.exists()
 
     def read(self, request: DataRequest) -> Loaded:
-        """The rows, of a known task if these are its own and of the kind that is asked for."""
+        """The rows, of a known task if these are its own and of the requested kind."""
         if request.known is not None:
             as_kind(request.known, request.task_type.name)
             request.need_no_labelling(request.known)
@@ -243,7 +243,7 @@ Reader = TypeVar("Reader", bound=type[DataReader])
 
 
 def data_reader(name: str) -> Callable[[Reader], Reader]:
-    """A class decorator that makes a source of data known; what it reads is for it to say.
+    """A class decorator that registers a source of data.
 
     Raises:
         LimbeckError: the class lacks `reads` or `read`, or the name is another source's.
@@ -264,7 +264,7 @@ def data_reader(name: str) -> Callable[[Reader], Reader]:
 
 
 def reader_of(request: DataRequest) -> DataReader | None:
-    """The source that reads what is asked for; of several the last that was registered, a user's own first."""
+    """The source for a request; of several the last that was registered, a user's own first."""
     readers = [DATA_READERS.get(name) for name in DATA_READERS][::-1]
     readers.sort(key=_ships)
     return next((one for one in readers if one.reads(request)), None)

@@ -1,4 +1,4 @@
-"""What is asked of all training rows before the first step, whoever holds them. Part of `limbeck.data`.
+"""Facts about all training rows that are needed before the first step, for any collection. Part of `limbeck.data`.
 
 An encoded table answers from its columns, rows that are encoded in their turn answer themselves, and of other
 collections little is known.
@@ -18,7 +18,7 @@ _INDEX, _LABELS, _TOKENS = "index", "labels", "input_ids"
 
 
 class RowFacts:
-    """Facts about training rows as a whole, found without a model: of a collection of which little is known."""
+    """Facts about the training rows together, found without a model: for a collection of which little is known."""
 
     def __init__(self, rows: Any) -> None:
         self.rows = rows
@@ -30,27 +30,27 @@ class RowFacts:
 
     @property
     def numbers(self) -> np.ndarray | None:
-        """Each example's `index`, int64 (n,); None where they have none."""
+        """Each example's `index`, int64 (n,); None without indices."""
         return None
 
     @property
     def labels(self) -> np.ndarray | None:
         """Each example's class id or number, (n,), or 0 and 1 for each class, (n, C); None where they have no such
-        label, or nobody knows."""
+        label, or it is unknown."""
         return None
 
     @property
     def label_column(self) -> Any:
-        """Each example's labels as its task type encodes them; None where they have none, or nobody knows."""
+        """Each example's labels as its task type encodes them; None without labels, or if they are unknown."""
         return self.labels
 
     def groups(self, column: str) -> np.ndarray | None:
-        """Numbers of which equal ones say that examples belong together, (n,), as `column` of a batch holds them; None
-        where each stands for itself, or nobody knows."""
+        """Numbers (n,), equal for examples that belong together, from `column` of a batch; None
+        if examples are independent, or it is unknown."""
         return None
 
     def numbers_of(self, column: str) -> np.ndarray | None:
-        """A number for each example, (n,), as `column` of a batch holds it; None where nobody knows."""
+        """A number for each example, (n,), from `column` of a batch; None if it is unknown."""
         return self.labels if column == _LABELS else None
 
     @property
@@ -62,7 +62,7 @@ class RowFacts:
         """Numbers (n,) by which examples of similar length are found; None where all are of one size.
 
         Args:
-            reads: what an example is.
+            reads: the type of the examples.
             column: the name of a column that holds them, if there is one.
         """
         return reads.lengths(self.rows)

@@ -1,7 +1,7 @@
-"""Which row is which, wherever it is read: an id from what a row says. Part of `limbeck.data`.
+"""Identify rows by content, wherever they are read: an id from the row's values. Part of `limbeck.data`.
 
 Stored teacher outputs are found again by these ids in another file, another order or on another machine: one for each
-row, of its texts; where examples are not rows, one for each of the texts that a teacher was asked about.
+row, of its texts; if examples are not rows, one for each text that goes to a teacher.
 """
 
 import hashlib
@@ -82,7 +82,7 @@ def keys_of(task: Task, rows: Dataset) -> np.ndarray:
     """The ids by which a split's rows are found in outputs, int64 (n,): of their texts, and of the target where a
     decoder writes it.
 
-    What a text-to-text teacher puts out follows from the target too, which its decoder reads (teacher forcing).
+    A text-to-text teacher's outputs depend on the target too, which its decoder reads (teacher forcing).
     """
     if not task.kind.key_columns:
         return ids_of(task, rows)
@@ -94,19 +94,19 @@ def keys_of(task: Task, rows: Dataset) -> np.ndarray:
 
 
 def targets_of(task: Task, rows: Mapping[str, Sequence[Any]]) -> list[str]:
-    """What a decoder is to write of each row."""
+    """The target text of each row, which a decoder learns to write."""
     return [label_word(task, label) for label in rows[task.label_column]]
 
 
 @dataclass(frozen=True)
 class OutputKeys:
-    """Ids, and what they teach.
+    """Ids, and the examples that they teach.
 
     Attributes:
         ids: int64 (n,).
         rows: the place of the row that each is of, (n,).
         examples: the `index` of the example that each teaches, (n,).
-        silent: the `index` of examples whose output nobody asks for, (m,).
+        silent: the `index` of examples whose output is not needed, (m,).
     """
 
     ids: np.ndarray
@@ -115,7 +115,7 @@ class OutputKeys:
     silent: np.ndarray
 
     def groups(self, task: Task, rows: Dataset) -> np.ndarray:
-        """Numbers of which equal ones say that their ids are compared with one another, (n,)."""
+        """Numbers (n,), equal for ids that are compared with one another."""
         if task.kind.stored_as is not task.kind:  # each row asks about several texts
             return self.rows
         names = [name for name in task.text_columns if name in rows.column_names]
@@ -123,7 +123,7 @@ class OutputKeys:
         return self.rows if found is None else found[self.rows]
 
     def rows_known(self, known: np.ndarray, count: int) -> np.ndarray:
-        """Which of `count` rows have all that is asked of them, boolean (count,), by which ids are known (n,)."""
+        """Which of `count` rows have all their outputs, boolean (count,), by which ids are known (n,)."""
         found = np.ones(count, dtype=bool)
         found[self.rows[~known]] = False
         return found
@@ -133,7 +133,7 @@ def output_keys(task: Task, rows: Dataset, *, alone: bool = False) -> OutputKeys
     """The keys of a split's examples, which are numbered in the order in which the split is encoded.
 
     Args:
-        alone: the outputs are of each text by itself.
+        alone: the outputs are of each text separately.
     """
     found = [*_asked(task, rows, alone=alone)]
     if not found or found[0] is None:
@@ -153,13 +153,13 @@ def output_keys(task: Task, rows: Dataset, *, alone: bool = False) -> OutputKeys
 
 
 def _asked(task: Task, rows: Dataset, *, alone: bool) -> Iterator[AskedTexts | None]:
-    """What is asked about the rows, a piece at a time: Python's texts take ten times the room."""
+    """The texts to label in the rows, a piece at a time: Python's texts take ten times the room."""
     for start in range(0, len(rows), _PIECE):
         yield task.kind.asked_texts(task, rows[start : start + _PIECE], alone=alone)
 
 
 # Which rows a score was measured on: a digest of a split's inputs and labels. Part of the data
-# stage. A task's name says little: two files, or two versions of one, go by the same.
+# stage. A task's name is not enough: two files, or two versions of one, have the same name.
 
 
 _ROWS = 1000
@@ -185,12 +185,12 @@ def rows_fingerprint(task: Task, rows: Dataset) -> str:
 
 def _named(task: Task, label: Any) -> Any:
     written = task.kind.written_label(task, label)
-    # Of several classes whichever order they are listed in.
+    # The order in which several classes are listed does not matter.
     return sorted(written) if task.kind.problem_type is not None and written else written
 
 
 def _plain(value: Any) -> Any:
-    """An image by its file's content, wherever the file lies; bytes by their digits."""
+    """An image by its file's content, wherever the file is; bytes by their digits."""
     if isinstance(value, bytes):
         return hashlib.blake2b(value).hexdigest()
     if isinstance(value, list):

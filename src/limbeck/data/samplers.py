@@ -112,7 +112,7 @@ def long_ones_first(order: np.ndarray, lengths: np.ndarray, size: int) -> np.nda
 
 
 def random_order(longest: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """A random order of batches, of each of which the longest example is known; that of the longest of all is first.
+    """A random order of batches, given the longest example of each; the batch with the longest of all is first.
 
     A full memory then shows at once.
     """
@@ -132,7 +132,7 @@ def shuffled_batches(order: np.ndarray, batch_size: int, generator: torch.Genera
     return np.concatenate([moved, order[full * batch_size :]])
 
 
-# Batches that hold a fixed share of labelled examples beside unlabelled ones.
+# Batches with a fixed share of labeled examples next to unlabeled ones.
 
 
 def labelled_in_batch(share: float, batch_size: int) -> int:
@@ -161,12 +161,12 @@ class MixedSampler(Sampler[int]):
     Args:
         labelled: which examples have a label, (n,) of bool.
         seed: with the epoch it decides the order.
-        share: of labelled examples in a batch, between 0 and 1; to the nearest whole number.
+        share: of labeled examples in a batch, between 0 and 1; rounded to examples.
         batch_size: examples in a forward pass.
         lengths: of each example, (n,); with them batches hold examples of similar length.
 
     Raises:
-        LimbeckError: no labelled or no unlabelled examples, or a share that is none or all of a batch.
+        LimbeckError: no labeled or no unlabeled examples, or a share that rounds to zero or to a full batch.
     """
 
     def __init__(
@@ -238,7 +238,7 @@ def together(
     candidates: int | None = None,
     lengths: np.ndarray | None = None,
 ) -> "QuerySampler | None":
-    """The order of rows that belong together; None where each stands for itself, or nobody knows.
+    """The order of rows that belong together; None if rows are independent, or it is unknown.
 
     Args:
         kind: of the rows.
@@ -262,7 +262,7 @@ def together(
 
 
 class QuerySampler(Sampler[int]):
-    """An order of rows in which the candidates of a query stand in one batch: a pure function of (seed, epoch).
+    """An order of rows in which the candidates of a query are in one batch: a pure function of (seed, epoch).
 
     Queries are shuffled and fill batch after batch: into the room that is left goes the next query that fits it. Only
     where none does is one split, whose parts are then lists of their own; that does not happen where queries have
@@ -271,15 +271,15 @@ class QuerySampler(Sampler[int]):
 
     With `candidates` an epoch has that many of a query at most: one of its best grade (any of several such), if there
     are grades, and others at random, sampled again every epoch. Rows that are no candidates but the query itself are in
-    every epoch, beside them.
+    every epoch, in addition.
 
     Args:
         queries: of which query each row is, (n,).
         seed: with the epoch it decides the order.
         batch_size: rows of a forward pass.
-        candidates: of a query in an epoch at most; None for all.
-        grades: (n,), NaN where there is none; None for no grades.
-        asking: which rows are queries themselves, boolean (n,); None for none.
+        candidates: most per query and epoch; None for all.
+        grades: (n,), NaN if it is missing; None for no grades.
+        asking: which rows are queries themselves, boolean (n,); None for no queries.
         lengths: of each row, (n,); with them batches hold queries whose longest rows are of similar length.
 
     Raises:
@@ -327,7 +327,7 @@ class QuerySampler(Sampler[int]):
 
     @property
     def split(self) -> int:
-        """How many queries of this epoch do not stand in one batch."""
+        """The number of queries of this epoch that are not in one batch."""
         parts: dict[int, set[int]] = {}
         whose = {int(row): place for place, rows in enumerate(self.groups) for row in rows}
         for place, row in enumerate(self):
@@ -376,7 +376,7 @@ class QuerySampler(Sampler[int]):
 
 
 def _filled(groups: list[np.ndarray], size: int) -> list[np.ndarray]:
-    """Batches of `size` rows, the last one of what is left."""
+    """Batches of `size` rows; the last one contains the rest."""
     waiting: dict[int, deque[int]] = {}
     for place, rows in enumerate(groups):
         waiting.setdefault(len(rows), deque()).append(place)
@@ -397,7 +397,7 @@ def _filled(groups: list[np.ndarray], size: int) -> list[np.ndarray]:
 
 
 def _next(waiting: dict[int, deque[int]], room: int) -> int:
-    """The one that fills the room, else the first in line that fits, else the first in line."""
+    """The length that fills the room, otherwise the first in line that fits, otherwise the first in line."""
     fitting = [length for length in waiting if length <= room] or [*waiting]
     chosen = room if room in waiting else min(fitting, key=lambda length: waiting[length][0])
     place = waiting[chosen].popleft()

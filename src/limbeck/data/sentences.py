@@ -1,9 +1,9 @@
 """`--kind embedding`: sentences to embed, and scored pairs of them. Part of `limbeck.data`.
 
-Training rows are a text a line, a table with one text column or two, or tuples of a query with what belongs to it and
-what does not (`candidates`). The dev split is a table with two and a similarity, or a folder in BEIR's layout. Rows
-have two texts or more; of a single sentence all but the first are empty. Of a tuple the first two have the similarity
-1, unless nobody says what belongs to its query; others of train have none.
+Training rows are one text per line, a table with one text column or two, or tuples of a query with matching texts and
+others (`candidates`). The dev split is a table with two and a similarity, or a folder in BEIR's layout. Rows
+have two texts or more; for a single sentence all but the first are empty. In a tuple the first two have the similarity
+1, unless it is unknown which text belongs to its query; other rows of train have no similarity.
 """
 
 import math
@@ -25,7 +25,7 @@ from limbeck.tasks.task import Task
 
 TEXTS = ("sentence1", "sentence2")
 SCORE = "score"
-# As the usual sets call them; the first that is whole counts.
+# Names in the usual sets; the first complete pair counts.
 _USUAL_TEXTS = (
     TEXTS,
     ("sentence",),
@@ -46,11 +46,11 @@ class Sentences(OnDisk):
     takes_dev = True
 
     def reads(self, request: DataRequest) -> bool:
-        """What is to be embedded."""
+        """Requests for texts to embed."""
         return super().reads(request) and request.task_type is EMBEDDING
 
     def read_rows(self, request: DataRequest) -> Loaded:
-        """Lines of text, or the columns that are named, or those that have usual names."""
+        """Lines of text, or the given columns, or columns that have usual names."""
         if request.labelling.classes or request.labelling.holds:
             raise LimbeckError("classes, labels: sentences to embed have none", "leave them out")
         path = request.path
@@ -123,7 +123,7 @@ def _searched_splits(task: Task, folder: Path, *, alone: bool) -> DatasetDict:
 
 
 def _searched(task: Task, folder: Path, split: str) -> Dataset:
-    """Queries, then the corpus, with the places and grades of what was judged."""
+    """Queries, then the corpus, with the places and grades of the judged passages."""
     found = beir.read_beir(folder, split)
     first = len(found.queries)
     places = {name: first + place for place, name in enumerate(found.corpus)}
@@ -145,7 +145,7 @@ def _searched(task: Task, folder: Path, split: str) -> Dataset:
 
 
 def _read_files(request: DataRequest, searched: Path | None) -> dict[str, candidates.Texted]:
-    """The rows of each split, of those that are not searched."""
+    """The rows of each split, except splits that are searched."""
     path = request.path
     if searched == path:
         return {"train": _judged(path)} if request.for_training else {}
@@ -159,7 +159,7 @@ def _read_files(request: DataRequest, searched: Path | None) -> dict[str, candid
 
 
 def _judged(folder: Path) -> candidates.Texted:
-    """The train split of a folder: what was judged, and near passages as negatives."""
+    """The train split of a folder: judged passages, and near passages as negatives."""
     splits = beir.read_beir_pairs(folder)
     if "train" not in splits:
         raise LimbeckError(
@@ -210,7 +210,7 @@ def _scored(path: Path, request: DataRequest) -> candidates.Texted:
 
 
 def _pair_columns(table: FileTable, named: Sequence[str]) -> Sequence[str]:
-    """The two text columns of scored pairs, the first two of those that are named if they are there."""
+    """The two text columns of scored pairs, the first two of the given columns if they exist."""
     if len(named) > 1 and {*named} <= {*table.columns}:
         return named[:2]
     usual = (names for names in _USUAL_TEXTS if len(names) == 2 and {*names} <= {*table.columns})

@@ -19,7 +19,7 @@ from limbeck.tasks.classes import METRICS_OF_SEVERAL
 from limbeck.tasks.task import Task
 
 Sets = list[frozenset[str] | None]
-"""By row the names of its classes; None where nobody says."""
+"""By row the names of its classes; None if they are unknown."""
 
 _USUAL = (",", ";", "|")
 _YES, _NO = frozenset({1, "1", "1.0", "true"}), frozenset({0, "0", "0.0", "false"})
@@ -70,7 +70,7 @@ class OwnSeveralLabels(OnDisk):
 
 
 def _columns_of_classes(train: FileTable, labelling: Labelling) -> tuple[str, ...]:
-    """The classes that columns are named after: those given, else the teacher's if they are there."""
+    """The classes that columns are named after: the given ones, otherwise the teacher's if they exist."""
     there = labelling.teacher if set(labelling.teacher) <= set(train.columns) else ()
     return labelling.classes or there
 
@@ -129,7 +129,7 @@ def _flat(columns: Iterable[list[Any] | None]) -> list[Any]:
 
 
 def _separator(cells: Sequence[Any], column: str) -> str:
-    """What stands between the names of text cells: the one of , ; | that occurs.
+    """The separator between the names of text cells: the one of , ; | that occurs.
 
     Raises:
         LimbeckError: several of them occur.
@@ -154,8 +154,8 @@ def _cells_as_sets(
     `numbered`: names of classes by id, for lists of numbers.
 
     Raises:
-        LimbeckError: what is no list and no text, names beside numbers, empty names, a list in quotes, two spellings of
-            a class.
+        LimbeckError: values that are neither list nor text, names mixed with numbers, empty names, a list in quotes,
+            two spellings of a class.
     """
     if _are_ticked(cells):
         return _of_ticks(table, column, cells, numbered)
@@ -242,7 +242,7 @@ def _classes(
     labelling: Labelling,
     tables: Mapping[str, FileTable],
 ) -> tuple[str, ...]:
-    """All classes in id order: of training rows without any label the dev split says which there are.
+    """All classes in id order: if no training row has a label, the dev split gives them.
 
     A Parquet file of the datasets library names them itself.
     """
@@ -295,7 +295,7 @@ def _check(
 
 
 def _said(label: str | None, names: Sequence[str], sets: Mapping[str, Sets | None]) -> Problem:
-    """What was understood."""
+    """The note on how the labels were read."""
     known = [row for row in _flat(sets.values()) if row is not None]
     where = "columns of 0 and 1" if label is None else f"label column {label!r}"
     each = sum(map(len, known)) / max(len(known), 1)

@@ -1,4 +1,4 @@
-"""What every source hands over: splits of one shape, with seeded dev and test splits where it has none.
+"""The splits of every source, in one shape, with seeded dev and test splits if it lacks them.
 
 A split holds the task's text columns, its label column (absent where the source has no labels) and
 "index", the row number. Between the readers (folder, Hub, own files) and the encoding. Conditions touch the training
@@ -24,20 +24,20 @@ from limbeck.tasks.task import Task
 
 SHARE = 0.1
 FEW = 100
-"""Labelled rows below which no test split is made unless a share is set: a score on fewer than ten says nothing."""
+"""No test split is made of fewer labeled rows, unless a share is set: a score on fewer than ten means nothing."""
 _AS_THEY_ARE = (pa.Array, pa.ChunkedArray, np.ndarray)
 
 
 class Division(NamedTuple):
-    """Where dev and test rows come from, as a recipe's keys of the same names say it.
+    """Where dev and test rows come from: the recipe's keys of the same names.
 
     The dev rows select; the test rows select nothing, and are scored once.
 
     Attributes:
-        dev: a file of the dev rows, beside one of training rows.
+        dev: a file of the dev rows, in addition to the training rows' file.
         test: a file of the test rows.
-        dev_share: share of the labelled rows that becomes dev where there are none; None: a tenth.
-        test_share: the same of test; None: a tenth where dev is made of the same rows and these are `FEW` or more.
+        dev_share: share of the labeled rows that becomes dev if there are no dev rows; None: a tenth.
+        test_share: the same for test; None: a tenth if dev is made of the same rows and these are `FEW` or more.
         group_column: a column whose equal values keep rows together in one split.
     """
 
@@ -53,7 +53,7 @@ class Division(NamedTuple):
         return [key for key, value in zip(self._fields, self, strict=True) if value is not None]
 
     def beside(self, splits: Iterable[str]) -> "Division":
-        """The shares to cut from training rows beside which these splits lie; 0 of those that are there.
+        """The shares to cut from training rows, given the splits that exist; 0 for existing ones.
 
         Raises:
             LimbeckError: a share or a group column that would have no effect.
@@ -107,7 +107,7 @@ def make_split(
 ) -> Dataset:
     """One split in memory, of text columns [n] (lists or Arrow) and labels [n].
 
-    Labels are class ids or numbers, lists of tag ids, or answers; masked text has none of its own.
+    Labels are class ids or numbers, lists of tag ids, or answers; masked text has no labels of its own.
     """
     columns: dict[str, Any] = {name: texts[name] for name in task.text_columns}
     features = task.kind.features(task)
@@ -142,7 +142,7 @@ def digest_of(table: pa.Table) -> str:
 def _checked(task: Task, labels: Sequence[Any]) -> pa.Array:
     """Class ids or numbers [n] in Arrow's memory; the datasets library looks at lists one by one.
 
-    Raises LimbeckError for numbers beyond what the task's can be.
+    Raises LimbeckError for numbers outside the task's range.
     """
     if task.bounds is not None:
         low, high = task.bounds
@@ -166,7 +166,7 @@ def hold_out(
     """Row numbers of train, dev and test, by `seed`; without groups the dev rows do not depend on the test share.
 
     Rows without a label (−100, NaN) stay in train. With `stratify` each class gets its share of the rows, to one row;
-    of dev at least one where the class has two or more (scikit-learn's own split refuses a class of one row; here such
+    of dev at least one if the class has two or more (scikit-learn's own split fails for a class of one row; here such
     a row stays in train). A row of several labels counts for its rarest, and its class may have no dev row.
 
     Args:
@@ -226,7 +226,7 @@ def _drawn(
     *,
     some_of_each: bool,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of dev and of test, each class by itself; dev has `some_of_each` that has two rows."""
+    """Rows of dev and of test, each class separately; dev has `some_of_each` that has two rows."""
     classes = [labelled[strata[labelled] == one] for one in np.unique(strata[labelled])]
     order = [generator.permutation(rows) for rows in classes]
     sizes = np.array([len(rows) for rows in order], dtype=np.int64)
@@ -266,7 +266,7 @@ def _drawn_groups(
     shares: tuple[float, float],
     generator: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The same of whole groups: large ones first, each where every class then is nearest to its share."""
+    """Split complete groups, large ones first: each goes where every class is then nearest to its share."""
     _, group_of = np.unique(groups[labelled], return_inverse=True)
     _, stratum_of = np.unique(strata[labelled], return_inverse=True)
     totals = np.bincount(stratum_of).tolist()
@@ -278,7 +278,7 @@ def _drawn_groups(
     for one in order:
         counts = np.unique(stratum_of[members[one]], return_counts=True)
         pairs = list(zip(*(column.tolist() for column in counts), strict=True))
-        # What the squared distances to the shares grow by, in Python's own floats: the same on every machine.
+        # The growth of the squared distances to the shares, in Python's own floats: the same on every machine.
         grown = [
             sum(
                 rows * (2 * (have[place][own] - share * totals[own]) + rows) / totals[own]
@@ -339,7 +339,7 @@ def with_test_as_dev(task: Task, splits: DatasetDict) -> DatasetDict:
 
 
 def stacked(rows: Dataset, more: Dataset) -> Dataset:
-    """Rows and others of the same columns below them; text that lies in files stays there."""
+    """Rows with others of the same columns below them; text that is stored in files stays there."""
     wide = {
         name: Value("large_string") if _is_text(kind) else kind
         for name, kind in rows.features.items()
@@ -406,7 +406,7 @@ _ROWS, _NOISE = 1, 2
 
 
 class Conditions(NamedTuple):
-    """What is done to the training rows, as a recipe's keys of the same names say it."""
+    """The changes to the training rows: the recipe's keys of the same names."""
 
     train_rows: int | None = None
     train_rows_seed: int = 0
@@ -420,10 +420,10 @@ class Conditions(NamedTuple):
         They are conditions of the labelled rows; those without a label stay behind these, as they are.
 
         Args:
-            labels_read: False where nobody looks at the labels, so that a row counts with or without one.
+            labels_read: False if the labels are not used, so that a row counts with or without one.
 
         Raises:
-            LimbeckError: more rows are asked for than there are, or classes where there are none.
+            LimbeckError: more rows are requested than exist, or classes of rows without classes.
         """
         labelled, others = divided(rows, task) if labels_read else (rows, None)
         if others is not None and (self.train_rows is not None or self.label_noise):

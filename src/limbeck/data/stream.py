@@ -30,7 +30,7 @@ _PATTERN = frozenset("*?[")
 
 
 def named_files(sources: Sequence[str | Path], setting: str = "data") -> list[Path | str]:
-    """Files and patterns in the order in which they are named, those of a folder or a pattern sorted.
+    """Files and patterns in the given order; the files of a folder or a pattern are sorted.
 
     Standard input is `-`; the reference of rows that were given as objects leads to their files.
 
@@ -82,7 +82,7 @@ def named_files(sources: Sequence[str | Path], setting: str = "data") -> list[Pa
 
 
 def matching(source: str) -> list[Path]:
-    """The files whose names fit a pattern (`more/*.csv`), sorted; none of what is no pattern."""
+    """The files whose names fit a pattern (`more/*.csv`), sorted; none for a source that is not a pattern."""
     if not _PATTERN & {*source}:
         return []
     # As glob has it, a pattern may be absolute, which pathlib's may not.
@@ -100,20 +100,20 @@ def _is_image(path: Path) -> bool:
 class RowStream:
     """The rows of some files, one after another; no more than one file is open at a time.
 
-    Every file is opened once before, so that what is wrong with its header is known before any work.
+    Every file is opened once before, so that errors in its header are known before any work.
 
     Args:
         files: as `named_files` found them; neighbouring images are the rows of one source.
-        kind: one of `FORMATS`; by default what the files' endings say.
+        kind: one of `FORMATS`; by default the format of the files' endings.
 
     Attributes:
         files: as they were named.
         heads: the columns of each source by its name, in their order.
-        size: how far `position` goes; None where nobody knows.
+        size: the largest `position`; None if it is unknown.
         once: whether it cannot be opened a second time, as a pipe.
 
     Raises:
-        LimbeckError: all files that cannot be opened, formats nobody knows, none said of standard input.
+        LimbeckError: all files that cannot be opened, unknown formats, no format for standard input.
     """
 
     def __init__(self, files: Sequence[Path | str], kind: str | None = None) -> None:
@@ -164,7 +164,7 @@ class RowStream:
         return self._before + (self._source.position if self._source is not None else 0)
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close the open source."""
         if self._source is not None:
             self._source.close()
         self._todo = []
@@ -178,7 +178,7 @@ class RowStream:
         """The next rows of one source, at most so many; None at the end.
 
         Raises:
-            LimbeckError: what stands there cannot be read, with the line.
+            LimbeckError: the rows cannot be read, with the line.
         """
         while True:
             if self._source is None:

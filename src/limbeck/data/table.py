@@ -1,4 +1,4 @@
-"""A file of rows as a table: its columns, whose text lies in a file if there is much of it.
+"""A file of rows as a table: its columns, whose text is kept in a file if there is much of it.
 
 Part of `limbeck.data`. A million strings take ten times the room as Python objects that they take in a file.
 """
@@ -25,7 +25,7 @@ _TEXT = pa.large_string()
 
 
 class ArrowColumn:
-    """Values in their order; text, and what comes from Arrow, is packed, other values stay Python's objects."""
+    """Values in their order; text, and values from Arrow, are packed, other values stay Python's objects."""
 
     def __init__(self, values: Sequence[Any] = ()) -> None:
         self._pieces: list[pa.Array | list[Any]] = []
@@ -67,11 +67,11 @@ class ArrowColumn:
         return chain.from_iterable(map(_listed, self._pieces))
 
     def pieces(self) -> Iterator[pa.Array | list[Any]]:
-        """The values in parts, as they lie: Arrow's arrays, or lists of Python objects."""
+        """The values in parts, as they are stored: Arrow's arrays, or lists of Python objects."""
         yield from self._pieces
 
     def shared(self) -> list[Any]:
-        """All values, with one object for a text that stands in many rows of a piece."""
+        """All values, with one object for a text that is in many rows of a piece."""
         found: list[Any] = []
         for piece in self._pieces:
             if isinstance(piece, list) or piece.type != _TEXT:
@@ -115,7 +115,7 @@ def _may_be_text(kind: pa.DataType) -> bool:
 
 
 def _off_memory(pieces: Sequence[pa.Array]) -> pa.Array:
-    """The same values, of one type, in one array whose bytes lie in a file; in memory where none can be made."""
+    """The same values, of one type, in one array whose bytes are in a file, or in memory if no file can be made."""
     joined = pa.concat_arrays(pieces)
     batch = pa.record_batch([joined], ["values"])
     try:
@@ -124,7 +124,7 @@ def _off_memory(pieces: Sequence[pa.Array]) -> pa.Array:
                 writer.write_batch(batch)
             with pa.memory_map(str(name)) as source:
                 return pa.ipc.open_file(source).get_batch(0).column(0)
-    except OSError:  # a full disk, or a folder that nobody may write to
+    except OSError:  # a full disk, or a folder without write permission
         return joined
 
 
@@ -217,7 +217,7 @@ class FileTable:
         Args:
             name: of the column, which is there.
             gaps: whether a value may be None, which comes out as "".
-            blank: whether a text may say nothing.
+            blank: whether a text may be blank.
             fix: what to do about another value.
 
         Raises:
@@ -313,14 +313,14 @@ def read_table(path: Path) -> FileTable:
 def missing_columns(
     source: object, there: Iterable[str], names: Sequence[str], kind: str = "column", fix: str = ""
 ) -> Problem | None:
-    """Say which columns a source lacks, with those of nearly their names; None where all are there.
+    """The problem of columns that a source lacks, with columns of similar names; None if all exist.
 
     Args:
         source: of the rows, for the message.
         there: names of its columns.
         names: of the columns that are wanted.
-        kind: what they are called.
-        fix: what to do, before what is there is listed.
+        kind: the word for them in the message.
+        fix: the fix, which a list of existing columns follows.
     """
     columns = [*there]
     lacking = [name for name in names if name not in columns]
@@ -352,7 +352,7 @@ def miscounted_texts(names: Sequence[str], low: int, high: int, reader: str = ""
 
 
 def unnamed_texts(table: FileTable) -> Problem:
-    """Say that nobody named the text columns of a table, and that they are not clear."""
+    """The problem of a table whose text columns are not given, and not clear."""
     return Problem(
         "no text columns are named",
         f"--text-columns A [B]; columns of {table.path.name}: {', '.join(table.columns)}",
@@ -376,7 +376,7 @@ USUAL_LABELS = ("label", "labels")
 
 
 def usual_texts(words: Iterable[str], label: str | None = None) -> list[str]:
-    """Choose text columns among those that hold text, without the label's: of a usual name, else the only one.
+    """Choose text columns, without the label's: the ones with a usual name, otherwise the only column with text.
 
     Empty where it is not clear which is meant.
     """
@@ -386,6 +386,6 @@ def usual_texts(words: Iterable[str], label: str | None = None) -> list[str]:
 
 
 def usual_label(columns: Sequence[str], named: Sequence[str] = ()) -> str | None:
-    """Choose the label's column: of a usual name, else the only one that has class names of its own (`named`)."""
+    """Choose the label's column: the one with a usual name, otherwise the only one with class names (`named`)."""
     usual = [name for name in USUAL_LABELS if name in columns]
     return next(iter(usual or (named if len(named) == 1 else [])), None)

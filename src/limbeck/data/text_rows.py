@@ -33,8 +33,8 @@ class TextRows:
     Attributes:
         columns: by the names that a labeller knows, in the order in which a model reads them.
         source: where they are from.
-        names: what the user calls the columns, which is what is written.
-        blank: rows that say nothing, which were left out.
+        names: the user's names of the columns, which are written.
+        blank: number of blank rows, which were left out.
         without_target: rows without the text that a decoder is to write, left out where there has to be one.
     """
 
@@ -59,7 +59,7 @@ class TextRows:
 
     def take(self, places: np.ndarray) -> dict[str, list[str]]:
         """The texts at some places, by column."""
-        # Of neighbours in millions of rows only these are touched.
+        # In millions of rows only these and the rows between them are read.
         first = int(places.min(initial=len(self)))
         chosen, count = pa.array(places - first), int(places.max(initial=-1)) + 1 - first
         return {
@@ -77,12 +77,12 @@ def read_text_rows(
     """All rows of a source, of all its splits.
 
     Args:
-        source: a file (CSV, TSV, JSON lines, Parquet, or plain text with a row on every line), a folder of such files
+        source: a file (CSV, TSV, JSON lines, Parquet, or plain text with one row per line), a folder of such files
             or a pattern of their names, the reference of rows that were given as objects, or what `load_task` reads: a
             folder in GLUE's layout, `hub`, `pocket`, ….
-        task: a known task, whose columns they are; it is needed for what is no file of the user's own.
-        text_columns: the columns that hold text, one or two. If left out, those of usual names
-            (`limbeck.data.table`), or the only one. Of queries with candidates every pair is a row.
+        task: a known task with these columns; required unless the source is a file of the user's own.
+        text_columns: the columns of text, one or two. If left out, the columns with usual names
+            (`limbeck.data.table`), or the only one. Every pair of a query and a candidate is a row.
 
     Raises:
         LimbeckError: nothing is there, it cannot be read, or its text columns are not known or not text.
@@ -159,31 +159,31 @@ def read_unlabelled(
 ) -> list[TextRows]:
     """The texts of files, folders and patterns of files (`more/*.csv`), in the order in which they are named.
 
-    Rows that say nothing are left out.
+    Blank rows are left out.
 
     Args:
         sources: paths, patterns, or references of rows that were given as objects.
-        task: whose text columns they are; a known task's files may also have those of its release.
+        task: the task with these text columns; a known task's files may also have the columns of its release.
         text_columns: names of the columns in the files, where the task's own data have others.
 
     Raises:
-        LimbeckError: a file that is not there, or is of no known type, or lacks the columns, or holds what is no text.
+        LimbeckError: a file does not exist, has no known type, lacks the columns, or has values that are not text.
     """
     files = row_files(sources, "unlabelled")
     return [_of_file(file, task, text_columns or ()) for file in files]
 
 
 def _of_file(file: Path, task: Task | None, named: Sequence[str]) -> TextRows:
-    """The texts of a file, of a task or of whoever asks for the columns that training takes."""
+    """The texts of a file, with the columns of a task or of training."""
     table = read_table(file)
     names: Sequence[str]
-    if form_of(file) == "text":  # a text a line, whatever the task calls its column
+    if form_of(file) == "text":  # one text per line, whatever the task calls its column
         names = [TEXT_COLUMN]
     elif task is not None and task.kind.candidates is not None:
         table, given = candidates.with_pairs(table, named)
         names = given or _columns_of(task, table)
     else:
-        # Texts whose task nobody knows are pairs wherever they look like it.
+        # Texts of an unknown task are pairs if they look like pairs.
         table = candidates.pairs_in(table)
         names = named or _columns_of(task, table)
     ours = own.our_columns(len(names)) if task is None else task.text_columns
@@ -201,7 +201,7 @@ def _of_file(file: Path, task: Task | None, named: Sequence[str]) -> TextRows:
 
 
 def _columns_of(task: Task | None, table: FileTable) -> Sequence[str]:
-    """A task's own text columns, or those of its release where a table has these; without a task those of training."""
+    """A task's own text columns, or its release's if a table has these; without a task the columns of training."""
     if task is None:
         columns = [*table.columns]
         label = usual_label(columns, [*table.class_names]) if len(columns) > 1 else None
@@ -218,7 +218,7 @@ def _columns_of(task: Task | None, table: FileTable) -> Sequence[str]:
 def _with_text(
     path: Path, columns: Mapping[str, pa.ChunkedArray], names: Sequence[str]
 ) -> TextRows:
-    """Without the rows in which no column says anything."""
+    """Leave out the rows whose columns are all blank."""
     blank = None
     for column in columns.values():
         here = pc.equal(pc.utf8_trim_whitespace(column), pa.scalar("", pa.large_string()))
@@ -234,7 +234,7 @@ def _with_text(
     return TextRows(columns, (str(path),), tuple(names), count)
 
 
-# ---- rows with the text that a decoder is to write, which stands beside the input texts ----
+# ---- rows with the text that a decoder learns to write, in addition to the input texts ----
 
 
 def read_target_rows(
@@ -293,7 +293,7 @@ def _told(task: Task, rows: Dataset) -> Dataset:
     return rows if known.all() else rows.select(np.flatnonzero(known))
 
 
-# ---- rows without labels beside the labelled ones ----
+# ---- rows without labels in addition to the labeled ones ----
 
 
 Duplicates = Literal["refuse", "drop"]
@@ -305,7 +305,7 @@ class UnlabelledRows:
     """What became of the rows without a label.
 
     Attributes:
-        kept: how many are trained on, those of the task's own data included.
+        kept: number of training rows, including the task's own data.
         scored: how many were left out because dev or test holds their texts.
         repeated: how many of the files were left out as their texts are another training row's.
         blank: how many of the files were left out as they hold no text.
@@ -322,8 +322,8 @@ def with_unlabelled(
 ) -> tuple[DatasetDict, UnlabelledRows]:
     """The splits with the files' rows in train, below its own, each with a number (`index`) of its own.
 
-    Labelled rows stay as they are. Of rows without a label, from the files or from train, those that dev or test
-    holds too are refused, or left out with `duplicates="drop"`.
+    Labeled rows stay as they are. Rows without a label, from the files or from train, that are also in dev or test
+    raise an error, or are left out with `duplicates="drop"`.
 
     Raises:
         LimbeckError: such rows, with their number and the first of them; nothing is left.

@@ -1,6 +1,6 @@
-"""Sentence embeddings: an encoder, its pooling and what follows, as one model of transformers.
+"""Sentence embeddings: an encoder, its pooling and later modules, as one model of transformers.
 
-The folders are sentence-transformers' own, so that what limbeck writes loads there, and in transformers as
+The folders are sentence-transformers' own, so that limbeck's models load there, and in transformers as
 the plain encoder, where limbeck is not installed.
 """
 

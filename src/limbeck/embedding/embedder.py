@@ -33,12 +33,12 @@ HEAD = "ForSentenceEmbedding"
 class SentenceEmbedder(PreTrainedModel):
     """An encoder, pooling, perhaps a linear map, perhaps a division by the length.
 
-    Its classes are made for an encoder's family by `embedder_class`; this is what they share. `logits` of its
+    `embedder_class` makes its classes for an encoder's family; this is their common part. `logits` of its
     output are the embeddings (B, d).
 
     Attributes:
-        behind: what stands behind the encoder.
-        dense: the linear map among it, if there is one.
+        behind: the modules behind the encoder.
+        dense: the linear map among them, if there is one.
     """
 
     encoder_class: ClassVar[type[PreTrainedModel]]
@@ -146,7 +146,7 @@ class SentenceEmbedders:
     """Loads embedding models, as transformers' AutoModel classes load theirs.
 
     Attributes:
-        pooling: of an encoder whose folder says nothing of it; mean if left out.
+        pooling: for an encoder whose folder does not specify it; mean if left out.
         normalize: the same of the division by the length; yes if left out.
     """
 
@@ -156,7 +156,7 @@ class SentenceEmbedders:
     __name__ = f"AutoModel{HEAD}"
 
     def _ready(self, config: PretrainedConfig, source: str) -> PretrainedConfig:
-        """The configuration with its modules: the folder's own, else as they are asked for."""
+        """The configuration with its modules: the folder's own, otherwise the requested ones."""
         known = folder.modules_of(config)
         asked = {"pooling": self.pooling, "normalize": self.normalize}
         wanted: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
@@ -180,7 +180,7 @@ class SentenceEmbedders:
         return model
 
     def from_pretrained(self, source: str, **kwargs: Any) -> Any:
-        """A model from a folder or the Hub, with `output_loading_info` beside what was loaded.
+        """A model from a folder or the Hub; with `output_loading_info` also the loading info.
 
         Raises:
             LimbeckError: no encoder, or modules that are not supported.
@@ -199,7 +199,7 @@ class SentenceEmbedders:
 
 
 SENTENCE_EMBEDDERS = SentenceEmbedders()
-"""Embedding models as their folders say."""
+"""Embedding models with the modules of their folders."""
 
 
 def embedding_config(source: str) -> PretrainedConfig:
@@ -212,7 +212,7 @@ def embedding_config(source: str) -> PretrainedConfig:
 
 
 def with_modules(config: PretrainedConfig, source: str) -> PretrainedConfig:
-    """The same configuration, in which the modules now stand that a folder lists, if it lists any.
+    """The same configuration, with the modules that a folder lists, if it lists any.
 
     Raises:
         LimbeckError: modules that are not supported.
@@ -234,7 +234,7 @@ def within_positions(
 
 
 def _load_dense(model: SentenceEmbedder, source: str) -> set[str]:
-    """Fill the linear map from its own files, of which several come to one; the names of what was filled.
+    """Fill the linear map from its own files, multiplied if there are several; return the names of filled weights.
 
     Raises:
         LimbeckError: the files hold something else.
@@ -263,7 +263,7 @@ def _load_dense(model: SentenceEmbedder, source: str) -> set[str]:
     return {f"dense.{key}" for key in weights}
 
 
-# How two embeddings are compared: by the cosine or the inner product, as a model says.
+# Comparison of two embeddings: by the cosine or the inner product, as the model specifies.
 
 
 class Similarity(NamedTuple):
@@ -300,7 +300,7 @@ WAYS: Mapping[str, Similarity] = MappingProxyType(
 """By the name that a model's folder has for it."""
 
 
-# Texts in lower case, where a model's folder says so and its tokenizer does not.
+# Texts in lower case, if a model's folder specifies it and its tokenizer does not do it.
 
 
 def in_lower_case(tokenizer: Any) -> Any:

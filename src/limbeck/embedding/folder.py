@@ -1,6 +1,6 @@
 """sentence-transformers' folders: their modules read and written. Part of `limbeck.embedding`.
 
-Read in both layouts: that of release 5 and before, in which every model on the Hub is written, and that of
+Read in both layouts: the layout of release 5 and before, in which every model on the Hub is written, and the one of
 release 6; written in the first, which all releases read.
 """
 
@@ -19,13 +19,13 @@ from transformers.utils import cached_file
 from limbeck.support import files, plain
 from limbeck.support.errors import LimbeckError, unknown
 
-# What an embedding model puts before a text, by what the text is: a sentence, a query or a passage.
+# The prompt of an embedding model, by the role of the text: a sentence, a query or a passage.
 # Kept under sentence-transformers' names, of which its `encode_query` and `encode_document` take
 # their prompts, and never the one of `encode`.
 
 
 SENTENCE, QUERY, PASSAGE = "sentence", "query", "passage"
-"""What a text is: by itself, what is looked for, or what answers it or does not."""
+"""Roles of a text: alone, a query, or a passage that may answer a query."""
 _QUERIES = ("query",)
 _PASSAGES = ("document", "passage", "corpus")
 _NEW = "default"
@@ -47,7 +47,7 @@ class TextPrompts(NamedTuple):
     def changed(
         self, sentence: str | None = None, query: str | None = None, passage: str | None = None
     ) -> "TextPrompts":
-        """The same with others, None for those that stay; one of sentences stands before the others too, unless they
+        """The same with other prompts, None for ones that stay; a sentence's replaces the others too, unless they
         get their own."""
         found = self if sentence is None else TextPrompts(sentence, sentence, sentence)
         own = {QUERY: query, PASSAGE: passage}
@@ -58,7 +58,7 @@ BARE = TextPrompts()
 """No text before any."""
 
 
-# What stands behind an encoder and makes its tokens one vector. Kept in the model's configuration,
+# The modules behind an encoder, which make its tokens one vector. Kept in the model's configuration,
 # so that it goes wherever the configuration goes: into students, fingerprints and files.
 
 
@@ -86,15 +86,15 @@ class DenseModule:
 
 @dataclass(frozen=True)
 class EmbeddingModules:
-    """Pooling and what follows it, in the order in which it runs.
+    """Pooling and the modules behind it, in the order in which they run.
 
     Attributes:
         pooling: which tokens speak for a text: mean, cls or last.
         normalize: whether the embedding is divided by its length.
         dense: a linear map before that, if there is one.
-        prompts: texts to put before a text, by the name of what it is for.
-        default_prompt: the name of the one that is used unasked, of texts that are neither queries nor passages.
-        max_tokens: tokens that are read of a text; None where nobody says.
+        prompts: texts to put before a text, by their names.
+        default_prompt: the name of the default prompt, for texts that are neither queries nor passages.
+        max_tokens: most tokens per text; None if unknown.
         similarity: how embeddings are compared: cosine or dot.
         lower_case: whether texts are read in lower case, whatever the tokenizer does.
         truncate: how many numbers of an embedding are kept, the first ones, after all else; None for all.
@@ -118,10 +118,10 @@ class EmbeddingModules:
 
     @property
     def text_prompts(self) -> TextPrompts:
-        """What is put before sentences, queries and passages.
+        """The prompts of sentences, queries and passages.
 
-        A folder that names no prompt for queries, or for passages, has the one of sentences there. One that names an
-        empty one (as release 5 and later do of themselves) has none there, as in sentence-transformers.
+        A folder that names no prompt for queries, or for passages, uses the sentences' prompt there. One that names an
+        empty one (as release 5 and later do by default) uses no prompt there, as in sentence-transformers.
         """
         sentence = "" if self.default_prompt is None else self.prompts.get(self.default_prompt, "")
         found = []
@@ -143,7 +143,7 @@ class EmbeddingModules:
 
 
 def modules_of(config: PretrainedConfig) -> EmbeddingModules | None:
-    """What a configuration says of its embeddings; None where it is no embedding model's.
+    """The embedding modules in a configuration; None if it is not an embedding model's.
 
     Raises:
         LimbeckError: the entry is not as limbeck writes it.
@@ -173,7 +173,7 @@ TRANSFORMER = "sentence_bert_config.json"
 TOKENIZER = "tokenizer_config.json"
 _WEIGHTS = "model.safetensors"
 _CONFIG = "config.json"
-# Of release 5 and before, by our words.
+# Pooling modes of release 5 and before, by our names.
 _FLAGS = {
     "mean": "pooling_mode_mean_tokens",
     "cls": "pooling_mode_cls_token",
@@ -269,19 +269,19 @@ def read_logit_score(source: str) -> LogitScore | None:
 
 
 def lower_cased(source: str) -> bool:
-    """Whether a folder says that its texts are read in lower case, whatever its tokenizer does."""
+    """Whether a folder specifies that its texts are read in lower case, whatever its tokenizer does."""
     return (read_json(source, TRANSFORMER) or {}).get("do_lower_case") is True
 
 
 def _max_tokens(source: str) -> int | None:
-    """Tokens of a text by the module's own file, else by the tokenizer's, where release 6 keeps them."""
+    """Most tokens per text by the module's own file, otherwise by the tokenizer's, where release 6 keeps them."""
     own = (read_json(source, TRANSFORMER) or {}).get("max_seq_length")
     known = own or (read_json(source, TOKENIZER) or {}).get("model_max_length")
     return int(known) if isinstance(known, int | float) and 0 < known < _NO_LIMIT else None
 
 
 def _check_places(source: str, names: list[str], paths: list[str]) -> None:
-    """Raise LimbeckError for other modules, and for an encoder that lies elsewhere than in the folder itself."""
+    """Raise LimbeckError for other modules, and for an encoder that is not in the folder itself."""
     known = [
         name
         for name in _ORDER
@@ -358,11 +358,11 @@ def dense_files(source: str) -> list[Path]:
 def write_modules(
     folder: Path, modules: EmbeddingModules, width: int, dense: nn.Module | None
 ) -> None:
-    """Put the modules beside an encoder that `save_pretrained` wrote.
+    """Write the modules next to an encoder that `save_pretrained` wrote.
 
     Args:
         folder: the encoder's.
-        modules: what stands behind it.
+        modules: the modules behind it.
         width: numbers of its token states.
         dense: the linear map, where there is one.
     """
@@ -429,7 +429,7 @@ def find_file(source: str, name: str) -> Path | None:
 
 
 def read_json(source: str, name: str) -> Any:
-    """The content of such a file; None where there is none.
+    """The content of such a file; None if it is missing.
 
     Raises:
         LimbeckError: it is no JSON.

@@ -55,7 +55,7 @@ def unbiased_error(confidence: np.ndarray, bins: int = BINS, seed: int = 0) -> f
     samples = max(20, min(200, _MOST_NUMBERS // len(confidence)))
     place = _bin_of(confidence, np.linspace(0, 1, bins + 1))
     rights = (rng.random(len(confidence)) < confidence for _ in range(samples))
-    # Of a bin |B| · |accuracy − confidence| is how far the sums of both lie apart.
+    # For a bin |B| · |accuracy − confidence| is the distance between the sums of both.
     gaps = [np.abs(np.bincount(place, right - confidence)).sum() for right in rights]
     return float(np.mean(gaps)) / len(confidence)
 

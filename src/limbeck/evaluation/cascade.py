@@ -1,7 +1,7 @@
 """A cascade: a fast model answers, and the rows that it is unsure of are sent on to the next one.
 
-Computed from what each member says of the same rows. Part of `limbeck.evaluation`; the members themselves, and the
-folder that they come to, are the matter of `limbeck.exporting.cascade`.
+Computed from each member's predictions of the same rows. Part of `limbeck.evaluation`; the members themselves, and
+their folder, belong to `limbeck.exporting.cascade`.
 """
 
 import itertools
@@ -44,7 +44,7 @@ def temperature_of(logits: np.ndarray, labels: np.ndarray, *, several: bool) -> 
 
 @dataclass(frozen=True)
 class Point:
-    """What a cascade comes to on some rows.
+    """The results of a cascade on some rows.
 
     Attributes:
         temperatures: of each member but the last.
@@ -65,11 +65,11 @@ class Point:
 
 @dataclass(frozen=True)
 class CascadeRows:
-    """What the members, the fastest first, say of the same n rows. Answers are numbered: member * n + row.
+    """The predictions of the members, the fastest first, on the same n rows. Answers are numbered: member * n + row.
 
     Attributes:
-        logits: of each (n, C).
-        decided: what each predicts: class ids (n,), or 0 and 1 for each class (n, C).
+        logits: each member's, (n, C).
+        decided: each member's predictions: class ids (n,), or 0 and 1 for each class (n, C).
         seconds: that a row costs each.
         labels: as `decided`.
         several: the classes do not exclude each other.
@@ -84,7 +84,7 @@ class CascadeRows:
     score: SampledScore
 
     def temperatures(self, places: np.ndarray) -> tuple[float, ...]:
-        """Of each member but the last, by the labels of some rows."""
+        """The temperature of each member but the last, from the labels of some rows."""
         first = self.logits[:-1]
         labels = self.labels[places]
         return tuple(temperature_of(one[places], labels, several=self.several) for one in first)
@@ -108,7 +108,7 @@ class CascadeRows:
         temperatures: Sequence[float] = (),
         thresholds: Sequence[Sequence[float]] = ((),),
     ) -> list[Point]:
-        """What it comes to that these members (B, m) answer some rows."""
+        """The results if these members (B, m) answer some rows."""
         answers = answering * len(self.labels) + places
         as_last = np.concatenate([alike(one, self.decided[-1]) for one in self.decided])
         reached = np.arange(1, len(self.logits))
@@ -151,7 +151,7 @@ class CascadeRows:
         yield _SENDS_ALL
 
     def chosen(self, points: Sequence[Point], wanted: str, value: float) -> Point | None:
-        """The cheapest point that has what is wanted, or the best one that the cost allows; None if there is none.
+        """The cheapest point that meets the wish, or the best one within the cost; None if no point does.
 
         Args:
             points: a curve.

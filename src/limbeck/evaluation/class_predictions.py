@@ -17,8 +17,8 @@ class ClassPredictions:
     """One model's predictions of n rows.
 
     Attributes:
-        ids: class ids (n,); C, the number of classes, where a prediction names none. Of several classes a row 0 and 1
-            for each class (n, C).
+        ids: class ids (n,); C, the number of classes, if a prediction names no class. With several classes per row
+            0 and 1 for each class (n, C).
         probabilities: of all classes (n, C), where they are known.
     """
 

@@ -1,6 +1,6 @@
 """The scores of a split's predictions of classes, all of them, computed once. Part of `limbeck.evaluation`.
 
-Counts and F1 are scikit-learn's. What is read is labels, class ids and probabilities, so that no model runs.
+Counts and F1 are scikit-learn's. The inputs are labels, class ids and probabilities, so that no model runs.
 """
 
 import math
@@ -47,13 +47,13 @@ def task_classification(
     teacher: Predictions | None = None,
     texts: Texts | None = None,
 ) -> ClassificationScores | None:
-    """The scores of what a task type keeps of a split; None of a task without classes.
+    """The scores from a task type's compact outputs of a split; None for a task without classes.
 
     Args:
         task: whose classes are meant.
         student: its predictions.
-        teacher: its predictions of the same rows, where they are known.
-        texts: the rows' text columns, to be kept beside disagreements; None where texts are not to be kept.
+        teacher: its predictions of the same rows, if they are known.
+        texts: the rows' text columns, to keep with disagreements; None if texts are not kept.
     """
     if not has_class_scores(task):
         return None
@@ -61,7 +61,7 @@ def task_classification(
     other = None if teacher is None else class_predictions(task, teacher)
     several = labels.ndim == 2
     if is_agreement(task.primary) and not several:
-        # How sure a student is says nothing of how often its teacher agrees.
+        # A student's confidence is no measure of how often its teacher agrees.
         found = classification_scores(task.labels, labels, ClassPredictions(own.ids))
         found.labels = "teacher"
         found.agreement = found.student.accuracy
@@ -102,13 +102,13 @@ def classification_scores(
 ) -> ClassificationScores:
     """Everything that is counted of predictions of classes, but for examples.
 
-    Of several classes a row, a row is right with all of them right.
+    With several classes per row, a row is right if all of them are right.
 
     Args:
         names: the classes in the order of their ids.
         labels: class ids (n,), or 0 and 1 for each class (n, C).
         student: predictions of the n rows.
-        teacher: likewise.
+        teacher: the teacher's predictions.
 
     Raises:
         ValueError: no rows, predictions of another number of rows, or labels that are no class.
@@ -158,7 +158,7 @@ def _model(
         return scores
     sure, hits = confidence, right
     if several:
-        # Each class of each row by itself, a question with the answers yes and no: of the answer that is likelier,
+        # Each class of each row separately, a question with the answers yes and no: the likelier answer,
         # whichever the thresholds choose.
         yes = known >= 0.5
         sure = np.where(yes, known, 1 - known).reshape(-1)
@@ -187,10 +187,10 @@ def _disagreements(
     teacher: ClassPredictions,
     texts: Texts | None,
 ) -> list[Disagreement]:
-    """Rows with different predictions, those of the most different probabilities first.
+    """Rows with different predictions, the most different probabilities first.
 
     Distributions differ by their total variation distance, ½ Σ |p − q|; several classes a row by the mean of |p − q|.
-    Without the probabilities of both come the rows first of which the student is surest, else the first ones.
+    If a model has no probabilities, the rows with the surest student come first, otherwise the first ones.
     """
     distance = None
     if student.probabilities is not None and teacher.probabilities is not None:
@@ -245,7 +245,7 @@ def by_class(labels: np.ndarray, given: np.ndarray, count: int) -> np.ndarray:
 
 
 def answer_counts(labels: np.ndarray, given: np.ndarray) -> list[AnswerCounts]:
-    """Of answers of 0 and 1 (n, C) those of each class, by what is right."""
+    """Counts of answers 0 and 1 (n, C) for each class, by the right answer."""
     return [
         AnswerCounts(
             true_positives=int(tp),
@@ -268,8 +268,8 @@ def class_facts(
     Args:
         names: in the order of their ids.
         rows: of each class (C,).
-        models: `by_class` of the student, and of the teacher where it is known.
-        counts: likewise `answer_counts`, of several labels a row.
+        models: `by_class` of the student, and of the teacher if it is known.
+        counts: `answer_counts` of the same models, for several labels per row.
     """
     found = []
     for at in np.flatnonzero(rows).tolist():
@@ -289,7 +289,7 @@ def mean_of_present(values: np.ndarray, rows: np.ndarray) -> float:
 
 
 def covered(confidence: np.ndarray, right: np.ndarray, share: float) -> CoverageFacts:
-    """Accuracy of the `share` of rows with the highest confidence (n,); `right` (n,) says which are right.
+    """Accuracy of the `share` of rows with the highest confidence (n,); `right` (n,) is True for right rows.
 
     Among rows of equal confidence none comes first: where only some of them still count, all of them count in
     part, so that the order of the rows plays no role.

@@ -1,7 +1,7 @@
-"""Does one method's score differ from another's, run by run? Paired tests that can say "unknown".
+"""Does one method's score differ from another's, run by run? Paired tests that can return "unknown".
 
 Pure functions of numbers, called by tables. Every test is two-
-sided and answers None where it has nothing to go on, never a p-value it could not compute.
+sided and returns None if it cannot compute a p-value.
 """
 
 from collections.abc import Mapping, Sequence
@@ -119,8 +119,8 @@ def pooled_t_test(
 ) -> Comparison | None:
     """Method less baseline over the seeds that all have, by a variance that is pooled over all methods.
 
-    A two-way analysis of variance (methods by seeds) without interaction: with few seeds, several methods tell far more
-    about the spread than two. It takes for granted that they all spread alike. None with fewer than two seeds, or two
+    A two-way analysis of variance (methods by seeds) without interaction: with few seeds, several methods estimate the
+    spread far better than two. It assumes that they all spread alike. None with fewer than two seeds, or two
     methods without a spread.
     """
     found = pooled_spread(scores, method, baseline)
@@ -150,7 +150,7 @@ def pooled_spread(
 
 
 def smallest_p(pairs: int) -> float:
-    """The smallest p that a sign-flip test of so many pairs can reach: of the two signs that are most extreme."""
+    """The smallest p of a sign-flip test of this many pairs: the two most extreme signs."""
     return min(1.0, 2.0 ** (1 - pairs))
 
 

@@ -1,7 +1,7 @@
-"""The floor: what a linear model on words reaches on a run's own rows and labels. Part of `limbeck.evaluation`.
+"""The floor: a linear model's scores from words, on a run's own rows and labels. Part of `limbeck.evaluation`.
 
 TF-IDF of words and pairs of words, then logistic regression (one against the rest) or ridge regression, all of
-scikit-learn. A teacher that does not beat it is not worth distilling, nor a student worth shipping.
+scikit-learn. A teacher that does not beat it should not be distilled, nor a student be shipped.
 """
 
 import warnings
@@ -155,7 +155,7 @@ def _texts(task: Task, rows: Dataset) -> list[list[str]]:
 
 
 def _features(words: TfidfVectorizer, texts: Sequence[list[str]]) -> sparse.csr_matrix:
-    """One text's TF-IDF; of two both, what they share, in what they differ, and their cosine."""
+    """The TF-IDF of one text; for two texts both, their common and differing words, and their cosine."""
     parts = [words.transform(column) for column in texts]
     if len(parts) == 2:
         first, second = parts

@@ -40,7 +40,7 @@ class Pixels(NamedTuple):
 
 
 Size = int | Pixels
-"""Of one example: tokens of a text, or pixels of an image."""
+"""Size of one example: tokens of a text, or pixels of an image."""
 
 
 def example_size(encoded: Dataset, processor: Processor, kind: TaskType) -> Size:
@@ -70,7 +70,7 @@ def count_parameters(model: nn.Module) -> tuple[int, int]:
 def random_inputs(
     model: PreTrainedModel, tokens: Size, batch_size: int = 1, seed: int = 0
 ) -> dict[str, Tensor]:
-    """A batch that the model's config alone makes possible, where the model lies: ids and mask (B, N), or pixels.
+    """A batch built from the model's config alone, on the model's device: ids and mask (B, N), or pixels.
 
     Models that generate with an encoder and a decoder get one target token. Vision models read an image of that size,
     or of their configuration's where `tokens` is a number.
@@ -89,7 +89,7 @@ def random_inputs(
 def random_batch(config: Any, size: Size, batch_size: int, seed: int = 0) -> dict[str, Tensor]:
     """Random ids and mask (B, N) of a vocabulary, or random pixels where a configuration is of images.
 
-    Every row has `size` real tokens. An end-of-sequence id, where the config names one, stands last and nowhere else,
+    Every row has `size` real tokens. An end-of-sequence id, if the config names one, is last and nowhere else,
     as the classification heads of T5 and BART demand.
     """
     generator = torch.Generator().manual_seed(seed)
@@ -132,7 +132,7 @@ def _flops_per_example(model: PreTrainedModel, tokens: Size) -> int:
 
 
 def _counted(model: PreTrainedModel, run: Callable[[], object]) -> int:
-    """FLOPs of what runs a model once.
+    """FLOPs of one run of a model.
 
     torch's counter has no formula for the CPU's fused attention kernel and would leave attention out silently; the
     math backend is made of plain matrix products, which it does count.
@@ -154,7 +154,7 @@ def latencies(
 ) -> dict[str, Latency]:
     """Latency of several models measured in turns, so that a slow minute slows them all alike.
 
-    Each round times every model once and starts with another one than the round before. `clock` gives seconds. Of at
+    Each round times every model once and starts with another one than the round before. `clock` gives seconds. For at
     least two rounds: median and the distance between the quartiles, in milliseconds. Raises LimbeckError when a model
     cannot read that many tokens.
     """
@@ -217,7 +217,7 @@ def _forward(model: PreTrainedModel, inputs: dict[str, Tensor], tokens: Size) ->
 # again.
 
 
-# What a configuration says of where a model comes from, not of what it is.
+# Entries of a configuration about a model's origin, not its computation.
 _ORIGIN = {"_name_or_path", "architectures", "transformers_version"}
 _KNOWN: dict[Hashable, int] = {}
 
@@ -225,7 +225,7 @@ _KNOWN: dict[Hashable, int] = {}
 def once_for_each(model: PreTrainedModel, about: Hashable, count: Callable[[], int]) -> int:
     """What `count()` finds, or has found about another model of this architecture.
 
-    `about` names what is counted: the pass and its sizes. An architecture is a class, a
+    `about` names the counted pass and its sizes. An architecture is a class, a
     configuration with its attention implementation, and the shapes of all parameters.
     """
     config = {k: v for k, v in model.config.to_dict().items() if k not in _ORIGIN}
@@ -279,7 +279,7 @@ def model_facts(
 def vocabulary_facts(
     found: Shrunk, texts: Mapping[str, Iterable[Sequence[str]]]
 ) -> VocabularyFacts:
-    """What a smaller vocabulary comes to, on texts by their name."""
+    """The effect of a smaller vocabulary, on texts by their name."""
     return VocabularyFacts(
         before=found.before,
         after=len(found.kept),
@@ -300,12 +300,12 @@ _WITH_BACKWARD = 3
 
 
 def flops_of(model: PreTrainedModel, passes: activations.Passes) -> int:
-    """FLOPs of a model's passes, those of their backward passes included; a multiply-add counts 2.
+    """FLOPs of a model's passes, including their backward passes; a multiply-add counts 2.
 
     Counted as `flops_per_example` counts, for every kind of pass at the sizes it was padded to.
     Terms' own products, of projections or of comparisons, are not the model's and not in it.
     """
-    # What is recomputed in the backward pass is another forward pass.
+    # Recomputation in the backward pass is another forward pass.
     again = any(getattr(module, "gradient_checkpointing", False) for module in model.modules())
     backward = _WITH_BACKWARD + again
     examples: dict[activations.Request, dict[Sizes, int]] = {}
@@ -339,7 +339,7 @@ def _flops_of_pass(model: PreTrainedModel, request: activations.Request, sizes: 
 def _costs(
     model: PreTrainedModel, request: activations.Request, wanted: list[Sizes]
 ) -> Mapping[Sizes, float]:
-    """FLOPs by sizes: each measured where they are few, else a polynomial through some of them.
+    """FLOPs by sizes: each measured if they are few, otherwise a polynomial through some of them.
 
     Every product of a transformer is linear in a length or has two of them as sides, so that the
     polynomial of second degree is exact.

@@ -1,4 +1,4 @@
-"""A finished model run over encoded rows: what its task type scores, or what each layer makes of an example.
+"""Run a finished model over encoded rows: outputs that its task type scores, or each layer's vectors.
 
 Part of `limbeck.evaluation`. A model in torch and an exported file by its own runtime are run alike.
 """
@@ -40,12 +40,12 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class BatchOutputs:
-    """What a model gave for a batch.
+    """A model's outputs for a batch.
 
     Attributes:
         batch: its encoded rows.
-        logits: (B, C), (B, N, C), or of spans (B, N, 2).
-        kept: what the task type scores of each row.
+        logits: (B, C), (B, N, C), or for spans (B, N, 2).
+        kept: each row's compact outputs, which the task type scores.
     """
 
     batch: Batch
@@ -56,10 +56,10 @@ class BatchOutputs:
 def outputs_by_batch(
     model: PreTrainedModel | GraphSession, batches: Iterable[Batch], kind: TaskType
 ) -> Iterator[BatchOutputs]:
-    """Run a model in torch, where its weights lie, or an exported one by its runtime."""
+    """Run a model in torch, on its device, or an exported one by its runtime."""
     for batch in batches:
         if isinstance(model, GraphSession):
-            nothing: Any = None  # what is kept of logits asks no model
+            nothing: Any = None  # compact outputs of logits need no model
             logits = torch.from_numpy(model.logits(batch))
             kept = kind.compact_outputs(nothing, batch, logits)
         else:
@@ -72,7 +72,7 @@ def outputs_by_batch(
 
 
 def compact_outputs_of(model: PreTrainedModel, encoded: Dataset, collate: Collator) -> np.ndarray:
-    """What the kind keeps of each example, in the split's order; on an accelerator if there is one."""
+    """The compact outputs of each example, in the split's order; on an accelerator if the machine has one."""
     model.eval().to(device())
     batches = batches_of(encoded, collate, _BATCH, model.device)
     return join([one.kept for one in outputs_by_batch(model, batches, collate.kind)])

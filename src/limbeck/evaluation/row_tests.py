@@ -1,7 +1,7 @@
 """Is one model better than another, or were the rows kind to it? Tests over the rows that both predicted.
 
-Part of `limbeck.evaluation`. They say how far the choice of rows explains a difference between these two
-models; what another seed would give is the matter of `limbeck.evaluation.compare`.
+Part of `limbeck.evaluation`. They show how far the choice of rows explains a difference between these two
+models; the effect of another seed is measured in `limbeck.evaluation.compare`.
 """
 
 import warnings
@@ -17,8 +17,8 @@ from limbeck.records.facts import DifferenceFacts, KeptFacts, McNemarFacts, RowT
 from limbeck.tasks import Task
 from limbeck.tasks.metrics import SampledScore, plain_metric
 
-# A task's primary score on samples with replacement, and the interval that it spans. What is
-# sampled again is kept predictions, so that no model runs.
+# A task's primary score on samples with replacement, and its interval. Stored
+# predictions are sampled, so that no model runs.
 
 
 LEVEL = 0.95
@@ -65,8 +65,8 @@ class SampledPrimary:
 
     Attributes:
         score: of numbers of units (B, m).
-        count: how many units there are.
-        unit: what they are, in the plural: rows, pairs, queries.
+        count: number of units.
+        unit: the name of the units, in the plural: rows, pairs, queries.
     """
 
     score: SampledScore
@@ -95,7 +95,7 @@ def primary_of_samples(task: Task, predictions: Predictions) -> SampledPrimary |
 SEED = 0
 SIGNIFICANT = 0.05
 FEW_ROWS = 200
-"""Below so many rows the difference of two accuracies has a score interval in the bootstrap's place."""
+"""With fewer rows the difference of two accuracies has a score interval instead of the bootstrap."""
 
 
 def row_tests(task: Task, first: Predictions, second: Predictions) -> RowTests:
@@ -228,7 +228,7 @@ def kept_share(
             counts as exact.
         scores: primary scores of student and teacher, 0 to 100.
 
-    Returns None where the teacher's score is not above 0, or the score is none that can be sampled
+    Returns None if the teacher's score is not above 0, or the score cannot be sampled
     again.
     """
     own, theirs = scores

@@ -46,8 +46,8 @@ class LayerSimilarity:
         teacher_layers: of their columns.
         cka: linear centred kernel alignment of every pair, 0 to 1.
         cosine: mean cosine of every pair, −1 to 1; None where widths differ.
-        examples: how many were compared.
-        pool: which vector of a layer stands for an example.
+        examples: number of compared examples.
+        pool: how the tokens of a layer become one vector per example.
     """
 
     student_layers: tuple[int, ...]
@@ -66,7 +66,7 @@ def similarity_of_layers(
     *,
     pool: Pool = "mean",
 ) -> LayerSimilarity:
-    """Every student layer beside every teacher layer, by both measures.
+    """Every student layer with every teacher layer, by both measures.
 
     RAIL-KD's Figure 2 shows the cosines. Each model runs once over its own inputs of the same examples.
 

@@ -1,7 +1,7 @@
 """Which models of a team add anything: how they differ in pairs, and the team without each of them.
 
 Computed from the predictions of finished models. Several teachers are
-worth more than the best of them only where they err on different examples (Kuncheva & Whitaker
+better than the best of them only if they err on different examples (Kuncheva & Whitaker
 2003, "Measures of Diversity in Classifier Ensembles").
 """
 
@@ -57,7 +57,7 @@ def team_of(
     Args:
         outputs: by member its logits (n, C), or numbers (n, 1) or (n,).
         labels: class ids, or numbers (n,).
-        score: what a prediction's score is.
+        score: the score of a prediction.
         regression: whether labels are numbers.
 
     Raises:
@@ -92,7 +92,7 @@ def team_of(
 
 
 def _one_minus_correlation(outputs: np.ndarray) -> np.ndarray:
-    """(k, n) to (k, k); whoever always gives one number has no correlation."""
+    """(k, n) to (k, k); constant outputs have no correlation."""
     constant = np.ptp(outputs, axis=1) == 0
     found = np.full((len(outputs), len(outputs)), np.nan)
     if (~constant).any():

@@ -1,6 +1,6 @@
-"""`cascade([fast, slow])`: measure what a fast model can answer alone, choose when it asks the slow one, write both.
+"""`cascade([fast, slow])`: measure the fast model alone, choose when it asks the slow one, write both.
 
-Thresholds are chosen on rows, with labels or without; what is promised was measured on rows that did not choose them.
+Thresholds are chosen on rows, with labels or without; the reported scores come from other rows.
 """
 
 import os
@@ -47,7 +47,7 @@ from limbeck.tasks.task import judged_by_teacher
 from limbeck.teachers.labeller import RowsMissingError
 
 USUAL_DROP = 0.3
-# Seconds that a row takes where nobody knows: so many that no row is sent on for nothing.
+# Seconds per row if unknown: high enough that no row is sent on without need.
 _UNTIMED = 1e3
 TEXT_SPLIT = "text"
 """The split of rows that came as text alone."""
@@ -72,18 +72,18 @@ def cascade(
     Args:
         models: run folders, checkpoints' folders or Hub names, exported folders; the fastest first, the best last.
             The last may be a store of a teacher's outputs about the rows.
-        out: the folder to write. It holds the members' files, as hard links where the disk allows.
-        asked: the rows; by default those that the first of the models that is a run was scored on.
-        unlabelled: a file of text in their place. The last model's predictions then stand for labels.
-        endpoint: an OpenAI-compatible server whose model is the last; it is asked about the rows, as `label` does.
-        prompt: the YAML file of what it is asked.
+        out: the folder to write. It contains the members' files, as hard links where the disk allows.
+        asked: the rows to measure on; by default the rows on which the first run among the models was scored.
+        unlabelled: a file of text instead of them. The last model's predictions then replace labels.
+        endpoint: an OpenAI-compatible server whose model is the last; it gets the rows, as in `label`.
+        prompt: the YAML file of its prompt.
         wanted: one of `max_drop` (points of the primary score below the last model's, by default 0.3), `score`,
             `agreement` with the last model (0 to 100), or `cost` (percent of the last model's time).
-        overwrite: replace a cascade that lies there.
+        overwrite: replace a cascade in the folder.
         show: print progress on standard error.
 
     Raises:
-        LimbeckError: models that predict no classes or other ones, rows that nobody named, a wish that no threshold
+        LimbeckError: models without classes or with other ones, rows that are not given, a wish that no threshold
             meets, or a folder that is not free.
     """
     served = [] if endpoint is None else [endpoint.model]
@@ -157,7 +157,7 @@ def _made(
 
 
 def _folder_of(number: int, name: str) -> str:
-    """What a member's folder is called in the cascade's."""
+    """The name of a member's folder in the cascade's."""
     return f"{number}-{files.file_name(Path(name).name)}"
 
 
@@ -169,7 +169,7 @@ def _label(
     *,
     show: bool,
 ) -> dict[str, Any]:
-    """Store what an endpoint's model puts out about the rows, by the classes of their task; returns how it is asked."""
+    """Store the outputs of an endpoint's model for the rows, by the classes of their task; returns its prompt."""
     task = loaded.task
     if not (task.one_class and task.kind.reads.in_columns):
         raise LimbeckError(
@@ -250,7 +250,7 @@ def _timed(member: ScoredModel, loaded: LoadedSplit) -> tuple[EncodedSplit, np.n
         LimbeckError: outputs that are NaN or infinite.
     """
     member = member.in_memory(loaded.task.kind)
-    member.outputs(replace(loaded, rows=loaded.rows.select([0])))  # what the first pass alone costs
+    member.outputs(replace(loaded, rows=loaded.rows.select([0])))  # the extra cost of a first pass
     start = time.perf_counter()
     read, outputs = member.outputs(loaded)
     seconds = (time.perf_counter() - start) / len(loaded.rows)
@@ -263,9 +263,9 @@ def _timed(member: ScoredModel, loaded: LoadedSplit) -> tuple[EncodedSplit, np.n
 
 
 def _seconds_stored(place: str) -> float | None:
-    """What a row took when a store was made; None where it does not tell.
+    """Seconds per row when a store was made; None if it was not recorded.
 
-    An endpoint's answers are kept from earlier starts and the measured batch, so that the seconds say little.
+    An endpoint's answers are kept from earlier starts and the measured batch, so that the seconds mean little.
     """
     made = open_store(place_and_member(place)[0]).manifest
     told = "seconds" in made.costs and "requests" not in made.costs and made.stored_rows
@@ -299,7 +299,7 @@ def text_split(model: ScoredModel, source: str, asked: RowsAsked) -> LoadedSplit
 
 @dataclass(frozen=True)
 class MembersAnswers:
-    """What a cascade's members, the fastest first, say of the same rows.
+    """The predictions of a cascade's members, the fastest first, on the same rows.
 
     Attributes:
         members: the models, and stored outputs in the last one's place.
@@ -314,7 +314,7 @@ class MembersAnswers:
     seconds: Sequence[float]
 
     def rows(self) -> tuple[CascadeRows, EncodedSplit]:
-        """What the members say, and the split that scores them: of rows without labels against the last member."""
+        """The members' predictions, and the split that scores them; without labels the last member's replace them."""
         last, logits = self.reads[-1], self.logits
         loaded = last.loaded
         task = replace(last.task, thresholds=rules.USUAL)
@@ -351,7 +351,7 @@ class MembersAnswers:
         """The curve, the thresholds that all rows choose, and what rows that chose nothing come to.
 
         Raises:
-            LimbeckError: no threshold does what is wanted.
+            LimbeckError: no threshold meets the wish.
         """
         (rows, split), members = self.rows(), self.members
         everything, loaded = np.arange(len(rows.labels)), split.loaded
@@ -430,7 +430,7 @@ def _plain(point: Point) -> CascadePoint:
 def write_members(
     manifest: CascadeManifest, members: Sequence[ScoredModel | StoredMember], part: Path
 ) -> CascadeManifest:
-    """Put members' files and what was measured into a folder; of a Hub name the name alone."""
+    """Put members' files and the measurements into a folder; for a Hub name the name alone."""
     said = []
     for number, (one, member) in enumerate(zip(manifest.members, members, strict=True), 1):
         where, teacher = place_and_member(member.place) if one.stored else (member.place, "")
@@ -461,7 +461,7 @@ def _link_files(source: Path, target: Path) -> None:
             shutil.copy2(path, target / path.name)
 
 
-# The drawing and the page that lie in the folder.
+# The drawing and the page in the folder.
 
 CURVE_NAME = "curve.svg"
 
@@ -499,7 +499,7 @@ def _short(member: CascadeMember) -> str:
 
 
 def lines_of(manifest: CascadeManifest) -> list[str]:
-    """What was measured and chosen, a sentence a line."""
+    """The measurements and the choice, one sentence per line."""
     last, shown = manifest.members[-1], manifest.shown
     wish, value = next(iter(manifest.wanted.items()))
     found = [

@@ -47,7 +47,7 @@ _OF_ROWS = {"split", "text_columns", "label_column", "max_length"}
 
 @dataclass(frozen=True)
 class ExportResult:
-    """An exported folder and what was measured of it."""
+    """An exported folder and its measurements."""
 
     path: Path
     manifest: ExportManifest
@@ -66,7 +66,7 @@ def export(
 ) -> ExportResult:
     """Write a model as ONNX (fp32, int8 or int4), for OpenVINO or a static reader, if it keeps its score there.
 
-    The file is scored by its own runtime on the rows that a run is scored on, beside the torch
+    The file is scored by its own runtime on the rows that a run is scored on, next to the torch
     model; beyond `max_drop` points nothing is written.
 
     Args:
@@ -74,12 +74,12 @@ def export(
         task: the task to measure on; a run's own by default.
         data: source of its rows.
         out: the folder to write; by default RUN/exported/FORMAT.
-        overwrite: replace an exported model that lies there.
+        overwrite: replace an exported model in the folder.
         show: print progress on standard error.
         graph: a file for the graph in float, which takes most of an export's time: it is written where it is not
             there, and read by exports of the same model to other formats. The caller removes it.
-        settings: which rows: split, text_columns, label_column and max_length (tokens that a text is cut to; by
-            default what a run was trained with, else what the model can read, at most 512); and those of
+        settings: which rows: split, text_columns, label_column and max_length (most tokens per text; by
+            default the run's, otherwise the model's limit, at most 512); and the fields of
             `ExportSettings`: format, embedding_bits, fused, max_drop, keep_sensitive, batch_size, threads.
 
     Raises:
@@ -96,7 +96,7 @@ def export(
     static = chosen.format in STATIC_FORMATS
     for extra in ("openvino",) * (chosen.format == "openvino") + ("onnx",) * (not static):
         need_extra(extra, f"export to {chosen.format}")
-    # Before they are read, so that a run that is trained again meanwhile is seen to hold another student.
+    # Before they are read, so that a run that is trained again at the same time is seen to have another student.
     weights = weights_of(Path(resolve_checkpoint(str(model))))
     source = scored_model.ScoredModel.open(model, scored_model.TORCH)
     if source.kind.generates:
@@ -142,13 +142,13 @@ def _reference(
     return reference
 
 
-# How an export ends: refused, with all that was tried, or shipped, with a manifest that says how.
+# How an export ends: an error, with all attempts, or a shipped file, with a manifest that describes them.
 
 
 def refused(
     model: str, rows: scored_model.EncodedSplit, settings: ExportSettings, tried: Sequence[Attempt]
 ) -> LimbeckError:
-    """The error of an export that nothing passed: what was tried, and what it lost."""
+    """The error of an export without a passing attempt: all attempts, and their losses."""
     lines = "; ".join(
         f"{one.conversion.name}: {one.error if one.measured is None else f'−{one.measured.drop:.2f}'}"
         for one in tried
@@ -174,7 +174,7 @@ def _manifest_of(
     tried: list[Attempt],
     times_faster: float | None,
 ) -> ExportManifest:
-    """What an exported folder says of itself, without checksums.
+    """The manifest of an exported folder, without checksums.
 
     Args:
         source: the run, folder or Hub name.

@@ -1,4 +1,4 @@
-"""The exported folder: written beside its place, and renamed once it is whole."""
+"""The exported folder: written next to its place, and renamed when it is complete."""
 
 import shutil
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from limbeck.tasks import get_task_type
 
 
 def default_place(model: str, format: str) -> Path:
-    """`RUN/exported/FORMAT` of a run; else `exported/NAME-FORMAT` in the working folder."""
+    """`RUN/exported/FORMAT` for a run; otherwise `exported/NAME-FORMAT` in the working folder."""
     folder = files.at_home(model)
     if (folder / RECORD_NAME).is_file():
         return folder / EXPORTS / format
@@ -26,7 +26,7 @@ def default_place(model: str, format: str) -> Path:
 
 
 def refuse_occupied(place: Path, *, overwrite: bool, name: str = EXPORT_NAME) -> None:
-    """Raise LimbeckError where something lies that is to stay; a folder with a file of this name may be replaced."""
+    """Raise LimbeckError if the place is occupied; a folder with a file of this name may be replaced."""
     if not place.exists() or (place.is_dir() and not any(place.iterdir())):
         return
     what = "exported model" if name == EXPORT_NAME else Path(name).stem
@@ -44,9 +44,9 @@ def refuse_occupied(place: Path, *, overwrite: bool, name: str = EXPORT_NAME) ->
 
 @contextmanager
 def folder_in_work(place: Path) -> Iterator[Path]:
-    """A folder beside `place` to write into; it is gone afterwards unless it was renamed.
+    """A folder next to `place` to write into; it is deleted afterwards unless it was renamed.
 
-    What a killed export left there is removed first.
+    Files that a killed export left there are removed first.
     """
     part = place.with_name(f".{place.name}.part")
     with files.one_error_for_a_full_disk(place):
@@ -61,7 +61,7 @@ def folder_in_work(place: Path) -> Iterator[Path]:
 def finish_folder(
     part: Path, place: Path, manifest: ExportManifest, model: PreTrainedModel, processor: Any
 ) -> ExportManifest:
-    """Write what stands beside the model's file, and give the folder its name.
+    """Write the files next to the model's file, and give the folder its name.
 
     Returns the manifest as it was written, with checksums.
     """
@@ -84,7 +84,7 @@ def finish_folder(
     return whole
 
 
-# What stands beside a model: a README that says what was measured, and the few lines that run it by its runtime,
+# Files next to a model: a README with the measurements, and the few lines that run it by its runtime,
 # tokenizers and NumPy alone. A test runs them where neither torch, transformers nor limbeck can be imported.
 
 
@@ -99,7 +99,7 @@ def snippet(manifest: ExportManifest, processor: Any) -> str:
 
 
 def modules_of(manifest: ExportManifest) -> list[str]:
-    """What has to be installed to run it, as pip calls it."""
+    """The packages to install to run it, by their names for pip."""
     if manifest.runtime == "model2vec":
         return ["model2vec[inference]"]
     if manifest.runtime == "numpy":

@@ -1,4 +1,4 @@
-"""The gate: an exported file is scored on the dev rows by its own runtime, beside the torch model.
+"""The gate: an exported file is scored on the dev rows by its own runtime, next to the torch model.
 
 The torch model runs once over the rows; every file that is tried is then held against its outputs.
 """
@@ -50,7 +50,7 @@ def torch_reference(
         logits = as_array(one.logits)
         numbers += (
             logits.size
-        )  # of those that are not kept too: a shorter last batch must not close the gap
+        )  # also of logits that are not kept: a shorter last batch must not close the gap
         if numbers <= _KEPT_NUMBERS:
             kept.append(logits)
         step(len(logits))
@@ -59,7 +59,7 @@ def torch_reference(
 
 
 def rows_facts(loaded: LoadedSplit, **own: int) -> GateRowsFacts:
-    """Which rows a model was measured on, for the file beside it."""
+    """The rows on which a model was measured, for the file next to it."""
     return GateRowsFacts(
         task=loaded.task.name,
         data=loaded.data,
@@ -110,10 +110,10 @@ def measure(
 def cross_fitted(
     rows: EncodedSplit, reference: TorchReference, tried: Sequence[np.ndarray], max_drop: float
 ) -> dict[str, float | None] | None:
-    """Scores of what the gate ships, on rows that did not choose it.
+    """Scores of the file that the gate ships, on rows that did not choose it.
 
-    The rows fall into two halves. Of each half stand the outputs of the file that the other half would have
-    shipped: the first that loses at most `max_drop` points there, else the last.
+    The rows are split into two halves. Each half's outputs come from the file that the other half would have
+    shipped: the first that loses at most `max_drop` points there, otherwise the last.
 
     Args:
         rows: the gate's.
@@ -153,7 +153,7 @@ def _parity(differences: list[np.ndarray], reference: TorchReference) -> LogitPa
 
 
 def _recall(task: Task, torchs: Results, exported: Results) -> dict[str, list[float]]:
-    """Class → recall of both, 0 to 100, for classes that stand in the rows."""
+    """Class → recall of both, 0 to 100, for classes that occur in the rows."""
     if not class_predictions.has_class_scores(task):
         return {}
     right = task.kind.class_ids(task, exported.predictions["label"])

@@ -24,7 +24,7 @@ from limbeck.runtimes.sessions import Feed, GraphSession, need_extra
 from limbeck.support.errors import LimbeckError, first_line
 
 LARGEST_FILE = 1_900_000_000
-"""Bytes of weights that one file may hold: protobuf ends at 2 GB. More lie in a file beside it."""
+"""Most bytes of weights in one file: protobuf ends at 2 GB. Other weights go to a file next to it."""
 OUTPUTS = ("logits", "start_logits", "end_logits")
 """What leaves the graph of a model with a task head."""
 Axes = tuple[str, ...]
@@ -52,7 +52,7 @@ def write_onnx(
     Args:
         model: on CPU, in evaluation mode.
         batch: a few encoded rows, at least two, of more than one token.
-        path: the file; with more than `largest_file` bytes of weights they lie in PATH.data.
+        path: the file; more than `largest_file` bytes of weights go to PATH.data.
         fused: with ONNX Runtime's operators for its CPU provider, which no other runtime reads.
 
     Raises:
@@ -74,8 +74,8 @@ def write_onnx(
     with quiet_export(), torch.no_grad(), _without_cache(model):
         try:
             program: Any = OnnxExporter().export(model, dict[str, Any](inputs), config).program
-        # torch.export, onnxscript and the fusions raise what an operator without a translation
-        # happens to meet: of any class.
+        # torch.export, onnxscript and the fusions raise errors of any class for an operator without a
+        # translation.
         except Exception as error:
             raise LimbeckError(
                 f"{type(model).__name__} cannot be converted to ONNX: {first_line(error)}",
@@ -91,7 +91,7 @@ def write_onnx(
 
 
 def _keep_outputs(program: Any) -> None:
-    """Leave out what else a head returns (hidden states, caches), and what only that needed."""
+    """Remove other outputs of a head (hidden states, caches), and nodes that only they need."""
     from onnx_ir.passes.common import RemoveUnusedNodesPass
 
     outputs = program.graph.outputs
@@ -164,7 +164,7 @@ def quantise(source: Path, target: Path, how: Conversion, only: Sequence[str] = 
     lose nothing in speed by it, matrices some.
 
     Args:
-        how: channels, range, operators of 4 bits and what is kept in float.
+        how: channels, range, operators of 4 bits and the parts that stay in float.
         only: names of the nodes to quantise; by default all that have weights.
     """
     from onnxruntime.quantization import QuantType, quantize_dynamic
@@ -230,7 +230,7 @@ def quantisable(source: Path) -> list[str]:
 
 
 def without_stale_shapes(path: Path) -> None:
-    """Drop what the graph says of its weights' shapes, which quantising makes untrue."""
+    """Drop the graph's entries for its weights' shapes, which quantization makes untrue."""
     import onnx
 
     model = onnx.load(path, load_external_data=False)

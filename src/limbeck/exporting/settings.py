@@ -1,4 +1,4 @@
-"""Settings of `limbeck export`, `cascade` and `shrink`, with their help; what each format tries. No torch.
+"""Settings of `limbeck export`, `cascade` and `shrink`, with their help; the attempts of each format. No torch.
 
 Part of `limbeck.exporting`.
 """
@@ -11,17 +11,17 @@ from limbeck.runtimes.manifest import Conversion
 from limbeck.support.settings import Count, Settings, Words
 
 StaticFormat = Literal["numpy", "numpy-int8", "model2vec", "model2vec-int8"]
-"""Of static students alone; sentence-transformers reads model2vec's too."""
+"""Formats of static students only; sentence-transformers reads model2vec's too."""
 STATIC_FORMATS = get_args(StaticFormat)
 QUANTISED = ("onnx-int8", "onnx-int4")
-"""Of graphs, where layers can stay in float, and whose speed depends on the processor."""
+"""Formats of graphs, whose layers can stay in float, and whose speed depends on the CPU."""
 
 SIZES = ("layers", "pick", "hidden", "heads", "ffn", "vocabulary")
-"""Of a recipe's `student`, those that a finished model can be cut to."""
+"""The keys of a recipe's `student` to which a finished model can be cut."""
 
 
 class ExportSettings(Settings):
-    """What is asked of an export."""
+    """Settings of an export."""
 
     format: Literal["onnx", "onnx-int8", "onnx-int4", "openvino", StaticFormat] = Field(
         "onnx",
@@ -39,7 +39,7 @@ class ExportSettings(Settings):
         0.5,
         ge=0,
         le=100,
-        description="points of the primary score that may be lost; beyond it is refused",
+        description="most points of the primary score that an export may lose; a larger loss is an error",
     )
     keep_sensitive: bool = Field(
         True, description="where int8 fails, leave the layers in float that it hurts most"
@@ -51,11 +51,11 @@ class ExportSettings(Settings):
 
 
 class CascadeSettings(Settings):
-    """What the thresholds of a cascade are chosen for: one of these."""
+    """The goal of a cascade's thresholds: one of these."""
 
     max_drop: float | None = Field(
         None,
-        description="points of the primary score that may be lost beside SLOW; this, at 0.3, if nothing is said",
+        description="most points of the primary score lost compared with SLOW; the default goal, with 0.3",
     )
     score: float | None = Field(None, description="the primary score to reach, 0 to 100")
     agreement: float | None = Field(
@@ -65,7 +65,7 @@ class CascadeSettings(Settings):
 
 
 class ShrinkSettings(Settings):
-    """The text that decides what is left of a model."""
+    """The text that decides which parts of a model are kept."""
 
     data: Words = Field(
         (),
@@ -79,7 +79,7 @@ class ShrinkSettings(Settings):
 
 
 def conversions(settings: ExportSettings) -> list[Conversion]:
-    """What is tried, the fastest and smallest first."""
+    """The conversions to try, the fastest and smallest first."""
     fused = settings.fused and settings.format.startswith("onnx")
     if settings.format in STATIC_FORMATS:
         precision = "int8" if settings.format.endswith("-int8") else "fp32"

@@ -62,8 +62,8 @@ def shrink(
     Args:
         model: a run's folder, or any checkpoint's folder or Hub name.
         out: the folder to write. Weights keep their precision.
-        overwrite: replace a shrunk model that lies there.
-        settings: layers, pick, hidden, heads, ffn, vocabulary, as a recipe's `student` has them; and those of
+        overwrite: replace a shrunk model in the folder.
+        settings: layers, pick, hidden, heads, ffn, vocabulary, as a recipe's `student` has them; and the fields of
             `ShrinkSettings`: data, also, task, text_columns.
 
     Returns:

@@ -21,7 +21,7 @@ from limbeck.static import StaticStudent, write_model2vec, write_plain
 
 _TRACED_ROWS = 2
 Phase = Callable[[str, int | None], Callable[[int], None]]
-"""Begins to show a phase of so many steps, and returns what shows that steps are done."""
+"""Begins to show a phase with a number of steps, and returns a function that reports finished steps."""
 
 
 @dataclass
@@ -32,12 +32,12 @@ class Workshop:
         model: on CPU, in float32.
         rows: the gate's.
         reference: the model's own outputs on them.
-        settings: what is asked.
+        settings: the settings of the export.
         part: the folder that is written.
         begin: begins to show a phase.
         graph: where the graph in float stays, so that another format of the same model begins with it.
-        inputs: names of what the model reads.
-        measured: of every file that came out, what its task type keeps of each row.
+        inputs: names of the model's inputs.
+        measured: for every attempt, the compact outputs of each row.
     """
 
     model: PreTrainedModel
@@ -51,7 +51,7 @@ class Workshop:
     measured: list[np.ndarray] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Make the folder of what is not shipped."""
+        """Make the folder of intermediate files."""
         self.work = self.part / "work"
         self.work.mkdir()
         self.openvino = self.settings.format == "openvino"
@@ -91,12 +91,12 @@ class Workshop:
             _copy(self.source, self.shipped)
 
     def clear(self, shipped: Attempt) -> None:
-        """Remove what is not shipped."""
+        """Remove files that are not shipped."""
         shutil.rmtree(self.work)
 
 
 def _copy(source: Path, target: Path) -> None:
-    """A model's file and the data beside it, which it names."""
+    """Copy a model's file and the data file next to it, which it names."""
     beside = source.with_name(f"{source.name}.data")
     if not beside.is_file():
         shutil.copyfile(source, target)
@@ -139,10 +139,10 @@ class StaticWorkshop(Workshop):
             )
 
     change = 0.0
-    """Of the score, without word pairs."""
+    """Change of the score without word pairs."""
 
     def clear(self, shipped: Attempt) -> None:
-        """Write what leaving word pairs out has changed, and remove what is not shipped."""
+        """Write the change from leaving word pairs out, and remove files that are not shipped."""
         if self.bare is not self.student and shipped.measured is not None:
             self.change = -shipped.measured.drop
             self.write(shipped.conversion)

@@ -1,14 +1,14 @@
 """The vocabulary of every method: pure tensor functions, each a line of some paper.
 
 The objectives call these functions, and nothing here calls
-anything of limbeck but its errors. Shapes stand in the signatures (jaxtyping). Limbeck itself never
+any other part of limbeck except its errors. Shapes are in the signatures (jaxtyping). Limbeck itself never
 checks them at run time, so they cost nothing; its tests do, and so can you:
 `jaxtyping.install_import_hook("limbeck.functional", "beartype.beartype")` before the first import.
 
 The same everywhere: the student, the one that is trained, comes first; the result of a loss is a
 scalar of at least float32, also under autocast; a mean over tokens or query rows is taken per
-example first, then over the batch; what a mask leaves out changes neither value nor gradient,
-whatever stands there; an example without a valid position contributes 0 and still counts as an
+example first, then over the batch; masked values change neither value nor gradient,
+whatever they are; an example without a valid position contributes 0 and still counts as an
 example of the batch.
 """
 

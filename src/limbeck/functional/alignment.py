@@ -26,7 +26,7 @@ def character_overlap(
 
     Args:
         student_spans: spans of the student's valid tokens of each example, in their order.
-        teacher_spans: those of the teacher's.
+        teacher_spans: the same for the teacher.
         student_mask: which positions of the student's batch are valid.
         teacher_mask: which of the teacher's are.
     """
@@ -42,7 +42,7 @@ def character_overlap(
 
 
 def _laid(spans: Tensor, mask: Tensor) -> Tensor:
-    """Spans where their tokens stand (B, N, 4), −1 elsewhere; last, how many tokens before have the same."""
+    """Spans at the places of their tokens (B, N, 4), −1 elsewhere; last, how many tokens before have the same."""
     place = (mask.long().cumsum(1) - 1).clamp(0, spans.shape[1] - 1)
     found = spans.gather(1, place[..., None].expand(-1, -1, 3)).masked_fill(~mask[..., None], _NONE)
     same = (found[:, :, None] == found[:, None]).all(-1)
@@ -81,7 +81,7 @@ def aligned_attention(
 ) -> Float[Tensor, "batch heads student_tokens student_tokens"]:
     """A P Bᵀ, B_ij the share of teacher token j's shared characters that student token i covers.
 
-    Rows keep their sum: what is given to teacher tokens that share nothing is spread over the others.
+    Rows keep their sum: the mass of teacher tokens that share nothing is spread over the others.
     """
     maps = reductions.at_least_float32(probabilities)
     kept = maps.masked_fill(~overlap.any(1)[:, None, None], 0.0)

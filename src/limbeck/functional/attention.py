@@ -29,10 +29,10 @@ def valid_pairs(
 ) -> tuple[Tensor, Tensor]:
     """The mask of query rows [B, Q] and of (query, key) pairs [B, 1, Q, K], both boolean.
 
-    Of maps of a shape [B, H, Q, K]; causal keeps the keys up to a query.
+    For maps of a shape [B, H, Q, K]; causal keeps the keys up to a query.
 
     Raises:
-        LimbeckError: a mask does not fit, or there is none of keys that differ from the queries.
+        LimbeckError: a mask does not fit, or the keys differ from the queries and have no mask.
     """
     batch, _, queries, keys = shape
     if key_mask is None:

@@ -1,7 +1,8 @@
 """Scores of a query's candidates: distributions over a list, margins, and pairs in the right order.
 
-A batch holds the candidates of several queries, under each other; `queries` says whose each is. Nothing is compared
-across queries. Means are taken over a query's own candidates or pairs first, then over the queries that have any.
+A batch contains the candidates of several queries, one below another; `queries` is the query of each. Nothing is
+compared across queries. Means are taken over a query's own candidates or pairs first, then over the queries
+that have any.
 """
 
 from typing import Literal
@@ -30,7 +31,7 @@ def listwise_kl(
     """Σ_i p_i·(ln p_i − ln q_i) over each query's candidates, p and q the softmax of scores/τ among them.
 
     ListNet's top-one distributions (Cao et al. 2007) of teacher and student. A query with one candidate in the
-    batch has nothing to say and does not count.
+    batch carries no information and does not count.
 
     Raises:
         LimbeckError: the shapes differ, or the temperature is not above 0.
@@ -50,7 +51,7 @@ def listwise_cross_entropy(
 ) -> Float[Tensor, ""]:
     """−Σ_i (y_i / Σ_j y_j)·ln q_i over each query's candidates, q the softmax of scores among them.
 
-    The softmax loss of Bruch et al. 2019: grades y, 0 for what is not relevant. A candidate whose grade is
+    The softmax loss of Bruch et al. 2019: grades y, 0 for passages that are not relevant. A candidate whose grade is
     NaN is left out of its list; a query without anything relevant, or with one candidate, does not count.
 
     Raises:
@@ -98,11 +99,11 @@ def ranked_pairs(
     *,
     weighting: PairWeighting = "uniform",
 ) -> Float[Tensor, ""]:
-    """w_ij·ln(1 + exp(s_j − s_i)) of the pairs of a query's candidates whose target i is above that of j.
+    """w_ij·ln(1 + exp(s_j − s_i)) for the pairs of a query's candidates whose target i is above target j.
 
-    RankNet (Burges et al. 2005) with weights of 1, else of the LambdaLoss framework (Wang et al. 2018): `lambda_rank`
+    RankNet (Burges et al. 2005) with weights of 1, otherwise LambdaLoss (Wang et al. 2018): `lambda_rank`
     is |G_i − G_j|·|1/D_i − 1/D_j| with discounts D of the student's own ranks, `ndcg_loss2` has
-    |1/D_|i−j| − 1/D_{|i−j|+1}| in its place, `ndcg_loss2_plus` is 10 times that and the first together. Two
+    |1/D_|i−j| − 1/D_{|i−j|+1}| instead of that, `ndcg_loss2_plus` is 10 times that and the first together. Two
     departures: G is (target − least target of the list) over the best DCG, without 2^y, since targets may be a
     teacher's scores; and the sum is a mean over the pairs.
 
@@ -140,7 +141,7 @@ def _diagonal(same: Tensor) -> Tensor:
 
 
 def _sums(values: Tensor, same: Tensor) -> Tensor:
-    """Of each row the sum over its list. No matrix product: autocast would round it."""
+    """The sum over each row's list. No matrix product: autocast would round it."""
     return torch.where(same, values[None, :], 0.0).sum(1)
 
 

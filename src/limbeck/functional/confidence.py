@@ -40,7 +40,7 @@ def class_thresholds(
     """m·q(c) / max_c' q(c'): FreeMatch's self-adaptive thresholds (Wang et al. 2023, Eq. 8).
 
     `confidence` is the mean top probability m, `shares` the mean probability q of each class: a class
-    of which the model is less sure is asked less.
+    of which the model is less sure has a lower threshold.
     """
     return confidence * shares / shares.max()
 
@@ -50,7 +50,7 @@ def class_means(
     classes: Integer[Tensor, " batch"],
     default: Float[Tensor, " classes"],
 ) -> Float[Tensor, " classes"]:
-    """The mean value of each class's examples; the default's where a class has none.
+    """The mean value of each class's examples; the default's if a class has no examples.
 
     Asks nowhere how many there are, which an accelerator would be waited for.
     """
@@ -66,7 +66,7 @@ def sure_and_unsure(
     least_confidence: Float[Tensor, " batch"],
     least_uncertainty: Float[Tensor, " batch"],
 ) -> Float[Tensor, " batch"]:
-    """p·u where p ≥ τ_T and u ≥ τ_S, else 0: LLKD's weights (Li et al. 2024).
+    """p·u where p ≥ τ_T and u ≥ τ_S, otherwise 0: LLKD's weights (Li et al. 2024).
 
     `confidence` p is the teacher's, `uncertainty` u the student's, each with the least of it that counts.
     """

@@ -1,4 +1,4 @@
-"""How the parts of one representation stand to each other, compared: pairs, and angles at a centre.
+"""Relations between the parts of one representation, compared: pairs, and angles at a center.
 
 Contextual knowledge distillation (Park et al., EMNLP 2021). The parts are an example's tokens (word
 relation) or one token's layers (layer-transforming relation). Only relations inside a side are
@@ -33,7 +33,7 @@ def word_relation_kl(
 
     A token is not compared with itself nor with padding. Mean over each example's tokens that have
     another, then the batch; `all`, as the release: the sum over the number of all pairs of tokens
-    of an example, a token with itself among them, in the whole batch.
+    of an example, a token with itself among them, in the entire batch.
 
     Raises:
         LimbeckError: batch or tokens differ, or the mask does not fit.
@@ -60,7 +60,7 @@ def word_relation_mse(
     The angle at i of j and k is cos(h_j − h_i, h_k − h_i), for j ≠ k within `window` tokens around
     i. Mean over each example's angles, then the batch; `all`, as the release: over all pairs of
     places in all windows of the batch, where padding counts around a real token, and the first and
-    the last position stand for what lies beyond them.
+    last position replace positions beyond them.
 
     Raises:
         LimbeckError: batch or tokens differ, or the mask does not fit.
@@ -123,7 +123,7 @@ def _check(name: str, student: Tensor, teacher: Tensor, mask: Tensor) -> Tensor:
 
 
 def _clean(hidden: Tensor, valid: Tensor) -> Tensor:
-    """In float32 and zero at padding, whatever stands there, so that no gradient meets a NaN."""
+    """In float32 and zero at padding, whatever its values, so that no gradient meets a NaN."""
     outside = ~valid.view(*valid.shape, *[1] * (hidden.dim() - 2))
     return reductions.at_least_float32(hidden).masked_fill(outside, 0.0)
 

@@ -1,6 +1,6 @@
 """Sentence embeddings compared: one by one, by the other sentences of a batch, and in contrast with negatives.
 
-Follows pooling and normalisation. What is compared one by one has to have one width; similarities may come
+Follows pooling and normalization. Vectors that are compared directly need one width; similarities may come
 from embeddings of any.
 """
 
@@ -23,7 +23,7 @@ def embedding_mse(
     """‖s − t‖², summed over the width, mean over the batch (Reimers and Gurevych 2020, §2).
 
     Their mean over the width too is this divided by it; summed, the value of embeddings of length 1
-    is 2 − 2·cos whatever their width, and stands beside terms of layers without a factor.
+    is 2 − 2·cos for every width, which fits terms of layers without a factor.
 
     Raises:
         LimbeckError: the shapes differ.
@@ -63,7 +63,7 @@ def similarity_mse(
 ) -> Float[Tensor, ""]:
     """(cos(s_i, s_j) − cos(t_i, t_j))², mean over all i ≠ j of the batch; 0 of a single example.
 
-    Relational KD by pairs (Park et al. 2019, Eq. 3, with the cosine in place of their distance;
+    Relational KD by pairs (Park et al. 2019, Eq. 3, with the cosine instead of their distance;
     similarity-preserving KD, Tung and Mori 2019, without its norm by rows).
 
     Raises:
@@ -176,9 +176,9 @@ def moved_unit(
 # Embeddings of queries and passages in one batch: a query's similarity to its passages, and to
 # everyone else's.
 #
-# Follows pooling and normalisation. A batch holds the texts of several tuples under each other: a
-# query, what belongs to it, perhaps what only looks so. `queries` numbers the tuples; `grades` are
-# NaN for queries, above 0 for passages that belong to their query, and 0 for those that do not.
+# Follows pooling and normalization. A batch contains the texts of several tuples, one below another: a
+# query, passages that belong to it, perhaps others that only look relevant. `queries` numbers the tuples; `grades` are
+# NaN for queries, above 0 for passages that belong to their query, and 0 for other passages.
 
 
 _TUPLES_FIX = "give every text the number of its tuple, and a grade: NaN for the query"
@@ -214,8 +214,8 @@ def pair_contrast(
     """−ln of exp(cos(q, p⁺)/τ) / Σ_p exp(cos(q, p)/τ) over p⁺ and the other passages p of the batch; mean over queries.
 
     InfoNCE with in-batch negatives (van den Oord et al. 2018; multiple negatives ranking, Henderson et al. 2017): a
-    tuple's own negatives stand among the others'. A query without its positive in the batch does not count. With
-    `tokens`, a passage that another tuple of the same query calls positive, or whose text is that of a
+    tuple's own negatives are among the others'. A query without its positive in the batch does not count. With
+    `tokens`, a passage that is a positive in another tuple of the same query, or has the same text as a
     positive, is no negative; in the papers it is.
 
     Raises:

@@ -25,7 +25,7 @@ def mse(
 ) -> Float[Tensor, ""]:
     """Squared error, mean over all dimensions: ALP-KD Eq. 7's MSE; soft label of a regression.
 
-    `weights`, one for each entry of the first dimension, say how much an example counts
+    `weights`, one for each entry of the first dimension, are the weights of the examples
     (`weighted_mean`).
 
     Raises:
@@ -115,12 +115,12 @@ def pool(
 ) -> Float[Tensor, "batch width"]:
     """Pools hidden states over the valid tokens of each example.
 
-    `cls`: the first valid position, wherever padding stands. `mean`: the mean of the valid
+    `cls`: the first valid position, on either side of padding. `mean`: the mean of the valid
     positions, RAIL-KD Eq. 1 (whose mean over all L positions counts padding too; ours does not).
     `last`: the last valid position, for decoders. An example without a valid position gives zeros.
 
     Raises:
-        LimbeckError: `how` is none of these, or the mask does not fit.
+        LimbeckError: `how` is unknown, or the mask does not fit.
     """
     reductions.require_shape("mask", mask, hidden.shape[:2])
     valid = mask.bool()

@@ -1,7 +1,7 @@
 """Hard and soft labels at positions of a text: classes of some tokens, and where a span begins and ends.
 
-Serve tagging, masked tokens, target words and extractive question answering. Of a large vocabulary's
-logits only the positions that count are copied, and how many those are is read from the device; the
+Serve tagging, masked tokens, target tokens and extractive question answering. With a large vocabulary's
+logits only the positions that count are copied, and the device is read for their number; the
 losses of spans wait for nothing.
 """
 
@@ -24,7 +24,7 @@ from limbeck.functional.labels import (
 )
 from limbeck.support.errors import LimbeckError
 
-# Of each row of student's and teacher's logits, at a temperature.
+# For each row of student's and teacher's logits, at a temperature.
 _Distance = Callable[[Tensor, Tensor, float | int], Tensor]
 
 
@@ -37,8 +37,8 @@ def token_cross_entropy(
 ) -> Float[Tensor, ""]:
     """−log softmax(z)[label], mean over an example's labelled tokens, then over the examples that have one.
 
-    A label of −100 is none. Unlike a soft label's, the mean leaves examples without any label out:
-    nobody knows how wrong the student is of them. `class_weights` and `gamma` as of `hard_cross_entropy`.
+    The label −100 means unlabeled. Unlike a soft label's, the mean leaves examples without any label out:
+    the student's error on them is unknown. `class_weights` and `gamma` as for `hard_cross_entropy`.
 
     Raises:
         LimbeckError: γ is below 0.
@@ -102,7 +102,7 @@ def token_jsd(
     """The generalized Jensen-Shannon divergence of each token that the mask names: an example's mean, then the batch's.
 
     β·KL(P_T ‖ M) + (1 − β)·KL(P_S ‖ M) with M = β·P_T + (1 − β)·P_S (Agarwal et al. 2024, Eq. 1). That is 0 at both
-    ends; there it stands for its limits, divided by β or 1 − β: KL(P_T ‖ P_S) at β = 0, KL(P_S ‖ P_T) at β = 1.
+    ends; there it is the limit, divided by β or 1 − β: KL(P_T ‖ P_S) at β = 0, KL(P_S ‖ P_T) at β = 1.
 
     Raises:
         LimbeckError: the shapes differ, the temperature is not above 0, or β is not from 0 to 1.
@@ -123,7 +123,7 @@ def span_cross_entropy(
 ) -> Float[Tensor, ""]:
     """The mean of start's and end's cross-entropy, each a softmax over the tokens that the mask names.
 
-    Devlin et al. 2019, §4.2. A position of −100 is none: each side's mean is over the examples that
+    Devlin et al. 2019, §4.2. A position of −100 is missing: each side's mean is over the examples that
     have one.
     """
     among = _among(logits, mask)
@@ -253,7 +253,7 @@ def _jensen_shannon(
     if beta == 1:
         return _divergences(teacher, student, temperature)
     ours, theirs = _log_shares(student, temperature), _log_shares(teacher, temperature)
-    # Of a token that both rule out even the gradient of the mixture has no value.
+    # For a token that both rule out even the gradient of the mixture has no value.
     nothing = ours.isneginf() & theirs.isneginf()
     shares = (1 - beta) * ours.exp(), beta * theirs.exp()
     ours, theirs = ours.masked_fill(nothing, 0), theirs.masked_fill(nothing, 0)
@@ -280,7 +280,7 @@ def _among(
 def mean_by_example(
     values: Float[Tensor, " positions"], valid: Bool[Tensor, "batch tokens"]
 ) -> Float[Tensor, ""]:
-    """The values of the true positions, row by row: each example's mean, then that of all examples.
+    """The values of the true positions, row by row: each example's mean, then the mean of all examples.
 
     An example without a valid position contributes 0 and still counts.
     """

@@ -18,7 +18,7 @@ from limbeck.support.errors import LimbeckError
 
 
 ClassWeights = Float[Tensor, " classes"] | None
-"""What the loss of each class is multiplied by; None: all alike."""
+"""Factors on the loss of each class; None: all equal."""
 
 
 def balanced_weights(rows: Integer[Tensor, " classes"]) -> Float[Tensor, " classes"]:
@@ -36,7 +36,7 @@ def balanced_weights(rows: Integer[Tensor, " classes"]) -> Float[Tensor, " class
 def balanced_positive_weights(
     positives: Integer[Tensor, " classes"], rows: int
 ) -> Float[Tensor, " classes"]:
-    """(n − n_c) / n_c: in each class the examples that are of it weigh as much as those that are not.
+    """(n − n_c) / n_c: in each class, its examples weigh as much as all other examples.
 
     `positives` n_c are the examples of each class among n `rows` with labels. A class of none or of all
     weighs 1.
@@ -49,7 +49,7 @@ def balanced_positive_weights(
 def focal_factor(
     log_probability: Float[Tensor, "*shape"], gamma: float | int
 ) -> Float[Tensor, "*shape"]:
-    """(1 − p)^γ of p = exp(log p): what an example still counts of which the model is sure (Lin et al. 2017, Eq. 4).
+    """(1 − p)^γ of p = exp(log p): the weight of an example, small if the model is sure (Lin et al. 2017, Eq. 4).
 
     Raises:
         LimbeckError: γ is below 0.
@@ -87,12 +87,12 @@ def hard_cross_entropy(
     class_weights: ClassWeights = None,
     gamma: float | int = 0.0,
 ) -> Float[Tensor, ""]:
-    """−w_y·(1 − p_y)^γ·log p_y of p = softmax(z) and label y, mean over the examples that have one (−100 is none).
+    """−w_y·(1 − p_y)^γ·log p_y of p = softmax(z) and label y, mean over labeled examples (−100 is unlabeled).
 
-    `labels` may be shares of the classes too: −Σ_c y_c·w_c·(1 − p_c)^γ·log p_c, where NaN is none. γ above 0 is
+    `labels` may be shares of the classes too: −Σ_c y_c·w_c·(1 − p_c)^γ·log p_c, where NaN is unlabeled. γ above 0 is
     the focal loss (Lin et al. 2017, Eq. 5, over softmax's classes instead of a sigmoid's two). The mean is
-    over the number of labelled examples, while torch's own weighted loss divides by Σ w_y of the batch: what an
-    example adds does not depend on the classes of its neighbours, so that the batches of a step add up to one
+    over the number of labeled examples, while torch's own weighted loss divides by Σ w_y of the batch: an example's
+    contribution does not depend on the classes of its neighbors, so that the batches of a step add up to one
     large batch.
 
     Raises:
@@ -100,7 +100,7 @@ def hard_cross_entropy(
     """
     logits, known = reductions.at_least_float32(logits), has_label(labels)
     if labels.is_floating_point():
-        # What is not a number would reach the gradient, also of an example that does not count.
+        # A NaN would reach the gradient, also for an example that does not count.
         labels = labels.to(logits.dtype).masked_fill(~known.unsqueeze(-1), 0.0)
     if class_weights is None and not gamma:
         return mean_of_labelled(F.cross_entropy(logits, labels, reduction="none"), known)
@@ -141,7 +141,7 @@ def hard_mse(
     outputs: Float[Tensor, " batch"],
     labels: Float[Tensor, " batch"] | Integer[Tensor, " batch"] | Bool[Tensor, " batch"],
 ) -> Float[Tensor, ""]:
-    """(z − y)², mean over the examples that have a number y (NaN is none): a regression's labels."""
+    """(z − y)², mean over the examples that have a number y (NaN is missing): a regression's labels."""
     known = has_label(labels)
     errors = (reductions.at_least_float32(outputs) - labels.float().where(known, 0.0)) ** 2
     return mean_of_labelled(errors, known)
@@ -160,7 +160,7 @@ def soft_cross_entropy(
     Internal-KD Eq. 1 with λ = 0; SKDBERT App. C, 𝓛_d. `scale_by_t2` multiplies by τ², which keeps
     the size of the gradient as τ grows (Hinton et al. 2015). The log-softmax is taken from logits
     and needs no floor; a floor would stop the gradient of a confidently wrong student. `weights`
-    (batch) say how much each example counts (`weighted_mean`).
+    (batch) are the weights of the examples (`weighted_mean`).
 
     Raises:
         LimbeckError: the class counts differ, or the temperature is not above 0.
@@ -183,7 +183,7 @@ def soft_kl(
     scale_by_t2: bool = False,
     weights: reductions.ExampleWeights = None,
 ) -> Float[Tensor, ""]:
-    """KL(softmax(z_T/τ) ‖ softmax(z_S/τ)), mean over the batch, times τ² if asked.
+    """KL(softmax(z_T/τ) ‖ softmax(z_S/τ)), mean over the batch, optionally times τ².
 
     `soft_cross_entropy` minus the teacher's entropy: the same gradient for the student, and 0 when
     it agrees. `weights` as there.
@@ -222,8 +222,8 @@ def pseudo_label(
     return reductions.weighted_mean(-logs.sum(-1) / likeliest.sum(-1), weights)
 
 
-# Examples without a label: how labels say so, and the mean over the others. A class id is −100
-# where there is none, as in torch's own losses, and a number is NaN. Whatever reads labels counts
+# Examples without a label: how labels mark them, and the mean over the others. A class id is −100
+# if it is missing, as in torch's own losses, and a number is NaN. Every function of labels counts
 # the examples that have one; nothing here waits for the device.
 
 
@@ -240,15 +240,15 @@ def has_label(labels: Tensor) -> Tensor:
 
 
 def some_class(labels: Tensor) -> Tensor:
-    """The class ids (B,), 0 where there is none: a place to look at whose value is not counted."""
+    """The class ids (B,), 0 if there is no label: a place to look at whose value is not counted."""
     return labels.masked_fill(labels == NO_LABEL, 0)
 
 
 def mean_of_labelled(values: Tensor, labelled: Tensor, weights: Tensor | None = None) -> Tensor:
     """The mean of `values` (B,) over the examples that are `labelled` (B,); 0 where none is.
 
-    What stands at the others plays no part, in the gradient neither, also where it is not finite. `weights` (B,)
-    multiply the values as in `weighted_mean`: Σ w·l over how many are labelled.
+    The values of other examples have no effect, not even on the gradient or if they are infinite. `weights` (B,)
+    multiply the values as in `weighted_mean`: Σ w·l over the number of labeled examples.
     """
     counted = labelled if weights is None else labelled & (weights != 0)
     values = torch.where(counted, values, values.new_zeros(()))
@@ -273,9 +273,9 @@ def error_weighted_cross_entropy(
     """Σ_n CE(softmax(z_n/τ), softmax(z_S/τ)) / (1 + CE(y, softmax(z_n))), mean over the labelled examples.
 
     MT-BERT (Wu, Wu and Huang 2021), Eq. 1: a teacher that is wrong about an example counts less
-    there. The weight is the label's cross-entropy of the teacher's prediction at τ = 1. Of an example without a label
-    (−100) no error is known, so that it is not counted. `weights` (batch) say how much each example
-    counts besides (`weighted_mean`).
+    there. The weight is the label's cross-entropy of the teacher's prediction at τ = 1. An example without a label
+    (−100) has no known error, so that it is not counted. `weights` (batch) are further weights of the
+    examples (`weighted_mean`).
 
     Raises:
         LimbeckError: the class counts differ, or the temperature is not above 0.
@@ -368,9 +368,9 @@ def binary_soft_cross_entropy(
     scale_by_t2: bool = False,
     weights: reductions.ExampleWeights = None,
 ) -> Float[Tensor, ""]:
-    """−p_T·log p_S − (1 − p_T)·log(1 − p_S) of p = σ(z/τ), mean over classes and batch, times τ² if asked.
+    """−p_T·log p_S − (1 − p_T)·log(1 − p_S) of p = σ(z/τ), mean over classes and batch, optionally times τ².
 
-    `soft_cross_entropy` of each class's two outcomes. `weights` (batch) say how much each example counts.
+    `soft_cross_entropy` of each class's two outcomes. `weights` (batch) are the weights of the examples.
 
     Raises:
         LimbeckError: the class counts differ, or the temperature is not above 0.
@@ -389,7 +389,7 @@ def binary_kl(
     scale_by_t2: bool = False,
     weights: reductions.ExampleWeights = None,
 ) -> Float[Tensor, ""]:
-    """KL((p_T, 1 − p_T) ‖ (p_S, 1 − p_S)) of p = σ(z/τ), mean over classes and batch, times τ² if asked.
+    """KL((p_T, 1 − p_T) ‖ (p_S, 1 − p_S)) of p = σ(z/τ), mean over classes and batch, optionally times τ².
 
     One class's part of multi-label distillation (Yang et al. 2023, multi-label logits distillation, L_MLD): 0
     where the student agrees, with the gradient of `binary_soft_cross_entropy`.
@@ -398,7 +398,7 @@ def binary_kl(
         LimbeckError: the class counts differ, or the temperature is not above 0.
     """
     student, teacher = _at_temperature(student_logits, teacher_logits, temperature)
-    # Differences of logarithms: near the teacher that of the cross-entropies has no digits left.
+    # Differences of logarithms: near the teacher the difference of the cross-entropies has no digits left.
     of_class = F.logsigmoid(teacher) - F.logsigmoid(student)
     others = F.logsigmoid(-teacher) - F.logsigmoid(-student)
     share = teacher.sigmoid()

@@ -40,12 +40,12 @@ def sparse_attention_weights(
     *,
     transform: str = "sparsemax",
 ) -> Float[Tensor, "batch student_layers teacher_layers"]:
-    """`attention_weights` with `sparsemax` or `entmax` (α = 1.5) in place of the softmax.
+    """`attention_weights` with `sparsemax` or `entmax` (α = 1.5) instead of the softmax.
 
-    ALP-KD's future work: teacher layers that say little get a weight of exactly 0.
+    ALP-KD's future work: teacher layers with little information get a weight of exactly 0.
 
     Raises:
-        LimbeckError: as `attention_weights`, or `transform` is none of the two.
+        LimbeckError: as `attention_weights`, or `transform` is neither of the two.
     """
     if transform not in TRANSFORMS:
         raise LimbeckError(unknown("transform", transform, list(TRANSFORMS)))
@@ -87,7 +87,7 @@ def _scores(
 
 def sparsemax(scores: Float[Tensor, "*leading choices"]) -> Float[Tensor, "*leading choices"]:
     """The probabilities nearest to the scores (Martins & Astudillo 2016, Algorithm 1)."""
-    # Shifted, which changes no weight: beside large scores the 1 below would be rounded away.
+    # Shifted, which changes no weight: next to large scores the 1 below would be rounded away.
     scores = scores - scores.max(-1, keepdim=True).values
     ordered = scores.sort(-1, descending=True).values
     size = _places(scores)
@@ -127,7 +127,7 @@ def _over(values: Tensor, support: Tensor) -> Tensor:
 TRANSFORMS: dict[str, Callable[[Tensor], Tensor]] = {"sparsemax": sparsemax, "entmax": entmax}
 
 
-# How much each teacher layer gives each student layer when moving mass costs what it costs.
+# The cheapest flow from teacher layers to student layers, for given costs of moving mass.
 #
 # Serves the transport mapping (BERT-EMD, EMD-ILD).
 
@@ -148,8 +148,8 @@ def transport_flow(
 
     Rows sum to the student's weights, columns to the teacher's. BERT-EMD's inner problem, solved
     exactly by POT's network simplex in float64. The flow is a constant without gradient; multiply
-    it with the live costs. Costs one transfer to the host and one back: of what runs every step,
-    the only function that waits for the device.
+    it with the live costs. Costs one transfer to the host and one back: among the functions of every step,
+    the only one that waits for the device.
 
     Raises:
         LimbeckError: shapes do not fit, a cost is not finite, or the weights are negative, zero in

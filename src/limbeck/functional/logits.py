@@ -34,7 +34,7 @@ def dist(
     """DIST (Huang et al. 2022): τ²·(β·L_inter + γ·L_intra) of the softened predictions Y.
 
     L_inter = 1 − mean over examples of ρ(Y_S[i, :], Y_T[i, :]) and L_intra = 1 − mean over classes of
-    ρ(Y_S[:, c], Y_T[:, c]), ρ Pearson's correlation; that of a constant row or column is 0.
+    ρ(Y_S[:, c], Y_T[:, c]), ρ Pearson's correlation; ρ of a constant row or column is 0.
 
     Raises:
         LimbeckError: the class counts differ, or the temperature is not above 0.
@@ -60,8 +60,8 @@ def dkd(
     """Decoupled KD (Zhao et al. 2022, Eq. 7): τ²·(α·TCKD + β·NCKD), mean over the labelled examples.
 
     TCKD = KL(b_T ‖ b_S), b the label's probability and all others' together; NCKD = KL(p̂_T ‖ p̂_S),
-    p̂ the distribution over the other classes alone. With two classes NCKD is 0. The label −100 is that of
-    an example without one. `weights` (batch) say how much each example counts (`weighted_mean`).
+    p̂ the distribution over the other classes alone. With two classes NCKD is 0. The label −100 marks
+    an unlabeled example. `weights` (batch) are the weights of the examples (`weighted_mean`).
 
     Raises:
         LimbeckError: the class counts differ, or the temperature is not above 0.
@@ -88,7 +88,7 @@ def _same(what: str, student: Tensor, teacher: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _pearson(one: Tensor, other: Tensor) -> Tensor:
-    """Of each row."""
+    """The correlation of each row."""
     ours, theirs = (side - side.mean(-1, keepdim=True) for side in (one, other))
     return F.cosine_similarity(ours, theirs, dim=-1, eps=1e-8)
 

@@ -1,7 +1,7 @@
-"""What is kept of a teacher's distribution over a vocabulary in place of its logits: which tokens, and their numbers.
+"""The stored part of a teacher's distribution over a vocabulary, instead of its logits: some tokens and their numbers.
 
-The likeliest k with the rest as one further outcome, or n sampled ones with their counts. Which tokens are sampled of
-an example follows from its number alone, so that a teacher asked again, in another batch or process, is asked alike.
+The likeliest k with the rest as one further outcome, or n sampled ones with their counts. The sampled tokens of
+an example depend on its number alone, so that a teacher in another batch or process samples the same ones.
 """
 
 import re
@@ -30,7 +30,7 @@ def top_tokens(
 ) -> tuple[Integer[Tensor, "*batch k"], Float[Tensor, "*batch k"], Float[Tensor, "*batch"]]:
     """The k likeliest tokens: ids, their ln softmax(z/τ), and the logarithm of all others' together.
 
-    The last is −inf where k is the whole vocabulary.
+    The last is −inf if k is the complete vocabulary.
 
     Raises:
         LimbeckError: k is not between 1 and the vocabulary's size, or τ not above 0.
@@ -54,7 +54,7 @@ def outcomes(
     *,
     temperature: float | int = 1.0,
 ) -> Float[Tensor, "*batch outcomes"]:
-    """ln softmax(z/τ) of some tokens, and behind them that of all others together."""
+    """ln softmax(z/τ) of some tokens, and behind them the value of all others together."""
     logs = (reductions.at_least_float32(logits) / temperature).log_softmax(-1)
     tail = logs.scatter(-1, ids, float("-inf")).logsumexp(-1, keepdim=True)
     return torch.cat([logs.gather(-1, ids), tail], -1)
@@ -98,7 +98,7 @@ def sample_tokens(
 ) -> tuple[Integer[Tensor, "batch n"], Integer[Tensor, "batch n"]]:
     """n tokens sampled with replacement from softmax(z/τ): ids in ascending order, and counts.
 
-    A token stands n times where it was sampled n times, its count at the first of them and 0 at the
+    A token that was sampled n times is there n times, its count at the first of them and 0 at the
     others, so that both have one shape for all positions; the counts of a position sum to n.
 
     Raises:
@@ -135,9 +135,9 @@ def sampled_cross_entropy(
 
     Random Sampling KD (Anshumann et al. 2025) with the teacher's distribution as the proposal, whose
     importance weights p/q are 1: E[c_i / n] is the teacher's probability of token i, so that value and
-    gradient are unbiased estimates of `soft_cross_entropy`'s, where those of the likeliest k alone are
-    not. τ is the temperature at which `sample_tokens` drew, on both sides; the paper's own τ is that of the
-    proposal alone, and 1 in its experiments. A position without any count adds 0.
+    gradient are unbiased estimates of `soft_cross_entropy`'s; the likeliest k alone give biased
+    ones. τ is the temperature at which `sample_tokens` drew, on both sides; the paper's own τ is only the
+    proposal's, and 1 in its experiments. A position without any count adds 0.
 
     Raises:
         LimbeckError: the temperature is not above 0.
@@ -165,7 +165,7 @@ def sampled_surprises(
 How = Literal["top", "sample"]
 _WORD = re.compile(r"(top|sample)([1-9]\d*)(?:@(\d+(?:\.\d+)?(?:e[+-]?\d+)?))?")
 CHOICES = "topK, the K likeliest tokens, or sampleN, N sampled ones; @T behind it for a temperature"
-"""What a word of them says, as messages list it."""
+"""The choices of a setting, for messages."""
 _SEED = 20250
 _NOTHING = -1e4
 
@@ -204,7 +204,7 @@ class KeptTokens:
         return f"{self.how}{self.count}{own}"
 
     def of(self, logits: Tensor, numbers: Sequence[int]) -> "PartialLogits":
-        """What is kept of logits (B, N, V) of examples with these numbers.
+        """The stored part of logits (B, N, V) of examples with these numbers.
 
         Raises:
             LimbeckError: more tokens are to be kept than there are.
@@ -225,7 +225,7 @@ class KeptTokens:
 
 
 def _uniform(number: int, positions: int, count: int) -> np.ndarray:
-    """Numbers in [0, 1) for one example, (positions, count): those of a position whatever follows it."""
+    """Numbers in [0, 1) for one example, (positions, count): a position's do not depend on later positions."""
     generator = np.random.Generator(np.random.Philox(key=[_SEED, number % 2**63]))
     return generator.random((positions, count))
 
@@ -239,8 +239,8 @@ class PartialLogits:
         vocabulary: V.
         ids: of the tokens, (…, k), integers.
         values: of the likeliest, ln softmax(z/τ); of sampled ones, how often each was sampled; (…, k).
-        rest: beside the likeliest, the logarithm of all others' probability; of sampled ones the entropy of the
-            whole distribution, which a KL divergence leaves off; (…).
+        rest: for the likeliest, the logarithm of all others' probability; for sampled ones the entropy of the
+            complete distribution, which a KL divergence leaves off; (…).
     """
 
     kept: KeptTokens
@@ -251,7 +251,7 @@ class PartialLogits:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the logits."""
+        """The shape of the logits."""
         return (*self.ids.shape[:-1], self.vocabulary)
 
     def __getitem__(self, places: Tensor) -> "PartialLogits":
@@ -272,10 +272,10 @@ class PartialLogits:
     def surprises(self, student_logits: Tensor, compare: str) -> Tensor:
         """Cross-entropy, or with `soft_kl` the KL divergence, of each row of student logits (P, V): (P,).
 
-        Of the likeliest tokens over k + 1 outcomes, all others as one: at k = V that of the vocabulary. Of sampled ones
-        an unbiased estimate of that of the vocabulary. Anshumann et al. (2025) take the KL divergence from the sampled
+        For the likeliest tokens over k + 1 outcomes, all others as one: at k = V the vocabulary's. For sampled ones
+        an unbiased estimate of the vocabulary's. Anshumann et al. (2025) take the KL divergence from the sampled
         shares c/n; it has the same gradient, and a value that is larger by H(P_T) − H(c/n), which is no estimate of
-        that of the vocabulary. Their tail for the likeliest tokens, the "ghost token", is the one here.
+        the vocabulary's. Their tail for the likeliest tokens, the "ghost token", is the one here.
         """
         ids, own = self.ids.long(), self.kept.temperature
         if self.kept.how == "sample":
@@ -299,7 +299,7 @@ def partial_soft_label(
     temperature: float = 1.0,
     scale_by_t2: bool = False,
 ) -> Tensor:
-    """The soft label of logits (B, N, V) by what was kept of the teacher's, at the positions of a mask (B, N).
+    """The soft label of logits (B, N, V) from the stored part of the teacher's, at the positions of a mask (B, N).
 
     Example means, then the batch's, as `token_soft_kl`.
 

@@ -33,8 +33,8 @@ def at_least_float32(values: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]
 def without_autocast(values: Tensor) -> torch.autocast:
     """A block in which matrix products keep their operands' type.
 
-    Autocast would round a float32 product to bfloat16, and a dot product of two hidden states has
-    too few digits left then to tell layers apart. Elementwise maths needs no such block.
+    Autocast would round a float32 product to bfloat16, and the few digits of a dot product of two hidden
+    states would not distinguish layers. Elementwise maths needs no such block.
     """
     return torch.autocast(values.device.type, enabled=False)
 
@@ -59,8 +59,8 @@ def weighted_mean(
 ) -> Float[Tensor, ""]:
     """Σ_i w_i·l_i / B of one value an example; without weights the plain mean.
 
-    Over B, not over Σ w: what an example adds does not depend on the weights of its neighbours, so
-    that batches of a step, and processes, add up to what one large batch would be. An example of
+    Over B, not over Σ w: an example's contribution does not depend on the weights of its neighbors, so
+    that batches of a step, and processes, add up to the result of one large batch. An example of
     weight 0 adds nothing, whatever its value.
     """
     if weights is None:
@@ -70,13 +70,13 @@ def weighted_mean(
     return (weights * values.masked_fill(weights == 0, 0.0)).mean()
 
 
-# What the functions refuse, in words a user can act on. Broadcasting would turn a student of
+# Errors for wrong shapes, in words a user can act on. Broadcasting would turn a student of
 # another width, head count or label count into a wrong number without a word. These checks read
 # shapes and Python numbers only, so they never wait for the device.
 
 
 def require_same_shape(what: str, student: Sequence[int], teacher: Sequence[int], fix: str) -> None:
-    """Raises `LimbeckError` unless the two shapes are one; `fix` says what to do about it."""
+    """Raises `LimbeckError` unless the two shapes are equal; `fix` is the fix in its message."""
     if tuple(student) != tuple(teacher):
         raise LimbeckError(
             f"{what}: the student has shape {tuple(student)}, the teacher {tuple(teacher)}",

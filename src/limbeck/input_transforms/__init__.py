@@ -1,4 +1,4 @@
-"""What is done to a step's inputs before student and teacher read them, open to the outside.
+"""Changes to a step's inputs before student and teacher read them, open to the outside.
 
 A transform is registered by name (`INPUT_TRANSFORMS`), as MixUp is, and chosen by a recipe's `mixup` or
 `input_transform`. The engine knows `StepInputs` alone, which it gives to student and teachers alike.

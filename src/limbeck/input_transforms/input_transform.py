@@ -21,15 +21,15 @@ Batch = Mapping[str, Tensor]
 
 @dataclass(frozen=True)
 class ModelPass:
-    """What a transform is asked for: a forward pass of one model on its own form of the batch.
+    """The pass to run in a transform: a forward pass of one model on its own form of the batch.
 
     Attributes:
         model: student or teacher.
         side: which of them it is.
         batch: as this model reads it, on its device.
-        request: what is wanted of the model on the transformed batch.
-        clean: what is wanted of the student on the batch as it is.
-        run: the engine's own way of capturing (it may be compiled), for a batch that stays as it is.
+        request: the requested activations on the transformed batch.
+        clean: the student's requested activations on the original batch.
+        run: the engine's own capture function (it may be compiled), for an unchanged batch.
         passes: where every pass is to be noted, for the count of FLOPs.
     """
 
@@ -50,17 +50,17 @@ class ModelPass:
 
 
 class InputTransform(ABC):
-    """What is done to the inputs of every training step.
+    """A change to the inputs of every training step.
 
-    Evaluation and the shipped student never see it. Instances hold settings alone: what differs from step
+    Evaluation and the shipped student never see it. Instances contain settings only: the differences from step
     to step is sampled.
 
     Attributes:
-        name: what it is registered as.
+        name: its registered name.
         settings: the class of its settings, whose instance `__init__` is given.
         why_live: why teacher outputs that were stored before training cannot serve; None if they can.
         needs_token_ids: whether batches must have `input_ids`.
-        mixes: whether it mixes examples of a batch with each other: labels are then those of two examples,
+        mixes: whether it mixes examples of a batch with each other: labels are then from two examples,
             and batches are not of similar length by default.
     """
 
@@ -74,26 +74,26 @@ class InputTransform(ABC):
         self.spec = spec
 
     def draw(self, batch: Batch, step_state: StepState, device: torch.device) -> Any:
-        """What is sampled for a step, the same for all models: a function of batch, seed and step alone."""
+        """The random values of a step, the same for all models: a function of batch, seed and step alone."""
         return None
 
     def sees_first(self, student: PreTrainedModel) -> Request:
-        """What it has to see of the student before the teacher's inputs are known; by default nothing.
+        """The student's activations that it needs before the teacher's inputs are known; by default nothing.
 
         If it is anything, the student runs before the teacher, and `choose` is given its trace.
         """
         return Request()
 
     def choose(self, batch: Batch, sampled: Any, student: Trace) -> Any:
-        """What was sampled, completed by what the student showed. No gradient may go through it."""
+        """The random values, completed by the student's activations. No gradient may go through it."""
         return sampled
 
     @abstractmethod
     def capture(self, asked: ModelPass, sampled: Any) -> Trace:
-        """The pass that is asked for, on transformed inputs; `asked.plain()` where they stay as they are.
+        """The requested pass, on transformed inputs; `asked.plain()` if they stay as they are.
 
         Raises:
-            LimbeckError: something is asked that transformed inputs do not show.
+            LimbeckError: a request for activations that transformed inputs cannot provide.
         """
 
     def problems(self, batch: Batch, models: Mapping[str, PreTrainedModel]) -> list[Problem]:
@@ -152,7 +152,7 @@ TransformSpec = Annotated[SerializeAsAny[TransformSettings], BeforeValidator(_of
 
 
 def chosen(mixup: Settings | None, spec: TransformSettings | None) -> InputTransform | None:
-    """The transform that a recipe's `mixup` or `input_transform` says; None for neither."""
+    """The transform of a recipe's `mixup` or `input_transform`; None for neither."""
     if spec is not None:
         return _made(spec.use, spec)
     return None if mixup is None else _made("mixup", mixup)
@@ -175,8 +175,8 @@ class StepInputs:
 
     Attributes:
         batch: as the collator made it: the student's inputs and the labels.
-        transform: what is done to it; None for nothing.
-        sampled: what the transform has sampled for this step.
+        transform: the change to it; None for no change.
+        sampled: the transform's random values for this step.
     """
 
     batch: Batch
@@ -191,10 +191,10 @@ class StepInputs:
         step_state: StepState,
         device: torch.device,
     ) -> "StepInputs":
-        """The inputs of a step; what is sampled for it lies on `device`.
+        """The inputs of a step; its random values are on `device`.
 
         Raises:
-            LimbeckError: the batch is none that the transform can take.
+            LimbeckError: the transform cannot use the batch.
         """
         if transform is None:
             return cls(batch)
@@ -203,11 +203,11 @@ class StepInputs:
 
     @property
     def as_stored(self) -> bool:
-        """Whether teacher outputs that were stored before training are those of this step."""
+        """Whether teacher outputs that were stored before training are valid for this step."""
         return self.transform is None or self.transform.why_live is None
 
     def sees_first(self, student: PreTrainedModel) -> Request:
-        """What has to be seen of the student before a teacher is asked."""
+        """The student's activations that are needed before a teacher runs."""
         return _NOTHING if self.transform is None else self.transform.sees_first(student)
 
     def after(self, student: Trace) -> "StepInputs":
@@ -225,7 +225,7 @@ class StepInputs:
         run: Callable[[Batch, Request], Trace],
         passes: Passes,
     ) -> Trace:
-        """What the student shows; `clean`: what is wanted of it on the batch as it is."""
+        """The student's activations; `clean`: its request on the original batch."""
         asked = ModelPass(model, "student", self.batch, request, clean, run, passes)
         return self._capture(asked)
 
@@ -237,7 +237,7 @@ class StepInputs:
         run: Callable[[Batch, Request], Trace],
         passes: Passes,
     ) -> Trace:
-        """What a teacher shows of the same examples; `batch`: as this teacher reads them."""
+        """A teacher's activations on the same examples; `batch`: in this teacher's form."""
         return self._capture(ModelPass(model, "teacher", batch, request, _NOTHING, run, passes))
 
     def _capture(self, asked: ModelPass) -> Trace:

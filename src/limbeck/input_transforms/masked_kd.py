@@ -1,4 +1,4 @@
-"""MaskedKD: the teacher reads only what the student attends to (Son, Ryu, Lee, Lee: "The Role of Masking for
+"""MaskedKD: the teacher reads only patches that the student attends to (Son, Ryu, Lee, Lee: "The Role of Masking for
 Efficient Supervised Knowledge Distillation of Vision Transformers", ECCV 2024, §3).
 """
 
@@ -31,7 +31,7 @@ class MaskedKDSettings(input_transform.TransformSettings):
 class MaskedKD(input_transform.InputTransform):
     """A teacher is shown its class token and the patches to which the student's gives most attention.
 
-    The attention is that of the student's last layer, from the class token to each patch, mean over the
+    The attention is the student's last layer's, from the class token to each patch, mean over the
     heads. An image's other patches leave the teacher's input behind its position embeddings, which saves
     their computation. For text, which the paper does not look at, an example's other tokens are masked
     in the teacher's attention; its first token is always read.
@@ -59,16 +59,16 @@ class MaskedKD(input_transform.InputTransform):
         attention = layers[max(layers)].detach()[:, :, 0, 1:].float().mean(1)
         real = student.mask()[:, 1:]
         kept = (real.sum(1, keepdim=True) * float(self.spec.keep)).round().clamp(min=1)
-        # Of equal ones the first; padding comes last.
+        # The first of equal ones; padding comes last.
         order = attention.masked_fill(~real, -1.0).argsort(dim=1, descending=True, stable=True)
         chosen = (order.argsort(dim=1) < kept) & real
         return torch.cat([torch.ones_like(chosen[:, :1]), chosen], 1)
 
     def capture(self, asked: input_transform.ModelPass, sampled: Tensor) -> activations.Trace:
-        """The student on everything; a teacher on what was chosen.
+        """The student on all patches; a teacher on the chosen ones.
 
         Raises:
-            LimbeckError: something of single tokens is asked of the teacher, or it has other tokens than
+            LimbeckError: single tokens of the teacher are requested, or it has other tokens than
                 the student.
         """
         if asked.side == "student":

@@ -1,6 +1,6 @@
 """MixUp of inputs: one mixture of a batch with itself, the same for teacher and student (CR-ILD).
 
-Token ids cannot be mixed, so their embeddings are: each model embeds the same ids by itself, and both
+Token ids cannot be mixed, so their embeddings are: each model embeds the same ids separately, and both
 share partners and shares.
 """
 
@@ -20,13 +20,13 @@ from limbeck.support.errors import LimbeckError
 from limbeck.support.settings import Number, Settings
 from limbeck.support.step_state import StepState
 
-# The step's generator is also asked by others.
+# The step's generator has other users too.
 _STREAM = 1
 _ENTRY = ActivationKey("hidden", 0)
 
 
 class MixupSpec(Settings):
-    """What is mixed with what."""
+    """Settings of MixUp."""
 
     alpha: Number = Field(
         1.0, ge=1e-3, le=1e3, description="shares are sampled from Beta(alpha, alpha)"
@@ -57,9 +57,9 @@ class Mixture:
 class Mixup(input_transform.InputTransform):
     """Both models read the mixture of each example with a partner (Zhang et al. 2018; CR-ILD, Eq. 2).
 
-    `trace.mixed` tells how it was mixed, and holds what the student shows of the batch as it is. Valid
-    tokens are those of either partner; token types are the example's own. An encoder–decoder's decoder
-    input is mixed alike.
+    `trace.mixed` contains the mixing, and the student's activations on the original batch. Valid
+    tokens are the tokens of either partner; token types are the example's own. An encoder–decoder's decoder
+    input is mixed in the same way.
     """
 
     name = "mixup"
@@ -88,7 +88,7 @@ class Mixup(input_transform.InputTransform):
         """One pass on the mixed batch, and one on the batch as it is where that is wanted.
 
         Raises:
-            LimbeckError: a decoder would read what is not mixed.
+            LimbeckError: a decoder would read inputs that are not mixed.
         """
         model, request = asked.model, asked.request
         # Made here, so that the clean pass hides the padding of decoder ids as the mixed one does.

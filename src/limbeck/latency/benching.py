@@ -41,9 +41,9 @@ def bench(
     these runs then show.
 
     Args:
-        models: run folders (each stands for its student and what was exported of it), checkpoints'
+        models: run folders (each for its student and its exported models), checkpoints'
             folders or Hub names, exported folders.
-        settings: what is measured.
+        settings: the measurements to make.
         out: a folder for `bench.json` and `bench.md`.
         show: print progress on standard error.
 
@@ -84,8 +84,8 @@ def bench(
 
 
 # Timing in turns: every model takes a turn in every round, and no round begins with the same one.
-# A slow minute of the machine then slows all models alike, and what a model's neighbour leaves in
-# the caches is another neighbour's each time.
+# A slow minute of the machine then slows all models alike, and a model's cache state comes from
+# another neighbor each time.
 
 _MIB = 2**20
 PASSES_A_TURN = 5
@@ -110,7 +110,7 @@ class Turn:
 def _turns(
     who: Sequence[Contender], chosen: BenchSettings, threads: int, folder: Path
 ) -> list[Turn]:
-    """Every contender under every condition with so many threads, and its inputs."""
+    """Every contender under every condition with this many threads, and its inputs."""
     turns: list[Turn] = []
     for batch, length, one in itertools.product(chosen.batch_sizes, chosen.lengths, who):
         path = folder / f"inputs-{threads}-{len(turns)}.npz"
@@ -201,7 +201,7 @@ def _measurement(
 
 
 def _notes(found: Sequence[Measurement]) -> list[str]:
-    """What a reader must know before comparing."""
+    """Notes that a reader needs before comparing."""
     notes = []
     rows = {one.rows for one in found if one.score is not None}
     if len(rows) > 1:

@@ -1,4 +1,4 @@
-"""What a row costs a whole cascade: expected from its members' times, and measured. Part of `limbeck.latency`."""
+"""The time per row of a cascade: expected from its members' times, and measured. Part of `limbeck.latency`."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ def cascade_lines(
     Args:
         models: as they were named.
         who: all contenders, the cascades' members among them.
-        found: their times; those of the first condition count.
+        found: their times; only times of the first condition count.
     """
     first = {one.name: one for one in found if one.condition == found[0].condition}
     # On the first backend that each was timed on.
@@ -58,7 +58,7 @@ def _expected(cascade: CascadeManifest, timed: Mapping[Path, Measurement]) -> st
 def _milliseconds(
     cascade: CascadeManifest, member: CascadeMember, timed: Mapping[Path, Measurement]
 ) -> float | None:
-    """Of a row; of stored outputs as when they were made, None where nobody knows."""
+    """The time per row; for stored outputs when they were made, None if unknown."""
     if member.stored:
         return 1e3 * member.seconds if member.timed else None
     found = timed.get(contenders([cascade.place_of(member)])[0].path)

@@ -30,10 +30,10 @@ class Contender:
     Attributes:
         model: as the table calls it.
         backend: one of `BACKENDS`.
-        form: what the file is: `fp32`, `int8 dynamic, per tensor`, …
-        path: what the worker opens.
+        form: the file's number format: `fp32`, `int8 dynamic, per tensor`, …
+        path: the file or folder that the worker opens.
         config: the model's configuration, which inputs are made by.
-        inputs: names of what the model reads; None where the configuration decides.
+        inputs: names of the model's inputs; None if the configuration decides.
         score: its primary dev score, if it is known; `rows` the fingerprint of the rows it was
             measured on.
     """
@@ -49,9 +49,9 @@ class Contender:
     run: Path | None = None
     """The run whose student it is, in torch."""
     checksum: str | None = None
-    """Of an exported model's file."""
+    """The checksum of an exported model's file."""
     bytes: int = 0
-    """Of its weights on disk."""
+    """The bytes of its weights on disk."""
 
     @property
     def name(self) -> str:
@@ -63,9 +63,9 @@ def contenders(models: Sequence[str], backends: Sequence[str] | None = None) -> 
     """All models on the backends that are wanted.
 
     Args:
-        models: run folders (each stands for its student and what was exported of it), checkpoints,
+        models: run folders (each for its student and its exported models), checkpoints,
             exported folders.
-        backends: by default torch for checkpoints, and what each exported folder is for.
+        backends: by default torch for checkpoints, and each exported folder's own.
 
     Raises:
         LimbeckError: an unknown backend, a model that cannot be read, a model twice, or a backend
@@ -154,7 +154,7 @@ def _exported(folder: Path, wanted: tuple[str, ...]) -> list[Contender]:
 
 
 def _named_apart(found: Sequence[Contender]) -> list[Contender]:
-    """Call those of one name by the ends of their paths.
+    """Name models of one name by the ends of their paths.
 
     Raises:
         LimbeckError: the same file on the same backend twice.
@@ -169,8 +169,8 @@ def _named_apart(found: Sequence[Contender]) -> list[Contender]:
     return [replace(one, model=called.get(one.path, one.model)) for one in found]
 
 
-# What models read while they are timed: random token ids of one length, or random pixels. Every
-# row is full, so that a length means what it says; a model's own vocabulary decides the ids.
+# The inputs of timed models: random token ids of one length, or random pixels. Every
+# row is full, so that the length is exact; a model's own vocabulary decides the ids.
 
 
 _TEXT = ("input_ids", "attention_mask", "token_type_ids")
@@ -199,7 +199,7 @@ def inputs_of(one: Contender, batch: int, length: int) -> dict[str, np.ndarray]:
 
 
 def _read_by(config: Any) -> tuple[str, ...]:
-    """What a checkpoint of this configuration reads."""
+    """The inputs of a checkpoint of this configuration."""
     if (
         getattr(config, "is_encoder_decoder", False)
         and {*(config.architectures or ())} & TEXT_TO_TEXT

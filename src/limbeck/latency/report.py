@@ -1,4 +1,4 @@
-"""What a bench measured, as `bench.json` keeps it."""
+"""The measurements of a bench, as `bench.json` keeps them."""
 
 import json
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ SCHEMA = 1
 
 
 class BenchCondition(BaseModel):
-    """What is fed, and on how many cores."""
+    """The inputs, and the number of cores."""
 
     batch: int
     length: int
@@ -49,16 +49,16 @@ class Measurement(BaseModel):
     spread: float | None = None
     """Distance between the quartiles."""
     cpu_p50: float | None = None
-    """CPU time of a pass, all threads together: what is left when other programs take their share."""
+    """CPU time of a pass, all threads together: it does not depend on other programs."""
     waited: float | None = None
     """Share of the time, 0 to 1, in which one thread's passes waited for a core."""
     passes: int = 0
     rows_per_second: float | None = None
     load_seconds: float | None = None
     cold_ms: float | None = None
-    """The first pass under this condition: what is compiled, and weights that are read for the first time."""
+    """The first pass under this condition: includes compilation, and weights that are read for the first time."""
     memory_mib: float | None = None
-    """What the process took beyond the imported libraries, files it mapped left out: weights that were
+    """Memory of the process beyond the imported libraries, without mapped files: weights that were
     copied, and buffers."""
     mapped_mib: float | None = None
     """Pages of the model's files in memory: weights that are read in place, as far as they were read."""
@@ -75,7 +75,7 @@ class Measurement(BaseModel):
         return f"{self.model} · {self.backend} · {self.form}"
 
     def with_times(self, times: Sequence[float], cpu: Sequence[float] = ()) -> "Measurement":
-        """The measurement with what is said of these passes: milliseconds by the clock, and of CPU."""
+        """The measurement with the times of these passes: milliseconds by the clock, and of CPU."""
         p25, p50, p75, p90, p95 = np.percentile(times, [25, 50, 75, 90, 95]).tolist()
         total = sum(times) / 1000
         alone = self.condition.threads == 1 and bool(cpu) and total > 0
@@ -107,7 +107,7 @@ class BenchReport(BaseModel):
     notes: list[str] = Field(default_factory=list)
 
     def write(self, folder: Path) -> None:
-        """Write `bench.json` into a folder, whole or not at all."""
+        """Write `bench.json` into a folder atomically."""
         files.write_whole(folder / BENCH_NAME, json.dumps(self.model_dump(), indent=1) + "\n")
 
     @property
@@ -116,7 +116,7 @@ class BenchReport(BaseModel):
         return list({one.condition.words: one.condition for one in self.measurements}.values())
 
     def under(self, condition: BenchCondition) -> list[Measurement]:
-        """What was measured under one condition."""
+        """The measurements under one condition."""
         return [one for one in self.measurements if one.condition == condition]
 
 
@@ -128,7 +128,7 @@ _HEADINGS = (
     "memory MiB", "of it mapped", "disk MiB", "score",
 )  # fmt: skip
 _DISPENSABLE = ("p90", "of it mapped", "cold ms", "load s", "p95", "memory MiB", "rows/s", "CPU ms")
-"""What a narrow terminal does without, the first one first. CPU ms is last: other work delays a clock, not it.
+"""Columns that a narrow terminal leaves out, the first one first. CPU ms is last: other work delays a clock, not it.
 """
 
 
@@ -162,7 +162,7 @@ def _table(
 
 
 def notes_of(report: BenchReport) -> list[str]:
-    """What stands below the table."""
+    """The notes below the table."""
     machine = report.machine
     libraries = ", ".join(
         f"{name} {version}" for name, version in report.versions.items() if version
@@ -178,7 +178,7 @@ def _rows(found: list[Measurement]) -> list[list[str]]:
     first = found[0].p50
     rows = []
     for one in found:
-        # Weights may be copied or read in place (mapped): together they are what the model needs.
+        # Weights may be copied or read in place (mapped): the model needs both together.
         memory = None if one.memory_mib is None else one.memory_mib + (one.mapped_mib or 0)
         numbers = [
             *map(_ms, (one.p50, one.p90, one.p95, one.cpu_p50)),
@@ -201,8 +201,8 @@ def _ms(value: float | None) -> str:
     return shown(value, lambda known: milliseconds(known)[0])
 
 
-# What a bench measured enters the records of the runs that took part, beside what each run
-# measured.
+# The measurements of a bench enter the records of the runs that took part, next to each run's
+# own.
 
 
 def keep_in_records(report: BenchReport, who: Sequence[Contender]) -> list[Path]:
@@ -248,7 +248,7 @@ def _rows_of(
     report: BenchReport,
     who: Sequence[Contender],
 ) -> list[BenchRow]:
-    """The bench's lines of a run's student, of what was exported of it, and of its teacher."""
+    """The bench's lines of a run's student, of its exported models, and of its teacher."""
     shared = (BenchRow.model_fields.keys() & Measurement.model_fields.keys()) - {"score"}
     dev = record.examples.fingerprints.get("dev")
     by_name = {one.name: one for one in who}

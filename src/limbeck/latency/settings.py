@@ -12,15 +12,15 @@ Counts = Annotated[
 
 
 class BenchSettings(Settings):
-    """What is measured."""
+    """The measurements to make."""
 
     batch_sizes: Counts = Field((1,), description="rows of a pass")
     lengths: Counts = Field((32, 128), description="tokens of a row")
     threads: Counts = Field((1,), description="threads, pinned to as many cores")
     backends: Words = Field(
         (),
-        description="torch, compiled, onnxruntime, openvino, numpy; by default torch for checkpoints, and what an "
-        "exported folder is for",
+        description="torch, compiled, onnxruntime, openvino, numpy; by default torch for checkpoints, and each "
+        "exported folder's own",
     )
     passes: int = Field(100, ge=5, description="timed passes of each model under each condition")
     warm_up: int = Field(10, ge=1, description="passes before them")

@@ -2,7 +2,7 @@
 
 Requests and replies are JSON, one a line: `{"do": "open", …}` → seconds and memory, `{"do": "run",
 "inputs": FILE, "passes": N}` → milliseconds of each pass, by the clock and of CPU. The process holds its
-model's runtime and nothing else, so what it takes is what the model takes. It is pinned to its cores
+model's runtime and nothing else, so its memory is the model's. It is pinned to its cores
 before the runtime is imported, because runtimes count cores when they start.
 """
 
@@ -27,14 +27,14 @@ Pass = Callable[[Feed], Any]
 def main() -> None:
     """Answer requests until the input ends."""
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what libraries print shall not stand between the answers
+    os.dup2(2, 1)  # output of libraries must not mix with the answers
     for found in replies(sys.stdin):
         answers.write(json.dumps(found) + "\n")
         answers.flush()
 
 
 def replies(requests: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """What is answered to each line; what goes wrong is said, and the next one is read."""
+    """The answer to each line; errors are reported, and the next line is read."""
     model: Pass | None = None
     place = Path()
     feeds: dict[str, Feed] = {}
@@ -47,14 +47,14 @@ def replies(requests: Iterable[str]) -> Iterator[dict[str, Any]]:
             else:
                 assert model is not None
                 found = _run(model, feeds, request, place)
-        except Exception as error:  # whoever asked goes on with the other models
+        except Exception as error:  # the caller continues with the other models
             first = (str(error).strip().splitlines() or [""])[0]
             found = {"error": f"{type(error).__name__}: {first}"}
         yield found
 
 
 def _open(request: dict[str, Any]) -> tuple[Pass, dict[str, Any]]:
-    """Load the model; imports do not count, and memory is what is held beyond them."""
+    """Load the model; memory is counted without the imports."""
     threads = request["threads"]
     pin(request["cores"])
     opener = _OPENERS[request["backend"]](Path(request["path"]), threads)
@@ -93,7 +93,7 @@ def pin(cores: list[int] | None) -> None:
 
 
 def anonymous_bytes() -> int | None:
-    """Memory that is no file's: what was computed, and weights that were copied; where Linux says it."""
+    """Memory that is no file's: computed values, and weights that were copied; if Linux reports it."""
     try:
         text = Path("/proc/self/smaps_rollup").read_text(encoding="ascii")
     except OSError:
@@ -103,7 +103,7 @@ def anonymous_bytes() -> int | None:
 
 
 def mapped_bytes(folder: Path) -> int | None:
-    """Pages of a folder's files in memory, where Linux says it: weights that are read in place.
+    """Pages of a folder's files in memory, if Linux reports them: weights that are read in place.
 
     Processes that map the same file share them, and the system drops them when memory is short.
     """
@@ -193,7 +193,7 @@ _CAN_STOP = hasattr(signal, "SIGSTOP")
 class BenchProcess:
     """One worker. Between requests it is stopped, so that its threads take nothing from the others' turns.
 
-    `error` says what went wrong; from then on nothing is asked.
+    `error` is the first error; no request follows it.
     """
 
     def __init__(self, threads: int) -> None:

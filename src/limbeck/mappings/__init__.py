@@ -1,6 +1,6 @@
 """Mappings: weights of shape (student layers, teacher layers), and how to combine the picked layers."""
 
-from limbeck.mappings import kinds  # noqa: F401  it registers what ships
+from limbeck.mappings import kinds  # noqa: F401  it registers the shipped kinds
 from limbeck.mappings.maps import FixedMapping, Mapping, TransportMapping, after_step
 from limbeck.mappings.spec import (
     MAPPINGS,

@@ -1,6 +1,6 @@
 """The kinds of mapping that ship, as settings. Part of `limbeck.mappings`.
 
-Each says what a recipe may set, and builds its mapping for two models.
+Each has the settings of a recipe, and builds its mapping for two models.
 """
 
 import re
@@ -77,15 +77,15 @@ class UniformLayers(StudentRange):
 
     uneven: Literal["round", "leave out"] = Field(
         "round",
-        description="student layers whose j·L/M is not whole: they learn from the nearest teacher layer, or from none "
-        "(contextual KD's release, which steps through both by the depths' greatest common divisor)",
+        description="student layers whose j·L/M is not an integer: they learn from the nearest teacher layer, or are "
+        "left out (contextual KD's release, which steps through both by the depths' greatest common divisor)",
     )
     exceptions: list[DepthsSpec] | None = Field(
         None, description="depths for which layers are given outright, as a release does"
     )
 
     def build(self, depths: Depths) -> maps.Mapping:
-        """Every (L/M)-th layer, or what is given outright for these depths."""
+        """Every (L/M)-th layer, or the layers that are given for these depths."""
         exception = self._exception(depths)
         if exception is not None:
             return _explicit(dict(exception.layers), depths)
@@ -102,7 +102,7 @@ class UniformLayers(StudentRange):
         return _fixed(layers, rows, depths)
 
     def rounds(self, depths: Depths) -> bool:
-        """Where L/M is not whole."""
+        """Whether L/M is not an integer."""
         uneven = depths.teacher % depths.student != 0
         return self._exception(depths) is None and uneven and self.uneven == "round"
 
@@ -173,7 +173,7 @@ class RandomLayers(BothRanges):
 
 @mapping("attention")
 class AttendedLayers(BothRanges):
-    """Every example weighs the teacher layers by itself (ALP-KD)."""
+    """Every example weights the teacher layers separately (ALP-KD)."""
 
     reads_representations = True
 
@@ -199,7 +199,7 @@ class AttendedLayers(BothRanges):
 
     @property
     def sentence_vectors(self) -> Pool | None:
-        """As `read` says."""
+        """The pooling that `read` sets."""
         return self.read
 
     def build(self, depths: Depths) -> maps.Mapping:
@@ -224,7 +224,7 @@ class TransportedLayers(BothRanges):
     combine: Literal["costs"] = Field("costs", description="pairs are compared, and weighed")
 
     def build(self, depths: Depths) -> maps.Mapping:
-        """Every layer with every other, as much as the cheapest flow says."""
+        """Every layer with every other, weighted by the cheapest flow."""
         layers, offered = self.ranges(depths)
         return maps.TransportMapping(layers, offered, learned=self.layer_weights == "learned")
 

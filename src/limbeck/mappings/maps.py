@@ -26,7 +26,7 @@ class Mapping(ABC):
 
     Attributes:
         student_layers: student layers that learn, in order (S of them).
-        candidates: every teacher layer this mapping may ever ask for.
+        candidates: every teacher layer this mapping may ever need.
     """
 
     student_layers: tuple[int, ...]
@@ -72,13 +72,13 @@ def after_step(mappings: Iterable[Mapping]) -> None:
 
 @dataclass(frozen=True)
 class FixedMapping(Mapping):
-    """The same teacher layers for the whole run: explicit, uniform, skip, first, last, buckets."""
+    """The same teacher layers for the entire run: explicit, uniform, skip, first, last, buckets."""
 
     student_layers: tuple[int, ...]
     table: tuple[tuple[int, ...], ...]
 
     @property
-    def candidates(self) -> tuple[int, ...]:  # type: ignore[override]  # a property in place of an attribute
+    def candidates(self) -> tuple[int, ...]:  # type: ignore[override]  # a property instead of an attribute
         """Every teacher layer in the table."""
         return self.active(StepState())
 
@@ -192,7 +192,7 @@ def pairs(weights: Constant) -> list[tuple[int, int, float]]:
 
 
 class TransportMapping(nn.Module, Mapping):
-    """Every student layer may learn from every teacher layer, as much as the best flow says.
+    """Every student layer may learn from every teacher layer, weighted by the best flow.
 
     Args:
         student_layers: the student's layers; their masses start equal and sum to 1.
@@ -222,7 +222,7 @@ class TransportMapping(nn.Module, Mapping):
         return (self.candidates,) * len(self.student_layers)
 
     def only(self, layers: tuple[int, ...]) -> "TransportMapping":
-        """Never: what one layer gets depends on all the others.
+        """Not supported: the weights of one layer depend on all the others.
 
         Raises:
             LimbeckError: always.
@@ -285,7 +285,7 @@ _BERT_STD = 0.02
 
 
 class ProjectSpec(Settings):
-    """What a recipe may say about the maps between a representation and its comparison."""
+    """Settings of the maps between a representation and its comparison."""
 
     to: Width | Literal["student", "teacher"] = Field(
         description="width after the map: a number, or the student's or the teacher's own width"
@@ -299,7 +299,7 @@ class ProjectSpec(Settings):
         description="identity: square maps begin as no change at all; normal: N(0, .02), as BERT's "
         "own weights do and the maps of some releases",
     )
-    bias: bool = Field(False, description="maps add a learned vector (papers have none)")
+    bias: bool = Field(False, description="maps add a learned vector (papers do not)")
     when: Literal["always", "widths-differ"] = Field(
         "always", description="always map, or only when teacher and student widths differ"
     )
@@ -342,7 +342,7 @@ class Unprojected(nn.Module):
 
 
 KEPT = "kept_features"
-"""What a configuration calls the features that stayed when a model was cut out of a wider one."""
+"""The configuration's entry for the features that stayed when a model was cut out of a wider one."""
 
 
 def kept_features(config: Any) -> dict[int, Sequence[int]]:
@@ -352,11 +352,11 @@ def kept_features(config: Any) -> dict[int, Sequence[int]]:
 
 
 class KeptFeatures(nn.Module):
-    """Of the teacher's features those that a student cut from it has (`student.hidden`); nothing is learned.
+    """The teacher's features that a student cut from it has (`student.hidden`); nothing is learned.
 
     Args:
         kept: their places.
-        width: the teacher's features, of which several layers may stand side by side.
+        width: the teacher's features; several layers may be concatenated.
     """
 
     def __init__(self, kept: Sequence[int], width: int) -> None:
@@ -435,8 +435,8 @@ def _start_alike(student: Projection, teacher: Projection) -> None:
     """Both sides of a student layer start from the same map where their widths agree (limbeck's own choice).
 
     The papers leave the start open. Two independent random maps make similar layers look unrelated,
-    and the quickest way for the student to fix that is to shift its states as a whole: on a
-    pretrained encoder that destroys what it knows before the maps have met.
+    and the quickest way for the student to fix that is to shift its states as one: on a
+    pretrained encoder that destroys its knowledge before the maps have met.
     """
     for ours, theirs in zip(student.maps, teacher.maps, strict=True):
         if ours.in_features == theirs.in_features:

@@ -1,4 +1,4 @@
-"""What a recipe's `mapping:` is: the settings of one kind, which are registered by the kind's name.
+"""A recipe's `mapping:`: the settings of one kind, which are registered by the kind's name.
 
 Part of `limbeck.mappings`. The kinds that ship are in `kinds`; a kind of one's own is
 a class like theirs, registered the same way (`limbeck.mapping`).
@@ -58,7 +58,7 @@ def parse_layers(
 
 
 def round_half_up(numerator: int, denominator: int) -> int:
-    """The nearest whole number of a ratio of positive numbers, halves upwards."""
+    """The nearest integer of a ratio of positive numbers, halves upwards."""
     return (2 * numerator + denominator) // (2 * denominator)
 
 
@@ -92,7 +92,7 @@ class Depths:
     Attributes:
         teacher: L, the teacher's layers.
         student: M, the student's layers.
-        setting: where the mapping stands in the recipe, for messages.
+        setting: the mapping's key in the recipe, for messages.
     """
 
     teacher: int
@@ -145,15 +145,15 @@ class Depths:
 
 
 class MappingSpec(Settings):
-    """Which teacher layers each student layer learns from: what every kind may say.
+    """The teacher layers that each student layer learns from: settings of every kind.
 
     Read from a recipe it is the class that is registered for its `kind`.
     """
 
     reads_representations: ClassVar[bool] = False
-    """Whether its weights come from what the layers hold, for each example apart."""
+    """Whether its weights come from the layers' representations, for each example separately."""
     reads_costs: ClassVar[bool] = False
-    """Whether its weights come from how far apart the layers are: it says so by `flow`."""
+    """Whether its weights come from the distances between layers, by `flow`."""
 
     kind: str = Field(description="how teacher layers are given to student layers")
     combine: Literal["sum", "concat", "costs"] = Field(
@@ -172,7 +172,7 @@ class MappingSpec(Settings):
 
     @property
     def sentence_vectors(self) -> Pool | None:
-        """Of a kind that reads representations: which, where not those that the term compares."""
+        """For a kind that reads representations: their pooling, if it differs from the term's."""
         return None
 
     @model_validator(mode="wrap")
@@ -216,7 +216,7 @@ def class_of(given: dict[str, Any]) -> type[MappingSpec]:
     return MAPPINGS.get(kind)
 
 
-# From a recipe's `mapping:` and two depths to a `Mapping`, or to the reason why there is none.
+# From a recipe's `mapping:` and two depths to a `Mapping`, or to the reason why it cannot be built.
 
 
 def build_mapping(
@@ -235,7 +235,7 @@ def build_mapping(
 
 
 def rounding_note(spec: MappingSpec, *, teacher_depth: int, student_depth: int) -> str | None:
-    """A line that says so when L/M is not whole and a map had to round; None when it had not."""
+    """A line that reports that L/M is not an integer and a map had to round; None otherwise."""
     if not spec.rounds(Depths(teacher_depth, student_depth)):
         return None
     mapping = build_mapping(spec, teacher_depth=teacher_depth, student_depth=student_depth)
