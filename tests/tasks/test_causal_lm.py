@@ -17,10 +17,13 @@ import tiny_runs
 from limbeck.activations import Request, capture
 from limbeck.data import Collator, encode, load_task
 from limbeck.data.splits import make_split
+from limbeck.objectives import ModelShape, Shape
+from limbeck.objectives.predictions import LogitMse, LogitMseSpec
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.scoring import evaluate
 from limbeck.support.errors import LimbeckError
+from limbeck.support.step_state import StepState
 from limbeck.tasks import CAUSAL_LM, ScoredSplit, Task
 from limbeck.training import DistillationTrainer
 
@@ -124,6 +127,33 @@ def test_a_padded_batch_has_the_loss_of_each_text_by_itself(side):
     assert results.predictions["label"] == counts.tolist()
 
 
+@pytest.mark.parametrize("centered", [False, True])
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_squared_errors_of_logits_by_a_loop(side, centered):
+    """Each text by itself: its tokens but the last, which predicts nothing."""
+    encoded = texts_encoded()[0]
+    models_of = tiny.model("causal-lm"), tiny.model("causal-lm", seed=1)
+    expected = []
+    for row in encoded:
+        given = torch.tensor([row["input_ids"]])
+        with torch.no_grad():
+            ours, theirs = (one(input_ids=given).logits[0, :-1].tolist() for one in models_of)
+        errors = []
+        for own, other in zip(ours, theirs, strict=True):
+            shift = (sum(own) - sum(other)) / len(own) if centered else 0.0
+            errors.append(
+                sum((a - b - shift) ** 2 for a, b in zip(own, other, strict=True)) / len(own)
+            )
+        expected.append(sum(errors) / len(errors))
+    batch = Collator(tokenizer(side), kind=CAUSAL_LM)(list(encoded))
+    settings = LogitMseSpec(compare="logit_mse", centered=centered)
+    shape = Shape(*map(ModelShape.of, models_of), kind=CAUSAL_LM)
+    term = LogitMse(settings, shape, "objectives.soft")
+    traces = [capture(one, batch, Request.of_logits()) for one in models_of]
+    found = term(*traces, batch, StepState(seed=0, step=0, progress=0.0))
+    assert found.item() == pytest.approx(sum(expected) / len(expected), rel=1e-4)
+
+
 def test_rows_of_which_no_answer_fits_have_no_score():
     with pytest.raises(LimbeckError, match="raise max_length"):
         CAUSAL_LM.results(TEXT, np.zeros((2, 3)), ScoredSplit(None, None, None))
@@ -183,6 +213,23 @@ def test_a_killed_run_ends_as_an_unbroken_one_and_its_student_generates(
     assert again == pytest.approx({name: dev[name] for name in again})
     beside = beside_by_a_loop(student, teachers["causal-lm"].student, tiny.tokenizer())
     assert (dev["teacher_agreement"], dev["teacher_kl"]) == pytest.approx(beside, rel=1e-3)
+
+
+def test_stored_outputs_of_some_tokens_teach_as_live_ones(settings, teachers, tmp_path):
+    given = settings(
+        "causal-lm", epochs=1, teacher=str(teachers["causal-lm"].path),
+        **{"student.init": "teacher", "student.layers": 2, "objectives.soft.tokens": "top4"},
+    )  # fmt: skip
+    runs = {
+        mode: distill(
+            Recipe.load("kd-soft", **given, cache=mode), out=tmp_path / mode, report=False
+        )
+        for mode in ("always", "never")
+    }
+    assert runs["always"].record.execution.teacher_outputs == {"1": "stored"}
+    weights = [load_file(run.path / "student" / "model.safetensors") for run in runs.values()]
+    for name in weights[0]:
+        torch.testing.assert_close(weights[0][name], weights[1][name], rtol=1e-3, atol=1e-4)
 
 
 def beside_by_a_loop(student, teacher, words) -> tuple[float, float]:

@@ -30,7 +30,6 @@ def recipe(settings, teachers):
     [
         ("dist", {}, "dist compares classes of whole examples that exclude each other, and task type text has none"),
         ("dkd", {}, "dkd compares classes of whole examples"),
-        ("logit-mse", {}, "logit_mse compares classes of whole examples"),
         ("pseudo-label", {}, "pseudo_label compares classes of whole examples"),
         ("kd", {"min_confidence": 0.8}, "confidence is that in the class of an example, and a task of kind text"),
         ("kd", {"example_weights": "llkd"}, "confidence is that in the class of an example"),

@@ -380,9 +380,13 @@ class OfClasses(OfLogits):
     """What two classes leave of it, in words."""
     exclusive = True
     """Whether the classes have to exclude each other."""
+    vocabulary = False
+    """Whether the classes may be the tokens of a vocabulary, by token."""
 
     def __init__(self, settings: TermSettings, shape: Shape, setting: str) -> None:
         super().__init__(settings, shape, setting)
+        if self.vocabulary and shape.kind.over_vocabulary:
+            return
         several = shape.kind.outcomes(shape.student.labels, exclusive=False)
         if self.exclusive or not 0 < several < math.inf:
             need_classes(shape, setting, settings.compare)
@@ -458,7 +462,7 @@ class DecoupledKD(OfClasses):
 
 
 class LogitMseSpec(TermSettings):
-    """Squared error of the logits, mean over batch and classes."""
+    """Squared error of the logits, mean over batch and classes; over a vocabulary of each token that counts."""
 
     unsaid = ("centered",)
 
@@ -484,6 +488,7 @@ class LogitMse(OfClasses):
 
     weighs_examples = True
     exclusive = False
+    vocabulary = True
     settings: LogitMseSpec
 
     def __init__(self, settings: LogitMseSpec, shape: Shape, setting: str) -> None:
@@ -495,9 +500,12 @@ class LogitMse(OfClasses):
             )
 
     def compare(self, ours: Tensor, theirs: Tensor, batch: Batch[str, Tensor]) -> Tensor:
-        """Logits (B, C) of both sides."""
+        """Logits (B, C), or (B, N, C) at the places that count, of both sides."""
         if self.settings.centered:
             theirs = theirs + (ours - theirs).mean(-1, keepdim=True)
+        places = self.shape.kind.places(batch)
+        if places is not None:
+            return F.hidden_mse(ours, theirs, places)
         return F.mse(ours, theirs, weights=batch.get(EXAMPLE_WEIGHTS))
 
 
