@@ -26,7 +26,7 @@ RARITY = 1e-3
 CLASSIFIER = {"pairs": 200_000, "head_width": 64, "token_dropout": 0.5}
 """Settings of a student with labels, unless others are given.
 
-On SST-2 word pairs and token dropout gained 1 point each, the hidden units 2."""
+On SST-2, one seed, token dropout gained 1 point and the hidden units 2. Word pairs changed nothing over five seeds."""
 _BATCH = 512
 _TEXTS = 10_000
 

@@ -106,8 +106,8 @@ def few_labels(benchmarks):
 
 
 def first_table() -> list[list[str]]:
-    """The README's first, above its first commands: cells of each row, without the heading."""
-    printed = rows(README.split("```")[0])
+    """The README's first, above `make quickstart`: cells of each row, without the heading."""
+    printed = rows(README.split("```sh\nmake quickstart")[0])
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in printed[1:]]
 
 
