@@ -9,6 +9,7 @@ another domain.
         [--tasks sst2 mrpc stsb] [--seeds 5] [--labels 10000] [--only "3 layers" …]
     python benchmarks/sizes.py run … --tasks mrpc stsb --compress size=5MB [--hours 0.5]
     python benchmarks/sizes.py table
+    python benchmarks/sizes.py picture
 
 Resumable: what has a record in `benchmarks/records/sizes.json` is not made again.
 """
@@ -26,11 +27,16 @@ import pandas as pd
 from scipy.stats import ttest_rel
 
 import limbeck
+from limbeck.compressing.front import FrontPoint
+from limbeck.compressing.page import drawing
 from limbeck.latency.settings import BenchSettings
+from limbeck.report.svg import standalone
 from limbeck.runtimes.manifest import is_export
 from limbeck.support.files import write_whole
 
 RECORD = Path(__file__).parent / "records" / "sizes.json"
+COMPRESSED = RECORD.with_name("compress_sst2.json")
+PICTURE = Path(__file__).parents[1] / "docs" / "assets" / "compress.svg"
 TEACHER, PLAIN = "teacher, 6 layers", "3 layers"
 NARROW = {"student.hidden": 256, "student.heads": 8, "student.ffn": 768}
 NARROWER = {"student.hidden": 192, "student.heads": 6, "student.ffn": 576}
@@ -210,6 +216,13 @@ def table() -> None:
         print()
 
 
+def picture() -> None:
+    """Draw the README's picture from the record of one run of `limbeck compress`."""
+    found = json.loads(COMPRESSED.read_text(encoding="utf-8"))
+    points = [FrontPoint.model_validate(one) for one in found["points"]]
+    PICTURE.write_bytes(standalone(drawing(points, found["metric"]).svg))
+
+
 def _less(ours: dict[str, Any], plain: dict[str, Any]) -> str:
     both = sorted(ours.keys() & plain.keys())
     pairs = [[runs[seed]["score"] for seed in both] for runs in (ours, plain)]
@@ -238,9 +251,12 @@ def main() -> None:
     runs.add_argument("--compress", help="a budget: the student that `compress` finds, by itself")
     runs.add_argument("--hours", type=float, default=0.5, help="of compress")
     commands.add_parser("table", help="print the record's tables")
+    commands.add_parser("picture", help="draw the README's picture")
     args = parser.parse_args()
     if args.command == "table":
         table()
+    elif args.command == "picture":
+        picture()
     else:
         run(args)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
+import pytest
 import torch
 from datasets import Dataset
 from tokenizers import Tokenizer
@@ -140,6 +141,24 @@ class Kill(TrainerCallback):
     def _kill(self, args, state, control, **kwargs):
         if state.global_step == self.at:
             raise KilledError
+
+
+def continued(recipe, out, step, **options):
+    """A run whose process ends before the step after `step`, and that is begun again."""
+    from limbeck.run import distill
+    from limbeck.training import DistillationTrainer
+
+    original = DistillationTrainer.__init__
+
+    def dying(self, *args, **kwargs):
+        original(self, *args, **kwargs)
+        self.add_callback(Kill("step_begin", step))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DistillationTrainer, "__init__", dying)
+        with pytest.raises(KilledError):
+            distill(recipe, out=out, report=False, **options)
+    return distill(recipe, out=out, report=False, **options)
 
 
 def trainer_of(student, args, *, teacher=None, kind=None, **settings):

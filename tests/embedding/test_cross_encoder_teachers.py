@@ -16,7 +16,6 @@ from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.run.prepare import prepare
 from limbeck.support.errors import LimbeckError
-from limbeck.training import DistillationTrainer
 
 
 @pytest.fixture(scope="module")
@@ -68,17 +67,7 @@ def test_the_teacher_scores_each_passage_with_its_query(place, rows):
 def test_a_killed_run_goes_on_to_the_same_student(place, tmp_path):
     given = recipe(place, checkpoint_steps=3, **{"objectives.margin.scale": 4})
     whole = distill(given, out=tmp_path / "straight", report=False)
-    original = DistillationTrainer.__init__
-
-    def dying(self, *args, **kwargs):
-        original(self, *args, **kwargs)
-        self.add_callback(tiny_runs.Kill("step_begin", 6))
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DistillationTrainer, "__init__", dying)
-        with pytest.raises(tiny_runs.KilledError):
-            distill(given, out=tmp_path / "killed", report=False)
-    resumed = distill(given, out=tmp_path / "killed", report=False)
+    resumed = tiny_runs.continued(given, tmp_path / "killed", 6)
     weights = [load_file(run.path / "student" / "model.safetensors") for run in (whole, resumed)]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
     losses = [[entry.train["margin"] for entry in run.record.epochs] for run in (whole, resumed)]

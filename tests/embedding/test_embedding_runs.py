@@ -18,7 +18,6 @@ from limbeck.cli.app import app
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.support.errors import LimbeckError
-from limbeck.training import DistillationTrainer
 
 
 @pytest.fixture(scope="module")
@@ -51,18 +50,8 @@ def finished(recipe, place):
 
 @pytest.mark.slow
 def test_a_killed_run_goes_on_to_the_same_student(finished, place):
-    original = DistillationTrainer.__init__
-
-    def dying(self, *args, **kwargs):
-        original(self, *args, **kwargs)
-        self.add_callback(tiny_runs.Kill("step_begin", 7))
-
     given = Recipe.load(finished.path / "recipe.yaml")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DistillationTrainer, "__init__", dying)
-        with pytest.raises(tiny_runs.KilledError):
-            distill(given, out=place / "killed", report=False)
-    resumed = distill(given, out=place / "killed", report=False)
+    resumed = tiny_runs.continued(given, place / "killed", 7)
     weights = [load_file(run.path / "student" / "model.safetensors") for run in (finished, resumed)]
     assert weights[0].keys() == weights[1].keys()
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])

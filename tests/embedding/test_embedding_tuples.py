@@ -16,7 +16,6 @@ from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import EMBEDDING
-from limbeck.training import DistillationTrainer
 
 
 @pytest.fixture(scope="module")
@@ -50,17 +49,7 @@ def test_a_killed_run_goes_on_to_the_same_student(recipe, tmp_path):
     both = {"objectives.margin": {"compare": "margin_mse"}}
     given = recipe("embedding-contrast", checkpoint_steps=3, **both)
     whole = distill(given, out=tmp_path / "straight", report=False)
-    original = DistillationTrainer.__init__
-
-    def dying(self, *args, **kwargs):
-        original(self, *args, **kwargs)
-        self.add_callback(tiny_runs.Kill("step_begin", 9))
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DistillationTrainer, "__init__", dying)
-        with pytest.raises(tiny_runs.KilledError):
-            distill(given, out=tmp_path / "killed", report=False)
-    resumed = distill(given, out=tmp_path / "killed", report=False)
+    resumed = tiny_runs.continued(given, tmp_path / "killed", 9)
     weights = [load_file(run.path / "student" / "model.safetensors") for run in (whole, resumed)]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
     losses = [[entry.train for entry in run.record.epochs] for run in (whole, resumed)]

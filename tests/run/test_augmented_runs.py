@@ -24,7 +24,6 @@ from limbeck.run.prepare import prepare
 from limbeck.support.errors import LimbeckError
 from limbeck.tables.notes import comparability_notes
 from limbeck.teachers.teacher import Teacher
-from limbeck.training import DistillationTrainer
 
 MASK = "[MASK]"
 
@@ -146,17 +145,7 @@ def test_a_first_stage_on_the_same_rows_has_the_copies_and_one_of_its_own_has_no
 def test_a_killed_run_goes_on_with_the_same_copies(more, tmp_path, monkeypatch, asked):
     straight = distill(more(), tmp_path / "straight", report=False)
     recipe = more(checkpoint_steps=4)
-    original = DistillationTrainer.__init__
-
-    def dying(self, *args, **kwargs):
-        original(self, *args, **kwargs)
-        self.add_callback(tiny.Kill("step_begin", 9))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(DistillationTrainer, "__init__", dying)
-        with pytest.raises(tiny.KilledError):
-            distill(recipe, tmp_path / "killed", report=False)
-    resumed = distill(recipe, tmp_path / "killed", report=False)
+    resumed = tiny.continued(recipe, tmp_path / "killed", 9)
     assert all(torch.equal(weights(straight)[name], w) for name, w in weights(resumed).items())
     assert len(asked) == 1
 

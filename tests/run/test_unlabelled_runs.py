@@ -265,17 +265,7 @@ def test_every_batch_has_its_share(rows, place, tmp_path, watch_training):
 def test_a_run_that_is_killed_goes_on_as_if_it_was_not(rows, place, tmp_path, monkeypatch, share):
     given = recipe(rows, place, labelled_share=share, epochs=2, checkpoint_steps=2)
     whole = distill(given, out=tmp_path / "whole", report=False)
-    original = DistillationTrainer.__init__
-
-    def dying(self, *args, callbacks=None, **kwargs):
-        kill = tiny.Kill("step_begin", 5)
-        original(self, *args, callbacks=[*(callbacks or ()), kill], **kwargs)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(DistillationTrainer, "__init__", dying)
-        with pytest.raises(tiny.KilledError):
-            distill(given, out=tmp_path / "killed", report=False)
-    again = distill(given, out=tmp_path / "killed", report=False)
+    again = tiny.continued(given, tmp_path / "killed", 5)
     assert same(whole.student, again.student)
 
 

@@ -25,7 +25,6 @@ from limbeck.scoring import evaluate
 from limbeck.support.errors import LimbeckError
 from limbeck.support.step_state import StepState
 from limbeck.tasks import CAUSAL_LM, ScoredSplit, Task
-from limbeck.training import DistillationTrainer
 
 SENTENCES = ["ann saw rome .", "annabelle lee saw the cat .", "the cat saw lee in rome .",
              "lee and ann saw rome .", "in rome the cat saw annabelle ."]  # fmt: skip
@@ -187,17 +186,7 @@ def test_a_killed_run_ends_as_an_unbroken_one_and_its_student_generates(
     )  # fmt: skip
     recipe = Recipe.load("kd", **given)
     straight = distill(recipe, out=tmp_path / "straight", report=False)
-    original = DistillationTrainer.__init__
-
-    def dying(self, *args, **kwargs):
-        original(self, *args, **kwargs)
-        self.add_callback(tiny_runs.Kill("step_begin", 7))
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DistillationTrainer, "__init__", dying)
-        with pytest.raises(tiny_runs.KilledError):
-            distill(recipe, out=tmp_path / "killed", report=False)
-    resumed = distill(recipe, out=tmp_path / "killed", report=False)
+    resumed = tiny_runs.continued(recipe, tmp_path / "killed", 7)
     weights = [load_file(run.path / "student" / "model.safetensors") for run in (straight, resumed)]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
     assert resumed.scores == straight.scores

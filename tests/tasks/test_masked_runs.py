@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 import tiny_runs
 from limbeck.recipe import Recipe
 from limbeck.run import distill
-from limbeck.training import DistillationTrainer, Patience
+from limbeck.training import Patience
 
 
 @pytest.mark.slow
@@ -21,17 +21,7 @@ def test_words_hidden_anew_in_every_epoch_survive_a_kill(settings, teachers, tmp
     )  # fmt: skip
     recipe = Recipe.load("kd", **given)
     straight = distill(recipe, out=tmp_path / "straight", report=False)
-    original = DistillationTrainer.__init__
-
-    def dying(self, *args, **kwargs):
-        original(self, *args, **kwargs)
-        self.add_callback(tiny_runs.Kill("step_begin", 7))
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DistillationTrainer, "__init__", dying)
-        with pytest.raises(tiny_runs.KilledError):
-            distill(recipe, out=tmp_path / "killed", report=False)
-    resumed = distill(recipe, out=tmp_path / "killed", report=False)
+    resumed = tiny_runs.continued(recipe, tmp_path / "killed", 7)
     weights = [load_file(run.path / "student" / "model.safetensors") for run in (straight, resumed)]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
     assert resumed.scores == straight.scores

@@ -47,6 +47,19 @@ class LabelledPositions(TaskType):
         rules.need_labels(batch, self.label_names)
         return batch["labels"]
 
+    def pad_labels(
+        self,
+        rows: list[dict[str, Any]],
+        tokenizer: transformers.PreTrainedTokenizerBase,
+        width: int,
+    ) -> dict[str, Tensor]:
+        """Labels (B, width), padded with −100 on the side where the ids are padded; none if rows have none."""
+        if "labels" not in rows[0]:
+            return {}
+        labels = [row.pop("labels") for row in rows]
+        left = tokenizer.padding_side == "left"
+        return {"labels": rules.pad_column(labels, width, NO_LABEL, left=left)}
+
     def places(self, batch: rules.Batch) -> Tensor:
         """The labelled ones."""
         return self.targets(batch) != NO_LABEL
@@ -206,15 +219,6 @@ class Tokens(LabelledPositions):
             columns[_WORDS].append([word for word in firsts if word is not None])
         return columns
 
-    def pad_labels(
-        self,
-        rows: list[dict[str, Any]],
-        tokenizer: transformers.PreTrainedTokenizerBase,
-        width: int,
-    ) -> dict[str, Tensor]:
-        """Labels (B, width), −100 where there is none."""
-        return padded_labels(rows, tokenizer, width)
-
     def agreement_metrics(self, task: rules.TaskLike) -> tuple[str, ...]:
         """The overlap of entities, where tags mark some, and the share of equal tags."""
         entities = task.labels and entity_tags(task.labels) is not None
@@ -289,17 +293,6 @@ class Tokens(LabelledPositions):
             for tag, name in enumerate(task.labels)
         ]
         return max(scores, key=lambda entry: entry[0])
-
-
-def padded_labels(
-    rows: list[dict[str, Any]], tokenizer: transformers.PreTrainedTokenizerBase, width: int
-) -> dict[str, Tensor]:
-    """Take the lists "labels" out of the rows: a tensor (B, width) padded where the ids are."""
-    if "labels" not in rows[0]:
-        return {}
-    labels = [row.pop("labels") for row in rows]
-    left = tokenizer.padding_side == "left"
-    return {"labels": rules.pad_column(labels, width, NO_LABEL, left=left)}
 
 
 def _scores(

@@ -23,7 +23,7 @@ from limbeck.support.errors import LimbeckError
 from limbeck.tasks import abstract_type, modality, rules
 from limbeck.tasks.classes import SENTENCE, constant_class
 from limbeck.tasks.metrics import SampledScore, matthews, mean_of
-from limbeck.tasks.positions import LabelledPositions, padded_labels
+from limbeck.tasks.positions import LabelledPositions
 
 # Longer than any class name of GLUE; a batch with longer targets generates as far as they go.
 _LONGEST = 10
@@ -133,7 +133,7 @@ class Text(LabelledPositions):
     ) -> dict[str, Tensor]:
         """Target tokens (B, longest target), then −100."""
         longest = max((len(row.get("labels", ())) for row in rows), default=0)
-        padded = padded_labels(rows, tokenizer, longest)
+        padded = super().pad_labels(rows, tokenizer, longest)
         if tokenizer.padding_side == "left" and padded:
             # A decoder's targets begin at its first step, wherever its inputs are padded.
             valid = padded["labels"] != NO_LABEL

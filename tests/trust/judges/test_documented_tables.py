@@ -116,6 +116,24 @@ def scores(values) -> str:
     return f"{statistics.mean(values):.1f} ± {statistics.stdev(values):.1f}"
 
 
+def test_the_readme_says_what_compress_found():
+    found = json.loads((RECORDS / "compress_sst2.json").read_text(encoding="utf-8"))["points"]
+    teacher = next(one for one in found if one["name"] == "teacher")
+    best = next(one for one in found if one["recommended"])
+    static = max(
+        (one for one in found if one["kind"] == "student" and one["name"].startswith("static")),
+        key=lambda one: one["score"],
+    )
+    for one, said in (
+        (teacher, "Its accuracy is {score:.1f}, at {mb:.0f} MB and {ms:.1f} ms a text"),
+        (best, "The recommended student (circled) has {score:.1f} at {mb:.1f} MB"),
+        (static, "A static student has {score:.1f} at {mb:.1f} MB and {ms:.2f} ms"),
+    ):
+        costs = one["costs"]
+        numbers = {"score": one["score"], "mb": costs["size"] / 1e6, "ms": costs["latency"]}
+        assert said.format(**numbers) in README
+
+
 def test_the_readme_begins_with_few_labels_on_real_rows(few_labels):
     lines = few_labels.read_lines()
     *real, _ = first_table()
