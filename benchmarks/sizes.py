@@ -39,9 +39,9 @@ COMPRESSED = RECORD.with_name("compress_sst2.json")
 PICTURE = Path(__file__).parents[1] / "docs" / "assets" / "compress.svg"
 TEACHER, PLAIN = "teacher, 6 layers", "3 layers"
 NARROW = {"student.hidden": 256, "student.heads": 8, "student.ffn": 768}
-NARROWER = {"student.hidden": 192, "student.heads": 6, "student.ffn": 576}
 STUDENTS: dict[str, dict[str, Any]] = {
     PLAIN: {"student.layers": 3},
+    "3 layers, 12,000 tokens": {"student.layers": 3, "student.vocabulary": 12_000},
     "3 layers, 8,000 tokens": {"student.layers": 3, "student.vocabulary": 8000},
     "2 layers, 8,000 tokens": {"student.layers": 2, "student.vocabulary": 8000},
     "3 layers of 256, 8,000 tokens": {
@@ -49,10 +49,15 @@ STUDENTS: dict[str, dict[str, Any]] = {
         "student.vocabulary": 8000,
         **NARROW,
     },
-    "2 layers of 192, 5,000 tokens, 4 bits": {
-        "student.layers": 2,
-        "student.vocabulary": 5000,
-        **NARROWER,
+    "3 layers, ffn 384, 8,000 tokens": {
+        "student.layers": 3,
+        "student.ffn": 384,
+        "student.vocabulary": 8000,
+    },
+    "6 layers, ffn 384, 3,800 tokens, 4 bits": {
+        "student.layers": 6,
+        "student.ffn": 384,
+        "student.vocabulary": 3800,
     },
     "static, 8,000 tokens": {"student.static": True, "student.vocabulary": 8000},
 }
