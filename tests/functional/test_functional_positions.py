@@ -7,6 +7,8 @@ import torch
 from torch.distributions import Categorical, kl_divergence
 
 import limbeck.functional as functional
+from limbeck.functional import labelled_positions
+from limbeck.functional.partial_logits import KeptTokens, partial_soft_label
 
 LN2, LN3 = math.log(2), math.log(3)
 
@@ -190,3 +192,59 @@ def test_masses_are_inverse_to_the_cost_of_a_unit_of_mass():
     # Units cost 0.4 and 1.2, so the first layer gets three times the second's mass.
     found = functional.cheaper_layers_weigh_more(moved, mass)
     assert found.tolist() == pytest.approx([0.75, 0.25])
+
+
+def _of_kept_tokens(rule):
+    def loss(student, teacher, mask, labels):
+        part = KeptTokens.parse(rule).of(teacher, [*range(len(teacher))])
+        return partial_soft_label(student, part, mask, compare="soft_kl")
+
+    return loss
+
+
+OVER_A_VOCABULARY = {
+    "labels": lambda student, teacher, mask, labels: functional.token_cross_entropy(
+        student, labels
+    ),
+    "cross-entropy": lambda *sides: functional.token_soft_cross_entropy(*sides[:3], temperature=2),
+    "kl": lambda *sides: functional.token_soft_kl(*sides[:3]),
+    "jsd": lambda *sides: functional.token_jsd(*sides[:3], beta=0.3),
+    "top": _of_kept_tokens("top3"),
+    "sample": _of_kept_tokens("sample5"),
+}
+
+
+@pytest.mark.parametrize("name", OVER_A_VOCABULARY)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_pieces_of_a_large_vocabulary_give_the_plain_loss_and_gradients(name, dtype, monkeypatch):
+    student, teacher = (logits(3, 7, 11, seed=seed).to(dtype) for seed in (0, 1))
+    labels = torch.arange(21).reshape(3, 7) % 11
+    labels[0, :5], labels[2] = -100, -100  # pieces without a position, and an example
+    found = []
+    for rows in (21, 4, 1):
+        monkeypatch.setattr(labelled_positions, "_PIECE", rows * 11)
+        ours = student.clone().requires_grad_()
+        loss = OVER_A_VOCABULARY[name](ours, teacher, labels != -100, labels)
+        with torch.no_grad():
+            same = OVER_A_VOCABULARY[name](ours, teacher, labels != -100, labels)
+        assert same == loss
+        found.append((loss, *torch.autograd.grad(loss, ours)))
+    plain, *pieces = found
+    assert plain[1].abs().sum() > 0
+    for piece in pieces:
+        torch.testing.assert_close(piece, plain, rtol=1e-6, atol=1e-8)
+
+
+def test_no_more_than_a_piece_of_a_vocabularys_logarithms_is_kept_for_gradients(monkeypatch):
+    monkeypatch.setattr(labelled_positions, "_PIECE", 4 * 50)
+    student, teacher = logits(2, 8, 50).requires_grad_(), logits(2, 8, 50, seed=1)
+    mask, kept = torch.ones(2, 8).bool(), {}
+
+    def keep(saved):
+        kept[saved.untyped_storage().data_ptr()] = saved.untyped_storage().nbytes()
+        return saved
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda saved: saved):
+        functional.token_soft_kl(student, teacher, mask)
+    own = {side.untyped_storage().data_ptr() for side in (student, teacher)}
+    assert sum(size for place, size in kept.items() if place not in own) < 4 * 50 * 4

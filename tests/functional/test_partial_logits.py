@@ -1,5 +1,6 @@
 """What is kept of a teacher's distribution over a vocabulary, held against loops and against all of it."""
 
+import dataclasses
 import math
 
 import pytest
@@ -144,7 +145,8 @@ def test_a_temperature_is_read_as_it_was_written(temperature):
 def test_sampled_tokens_have_the_papers_gradient_and_the_vocabularys_value():
     """Anshumann et al.: KL(c/n || P_S) over a dense c/n, by PyTorch's own `kl_div`."""
     kept = KeptTokens("sample", 6).of(TEACHER, [0, 1, 2])
-    kept = kept[torch.ones(3, 4).bool()]
+    rows = {name: getattr(kept, name).flatten(0, 1) for name in ("ids", "values", "rest")}
+    kept = dataclasses.replace(kept, **rows)
     dense = torch.zeros(12, V).scatter_add_(-1, kept.ids, kept.values.float()) / 6
     ours, theirs = (STUDENT.reshape(12, V).clone().requires_grad_() for _ in range(2))
     kl = torch.nn.functional.kl_div(theirs.log_softmax(-1), dense, reduction="none").sum(-1)

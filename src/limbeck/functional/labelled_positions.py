@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Integer
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from limbeck.functional import reductions
 from limbeck.functional.labels import (
@@ -26,6 +27,9 @@ from limbeck.support.errors import LimbeckError
 
 # For each row of student's and teacher's logits, at a temperature.
 _Distance = Callable[[Tensor, Tensor, float | int], Tensor]
+
+# Logits in one piece. Larger pieces need more memory, and are slower on a CPU, whose cache they do not fit.
+_PIECE = 2**23
 
 
 def token_cross_entropy(
@@ -45,9 +49,7 @@ def token_cross_entropy(
     """
     valid = labels != NO_LABEL
     if class_weights is None and not gamma:
-        losses = F.cross_entropy(
-            reductions.at_least_float32(logits[valid]), labels[valid], reduction="none"
-        )
+        losses = at_positions(_surprises, valid, logits, labels)
     else:
         losses = class_losses(logits[valid], labels[valid], class_weights, gamma)
     labelled = valid.any(1).sum().clamp(min=1)
@@ -190,7 +192,11 @@ def _of_tokens(
     """A distance of two distributions at each token of the mask: an example's mean, then the batch's."""
     require_one_vocabulary(student_logits.shape, teacher_logits.shape)
     valid = mask.bool()
-    each = distance(student_logits[valid], teacher_logits[valid], temperature)
+
+    def of_rows(ours: Tensor, theirs: Tensor) -> Tensor:
+        return distance(ours, theirs, temperature)
+
+    each = at_positions(of_rows, valid, student_logits, teacher_logits)
     return mean_by_example(each * temperature**2 if scale_by_t2 else each, valid)
 
 
@@ -212,6 +218,32 @@ def _of_sides(
     sides = [distance(ours[..., side], theirs[..., side], temperature) for side in (0, 1)]
     each = torch.stack(sides).masked_fill(~mask.bool().any(1), 0)
     return (each * temperature**2 if scale_by_t2 else each).mean()
+
+
+def at_positions(
+    each: Callable[..., Tensor], valid: Bool[Tensor, "batch tokens"], logits: Tensor, *sides: Tensor
+) -> Float[Tensor, "positions *values"]:
+    """The value, or values, of each true position, by rows of logits (P, C) and of the other sides (P, …).
+
+    A large vocabulary's logits are taken in pieces. Their selected rows and logarithms would need several times the
+    memory of the logits until the backward pass, which computes those of one piece at a time again.
+    """
+
+    def selected(where: Tensor, *rows: Tensor) -> Tensor:
+        return each(*(side[where] for side in rows))
+
+    flat = [side.flatten(0, 1) for side in (valid, logits, *sides)]
+    pieces = [*zip(*(side.split(max(1, _PIECE // logits.shape[-1])) for side in flat), strict=True)]
+    if len(pieces) == 1:
+        return selected(*flat)
+    again = partial(checkpoint, selected, use_reentrant=False, preserve_rng_state=False)
+    return torch.cat([again(*piece) for piece in pieces])
+
+
+def _surprises(
+    logits: Float[Tensor, "positions classes"], labels: Integer[Tensor, " positions"]
+) -> Float[Tensor, " positions"]:
+    return F.cross_entropy(reductions.at_least_float32(logits), labels, reduction="none")
 
 
 def _cross_entropies(

@@ -254,12 +254,6 @@ class PartialLogits:
         """The shape of the logits."""
         return (*self.ids.shape[:-1], self.vocabulary)
 
-    def __getitem__(self, places: Tensor) -> "PartialLogits":
-        """Those of some positions."""
-        return replace(
-            self, ids=self.ids[places], values=self.values[places], rest=self.rest[places]
-        )
-
     def on(self, device: torch.device) -> "PartialLogits":
         """On a device."""
         return replace(
@@ -317,5 +311,10 @@ def partial_soft_label(
             "what the rest comes to at another temperature is not known: use one",
         )
     valid = mask.bool()
-    each = teacher[valid].surprises(student_logits[valid], compare)
+
+    def surprises(logits: Tensor, ids: Tensor, values: Tensor, rest: Tensor) -> Tensor:
+        return replace(teacher, ids=ids, values=values, rest=rest).surprises(logits, compare)
+
+    sides = student_logits, teacher.ids, teacher.values, teacher.rest
+    each = labelled_positions.at_positions(surprises, valid, *sides)
     return labelled_positions.mean_by_example(each * temperature**2 if scale_by_t2 else each, valid)

@@ -17,6 +17,7 @@ from datasets import Value
 from torch import Tensor, nn
 
 from limbeck.activations.compat import CAUSAL_LANGUAGE_MODELS, MASKED_LANGUAGE_MODELS
+from limbeck.functional.labelled_positions import at_positions
 from limbeck.functional.labels import NO_LABEL
 from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import on_host, send
@@ -46,13 +47,9 @@ class LanguageModel(LabelledPositions):
         """By example: sum of negative log likelihoods, number of tokens that count, how many found."""
         labels = self.targets(batch)
         valid = labels != NO_LABEL
-        rows = valid.nonzero()[:, 0]
-        # In full precision on every device: counts are exact up to 2^24 in float32.
-        losses = nn.functional.cross_entropy(logits[valid].float(), labels[valid], reduction="none")
-        found = (logits[valid].argmax(-1) == labels[valid]).float()
         sums = torch.zeros(len(labels), 3, device=logits.device)
-        for column, values in enumerate((losses, torch.ones_like(losses), found)):
-            sums[:, column].index_add_(0, rows, values)
+        found = at_positions(_of_tokens, valid, logits, labels)
+        sums.index_add_(0, valid.nonzero()[:, 0], found)
         return sums
 
     def results(
@@ -193,10 +190,7 @@ class CausalLM(LanguageModel):
     def beside_teacher(self, student: Tensor, teacher: Tensor, batch: rules.Batch) -> Tensor:
         """Over the tokens that count."""
         valid = self.targets(batch) != NO_LABEL
-        ours, theirs = (side[valid].float().log_softmax(-1) for side in (student, teacher))
-        same = ours.argmax(-1) == theirs.argmax(-1)
-        divergence = nn.functional.kl_div(ours, theirs, reduction="sum", log_target=True)
-        return torch.stack([valid.sum().double(), same.sum().double(), divergence.double()])
+        return at_positions(_distances, valid, student, teacher).double().sum(0)
 
     def encode(
         self,
@@ -232,6 +226,21 @@ class CausalLM(LanguageModel):
             "index": rows["index"],
             rules.CUT: cut,
         }
+
+
+def _of_tokens(logits: Tensor, labels: Tensor) -> Tensor:
+    """By token, logits (P, V): negative log likelihood, 1, and 1 where it is found; (P, 3)."""
+    # In full precision on every device: counts are exact up to 2^24 in float32.
+    losses = nn.functional.cross_entropy(logits.float(), labels, reduction="none")
+    return torch.stack([losses, torch.ones_like(losses), (logits.argmax(-1) == labels).float()], -1)
+
+
+def _distances(student: Tensor, teacher: Tensor) -> Tensor:
+    """By token, logits (P, V) of both: 1, 1 where both have one favorite, and KL(teacher ‖ student); (P, 3)."""
+    ours, theirs = (side.float().log_softmax(-1) for side in (student, teacher))
+    divergence = nn.functional.kl_div(ours, theirs, reduction="none", log_target=True).sum(-1)
+    same = (ours.argmax(-1) == theirs.argmax(-1)).float()
+    return torch.stack([torch.ones_like(same), same, divergence], -1)
 
 
 def _turns(
