@@ -20,7 +20,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "recipe-keys.md"
 _INTRODUCTION = """# Recipe keys
 
 Every key of a [recipe file](cli.md#settings), with its default. On the command line any of them is `KEY=VALUE`,
-with dots for what stands inside (`student.layers=3`), and many have an option of their own (`limbeck distill --help`).
+with dots for nested keys (`student.layers=3`), and many have an option of their own (`limbeck distill --help`).
 A method's recipe sets some of them: `limbeck methods NAME` shows which. From Python they are the keywords of
 `limbeck.distill` and of `Recipe.load`.
 

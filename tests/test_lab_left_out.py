@@ -131,8 +131,8 @@ def test_what_the_lab_has_is_unknown(without) -> None:
 
 def test_a_recipe_that_augments_says_what_is_missing(without, whole) -> None:
     assert without["augment"] == [
-        "augment: what augments rows is part of limbeck.lab, which is not installed",
-        "install the whole of limbeck, or leave augment out: augment=null",
+        "augment: augmentation is part of limbeck.lab, which is not installed",
+        "install all of limbeck, or leave augment out: augment=null",
     ]
     assert whole["augment"] is None
 

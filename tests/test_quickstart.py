@@ -62,7 +62,7 @@ def test_some_rows_must_be_left_without_a_label(tmp_path):
 def test_the_last_sentence_says_what_the_table_shows():
     # Differences 4, 5, 6 and 5: mean 5, deviation 0.816, t = 5 / (0.816 / 2) = 12.2 with 3 degrees of freedom.
     said = quick.summed_up(table_of([80, 81, 82, 81], [84, 86, 88, 86]))
-    assert "reaches 86.0 in place of 81.0" in said
+    assert "reaches 86.0 instead of 81.0" in said
     assert said.endswith("+5.0, p = 0.001 (paired over 4 seeds).")
     # No order without a test that supports it.
     said = quick.summed_up(table_of([80, 90, 85], [84, 86, 88]))

@@ -2,7 +2,7 @@
 
     limbeck.distill("rail-kd-l", teacher="runs/teacher", task="mrpc", data="glue")
 
-What is named here is imported when it is first used, so that `import limbeck` does not load torch.
+The names here are imported on first use, so that `import limbeck` does not load torch.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ _HOMES = {
 }
 # Public as they are.
 _PACKAGES = ("functional",)
-# From packages that ship beside the core, which an installation may lack.
+# From packages that ship with the core, which an installation may lack.
 _BUNDLED = ("submit",)
 
 

@@ -2,7 +2,7 @@
 
 A processor of transformers' travels with every student, so a shipped one
 is used by `AutoImageProcessor` and nothing of limbeck's. Pixels are kept as bytes until a batch is
-made: a quarter of the room, and what a border of black is can still be told.
+made: a quarter of the memory, and a black border is still recognizable.
 """
 
 import logging
@@ -45,7 +45,7 @@ def read_processor(folder: str | Path) -> BaseImageProcessor:
     """The image processor of a checkpoint's folder or Hub name.
 
     Pillow does the work whether or not torchvision is there: the two resize a little differently.
-    Raises OSError or ValueError where there is none.
+    Raises OSError or ValueError for a checkpoint without one.
     """
     with _no_advice():
         found: BaseImageProcessor = AutoImageProcessor.from_pretrained(
@@ -67,14 +67,14 @@ def _no_advice() -> Iterator[None]:
 
 
 def side_of(processor: Any) -> tuple[int, int]:
-    """Height and width in pixels of what a processor puts out."""
+    """Height and width in pixels of a processor's output."""
     return pixels_of([Image.new("RGB", (64, 64))], processor).shape[2:]
 
 
 def opened(picture: Mapping[str, Any]) -> Image.Image:
     """A row's image (`bytes` of a file, or its `path`), turned as its camera was held.
 
-    Raises LimbeckError for what is no image.
+    Raises LimbeckError for a file that is no image.
     """
     try:
         with Image.open(

@@ -173,7 +173,7 @@ def test_labels_and_unknown_keys_do_not_reach_the_model() -> None:
         ("probabilities", 0, None, "main", "count layers from 1"),
         ("hidden", 1, "men", "main", "did you mean 'mean'"),
         ("key", 1, "mean", "main", "only hidden states are pooled"),
-        ("hidden", 1, None, "cross", "ask 'decoder'"),
+        ("hidden", 1, None, "cross", "use 'decoder'"),
         ("hidden", 1, None, "decodr", "did you mean 'decoder'"),
     ],
 )

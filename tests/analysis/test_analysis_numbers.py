@@ -144,7 +144,7 @@ def test_agreement_of_words_that_are_no_class_and_of_no_rows() -> None:
     )
     example = found.cells[2].examples[0]
     assert (example.teacher, example.teacher_probabilities, example.text) == (
-        "none of them", None, None,
+        "no class", None, None,
     )  # fmt: skip
     nobody = ClassPredictions(np.array([], dtype=int))
     with pytest.raises(ValueError, match="0 labels"):

@@ -242,7 +242,7 @@ def test_what_is_said_is_kept_by_later_cards(run):
     found = front_matter(run)
     assert found["license"] == "mit" and found["language"] == ["en", "de"]
     assert found["base_model"] == "a/b"
-    assert "No licence" not in card_of(run).text
+    assert "No license" not in card_of(run).text
 
 
 def test_a_persons_card_stays(run, caplog):

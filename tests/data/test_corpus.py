@@ -124,7 +124,7 @@ def test_the_pocket_corpus_is_in_pocket_words():
     assert list(rows) == list(load_corpus(spec, words, 128))
     other = spec.model_copy(update={"seed": 4})
     assert list(rows) != list(load_corpus(other, words, 128))
-    with pytest.raises(LimbeckError, match="asked for"):
+    with pytest.raises(LimbeckError, match="requested"):
         load_corpus(spec.model_copy(update={"min_tokens": 125, "max_tokens": 126}), words, 128)
 
 

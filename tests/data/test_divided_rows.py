@@ -179,7 +179,7 @@ def test_sources_with_splits_of_their_own_take_no_shares():
 
 
 def test_a_split_that_cannot_be_made_is_refused(tmp_path):
-    with pytest.raises(LimbeckError, match="in so few groups are too few to keep some back"):
+    with pytest.raises(LimbeckError, match="in these groups are too few to keep some back"):
         load(table(tmp_path / "rows.csv", 7), group_column="author", test_share=0.2)
 
 

@@ -96,7 +96,7 @@ def test_the_nearest_passages_share_words_with_the_query() -> None:
 
 @pytest.mark.parametrize("name", ["stsb", "mrpc", "sst2"])
 def test_known_tasks_have_no_candidates(name) -> None:
-    with pytest.raises(LimbeckError, match=f"the rows of task '{name}' are none"):
+    with pytest.raises(LimbeckError, match=f"the rows of task '{name}' have no candidates"):
         as_kind(get_task(name), "pair-score")
 
 

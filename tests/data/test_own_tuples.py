@@ -93,7 +93,7 @@ def test_every_text_knows_its_tuple_and_what_it_is_there(tmp_path, dev) -> None:
 
 @pytest.mark.parametrize(("rows", "message"), [
     ("anchor,positive\na,\n", "positive is '', expected text"),
-    ([{"anchor": "a", "positive": ["b"], "negative": ["c"]}], "write lists beside a text 'query'"),
+    ([{"anchor": "a", "positive": ["b"], "negative": ["c"]}], "write lists next to a text 'query'"),
     ([{"anchor": "a", "positive": "b", "negative": 3}],
      "row 1: negative is 3(.|\n)*--text-columns QUERY POSITIVE .* there are anchor, positive, negative"),
     ([{"q": "a", "pos": "b"}], "usual name among q, pos(.|\n)*--text-columns QUERY POSITIVE"),

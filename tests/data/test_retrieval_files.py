@@ -74,7 +74,7 @@ def test_beir_without_files(beir) -> None:
         ("qrels/dev.tsv", "query-id\tcorpus-id\tscore\nq1\td1\t1\nq1\td1\t0\n", "judged twice"),
         ("qrels/dev.tsv", "q1\t0\td1\t1\nq1\t0\td2\t1\n", "has no column 'query-id'"),
         ("queries.jsonl", '{"_id": 1, "text": "a"}\n', "_id is 1, expected text"),
-        ("queries.jsonl", '{"_id": "q2", "text": "a"}\n' * 2, "'q2' stands twice"),
+        ("queries.jsonl", '{"_id": "q2", "text": "a"}\n' * 2, "'q2' occurs twice"),
         ("corpus.jsonl", '{"_id": "d2", "text": " ", "title": ""}\n', "'d2' has no text"),
     ],
 )
@@ -116,7 +116,7 @@ def test_candidates_in_parquet(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ({"query": "a", "passages": ["x", "x"]}, "stands twice"),
+        ({"query": "a", "passages": ["x", "x"]}, "occurs twice"),
         ({"query": "a", "passages": []}, "expected a list of texts"),
         ({"query": "a", "passages": ["x", 3]}, "holds 3"),
         ({"query": " ", "passages": ["x"]}, "the query is"),
@@ -135,7 +135,7 @@ def test_candidates_that_do_not_fit(tmp_path, row, said) -> None:
 
 def test_a_passage_twice_over_two_lines(tmp_path) -> None:
     row = {"query": "a", "passages": ["x"]}
-    with pytest.raises(LimbeckError, match="row 2: a passage stands twice"):
+    with pytest.raises(LimbeckError, match="row 2: a passage occurs twice"):
         read_table(lines(tmp_path / "a.jsonl", row, row))
 
 
@@ -157,7 +157,7 @@ def test_triplets_say_a_pair_as_often_as_they_like(tmp_path) -> None:
         ("b", "p", 1), ("b", "x", 0), ("b", "y", 0), ("b", "z", 0),
     ]  # fmt: skip
     other = {"query": "a", "positive": "x", "negative": "y"}
-    with pytest.raises(LimbeckError, match="row 4: a passage stands twice"):
+    with pytest.raises(LimbeckError, match="row 4: a passage occurs twice"):
         read_table(lines(tmp_path / "b.jsonl", *rows, other))
 
 

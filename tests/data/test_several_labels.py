@@ -152,7 +152,7 @@ REFUSED = {
         [("x", "caf\u00e9,b"), ("y", "cafe\u0301"), ("z", "b")],
         "several ways",
     ),
-    "too many": ([(str(n), f"c{n}") for n in range(9)], "label_separator is what stands"),
+    "too many": ([(str(n), f"c{n}") for n in range(9)], "label_separator is the text"),
 }
 
 

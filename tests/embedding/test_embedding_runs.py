@@ -171,11 +171,11 @@ def test_without_the_map_the_narrower_student_is_shipped_as_it_is(recipe, tmp_pa
 
 @pytest.mark.parametrize(("changes", "message"), [
     ({"dev": None, "label_column": "score"}, "name a file of scored pairs"),
-    ({"method": "dist"}, "compares classes of whole examples"),
+    ({"method": "dist"}, "compares mutually exclusive classes"),
     ({"method": "finetune"}, "learns from labels alone"),
     ({"method": "kd", "objectives.soft.temperature": 2}, "the setting would have no effect"),
     ({"embedding.pooling": "most"}, "embedding.pooling"),
-    ({"classes": ["a", "b"]}, "sentences to embed have none"),
+    ({"classes": ["a", "b"]}, "sentences to embed have no classes"),
     ({"unlabelled": ["more.txt"]}, "unlabelled"),
 ])  # fmt: skip
 def test_what_cannot_be_is_refused_before_the_first_step(changes, message, recipe, tmp_path):

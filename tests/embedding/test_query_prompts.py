@@ -120,8 +120,8 @@ def test_predicted_embeddings_have_the_prompt_that_is_asked_for(prompt, place):
 
 @pytest.mark.parametrize(("model", "output", "prompt", "message"), [
     ("teacher", "embeddings", "document", "unknown prompt 'document'(.|\n)*sentence, query, passage"),
-    ("cross", "labels", "query", "only embedding models, asked for embeddings, have prompts"),
-    ("cross", "embeddings", "query", "only embedding models, asked for embeddings"),
+    ("cross", "labels", "query", "only embeddings of embedding models have prompts"),
+    ("cross", "embeddings", "query", "only embeddings of embedding models"),
 ])  # fmt: skip
 def test_prompts_that_no_model_has_are_refused(model, output, prompt, message, place):
     with pytest.raises(LimbeckError, match=message):

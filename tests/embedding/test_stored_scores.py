@@ -131,8 +131,8 @@ def test_rows_of_which_a_score_is_missing_are_dropped_whole_or_refused(place, sc
 @pytest.mark.parametrize(("given", "message"), [
     ({"method": "embedding-mse"}, "objectives.target: embedding_mse compares texts one by one"),
     ({"method": "rail-kd-l"}, "objectives.rail: normalized_mse compares texts one by one"),
-    ({"method": "embedding-margin"}, "objectives.margin: margin_mse looks at which passages belong"),
-    ({"objectives.contrast": {"compare": "pair_contrast"}}, "objectives.contrast: pair_contrast looks at which"),
+    ({"method": "embedding-margin"}, "objectives.margin: margin_mse needs to know the relevant passages"),
+    ({"objectives.contrast": {"compare": "pair_contrast"}}, "objectives.contrast: pair_contrast needs to know"),
     ({"candidates": 12}, "12 and their query, and batches have 12 rows"),
 ])  # fmt: skip
 def test_what_scores_cannot_teach_is_refused(given, message, place, tmp_path):

@@ -292,7 +292,7 @@ def test_the_command_says_what_was_measured_and_writes_the_picture(models, tmp_p
     line += ["--text-columns", "review", "--label-column", "verdict", "--max-drop", "5"]
     done = CliRunner().invoke(app, line)
     assert done.exit_code == 0, done.output
-    assert "fast sends on what it is less than" in done.output
+    assert "fast sends on rows where it is less than" in done.output
     assert "times as fast as slow alone" in done.output
     assert (out / "curve.svg").read_text().startswith("<svg")
     assert "limbeck evaluate" in (out / "README.md").read_text()
@@ -301,7 +301,7 @@ def test_the_command_says_what_was_measured_and_writes_the_picture(models, tmp_p
     assert scored.exit_code == 0, scored.output
     again = CliRunner().invoke(app, line)
     assert again.exit_code == 2
-    assert "the cascade that lies there would be replaced" in again.output
+    assert "the existing cascade would be replaced" in again.output
 
 
 def test_predict_gives_the_answers_that_evaluate_scores(models, tmp_path):
@@ -326,9 +326,7 @@ def test_predict_gives_the_answers_that_evaluate_scores(models, tmp_path):
         assert name == "other" or (name == "fast" and np.allclose(ours, theirs, atol=1e-5))
     names = np.array(["negative", "positive"])
     assert [row["prediction"] for row in found] == names[expected.argmax(1)].tolist()
-    with pytest.raises(
-        LimbeckError, match="is a cascade, whose models have embeddings of their own"
-    ):
+    with pytest.raises(LimbeckError, match="is a cascade, whose models have different embeddings"):
         predict(tmp_path / "made", rows, output=["embeddings"])
 
 

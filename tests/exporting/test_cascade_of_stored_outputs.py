@@ -375,7 +375,7 @@ def test_rows_that_are_sent_on_are_asked_about_where_the_endpoint_is_named(
     texts, sent = other_rows
     done, found = predicted(tmp_path, "--endpoint", proxy.url)
     assert done.exit_code == 0, done.output
-    assert f"was asked: {len(sent) + 1} requests" in " ".join(done.output.split())
+    assert f"used: {len(sent) + 1} requests" in " ".join(done.output.split())
     assert texts_asked(proxy, texts) == sorted(sent)
     assert {text for text, row in found.items() if row["answered_by"] == "tiny"} == sent
     assert {row["answered_by"] for row in found.values()} == {"fast", "tiny"}
@@ -431,7 +431,7 @@ def test_an_endpoint_that_predict_cannot_ask_is_said_before_any_row(models, tmp_
     monkeypatch.delenv("NO_KEY", raising=False)
     named = EndpointAccess(url="http://localhost:1/v1", api_key_env="NO_KEY", max_cost=1.0)
     for model in (tmp_path / "made", fast):
-        with pytest.raises(LimbeckError, match="holds no model and prompt to ask") as refused:
+        with pytest.raises(LimbeckError, match="contains no model and prompt to use") as refused:
             predict(model, [{"review": "a film"}], text_columns=["review"], endpoint=named)
         assert "NO_KEY is not set" in str(refused.value)
         assert "what tokens cost is not known" in str(refused.value)

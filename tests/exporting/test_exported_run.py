@@ -123,7 +123,7 @@ def test_an_export_is_scored_by_the_rows_that_its_run_was(given, tmp_path):
     lines = changed.read_text().splitlines(keepends=True)
     changed.write_text("".join(lines[: len(lines) // 2]))
     for place in (exported.path, tmp_path / "moved"):
-        with pytest.raises(LimbeckError, match="are not those that"):
+        with pytest.raises(LimbeckError, match="are not the rows that"):
             evaluate(place)
 
 

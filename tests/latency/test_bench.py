@@ -190,7 +190,7 @@ def test_what_is_wrong_is_said_at_once(tmp_path):
         BenchSettings.checked({"lengths": [0], "passes": 1})
     assert len(wrong.value.problems) == 2
     model = exported(tmp_path, "one", 1.0, 1)
-    with pytest.raises(LimbeckError, match="not so many cores"):
+    with pytest.raises(LimbeckError, match="fewer cores"):
         bench([model], BenchSettings(threads=(4096,)))
     with pytest.raises(LimbeckError, match=r"'torhc'"):
         contenders([model], ["torhc"])

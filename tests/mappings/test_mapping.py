@@ -83,7 +83,7 @@ def test_layers_that_meet_no_whole_layer_may_be_left_out(depths, expected):
     assert [(layer, row) for layer, (row,) in pairs] == expected
     assert rounding_note(MappingSpec.model_validate(spec), teacher_depth=6, student_depth=4) is None
     alone = MappingSpec.model_validate(spec | {"student_layers": "1..M-1"})
-    with pytest.raises(LimbeckError, match=r"no student layer j of 1\.\.M-1 has a whole"):
+    with pytest.raises(LimbeckError, match=r"no student layer j of 1\.\.M-1 has an integer"):
         build_mapping(alone, teacher_depth=4, student_depth=3)
 
 

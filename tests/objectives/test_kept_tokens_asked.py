@@ -38,5 +38,5 @@ def test_who_asks_for_all_or_for_others_is_given_all():
 
 
 def test_a_weight_of_unlabelled_examples_needs_examples_that_may_be_unlabelled():
-    with pytest.raises(LimbeckError, match="task type text has no rows without a label"):
+    with pytest.raises(LimbeckError, match="task type text cannot mix labeled and unlabeled rows"):
         terms(unlabelled_weight=0.5)

@@ -42,9 +42,9 @@ def load(term: dict[str, Any], **more: Any) -> Recipe:
     ("term", "reason"),
     [
         # Attention over layers needs sentence vectors.
-        (KL | {"mapping": ATTENTION}, "say which: mapping.read: cls, mean or last"),
-        (RELATION | {"mapping": ATTENTION}, "say which: mapping.read"),
-        (WORDS | {"mapping": ATTENTION}, "say which: mapping.read"),
+        (KL | {"mapping": ATTENTION}, "set one: mapping.read: cls, mean or last"),
+        (RELATION | {"mapping": ATTENTION}, "set one: mapping.read"),
+        (WORDS | {"mapping": ATTENTION}, "set one: mapping.read"),
         (
             COSINE | {"mapping": ATTENTION | {"read": "mean"}},
             "reads the sentence vectors that `pool` makes; leave mapping.read out",
@@ -192,8 +192,8 @@ def test_a_contrast_says_what_a_batch_lacks():
     labels = {"labels": torch.tensor([0, 1])}
     for batch, message in (
         (labels, "no index to remember examples by"),
-        ({"index": torch.tensor([0, 1])}, "needs one label an example"),
-        ({"index": torch.tensor([0, 1]), "labels": torch.zeros(2, 3)}, "one label an example"),
+        ({"index": torch.tensor([0, 1])}, "needs one label per example"),
+        ({"index": torch.tensor([0, 1]), "labels": torch.zeros(2, 3)}, "one label per example"),
     ):
         with pytest.raises(LimbeckError, match=message):
             term(None, None, batch, StepState())

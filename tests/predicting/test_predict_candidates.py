@@ -108,10 +108,12 @@ def test_a_cross_encoder_that_nobody_marked_reads_lists_too(reranker, folders) -
 
 
 def test_what_lists_do_not_have_is_refused(reranker, folders) -> None:
-    with pytest.raises(LimbeckError, match="embeddings: a row with a list of texts has none"):
+    with pytest.raises(
+        LimbeckError, match="embeddings: a row with a list of texts has no embedding"
+    ):
         predict(reranker, ROWS, output=["labels", "embeddings"])
     mixed = [ROWS[0], {"query": "good", "passages": "a film"}]
     with pytest.raises(LimbeckError, match="row 2: passages is 'a film', expected"):
         predict(reranker, mixed)
-    with pytest.raises(LimbeckError, match="task type sentence, which has none"):
+    with pytest.raises(LimbeckError, match="task type sentence, which has no such output"):
         predict(folders["sentence"], ROWS, output="ranks", text_columns=["query", "passages"])

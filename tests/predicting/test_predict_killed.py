@@ -151,10 +151,10 @@ def test_other_rows_settings_and_models_are_refused_with_what_differs(
         "model", "classes", "kept columns", "max_length",
     ]  # fmt: skip
     others = write_rows(tmp_path / "others.jsonl", [*TEXTS[:12], "the end", *TEXTS[13:]])
-    with pytest.raises(LimbeckError, match="rows 11 to 20 are not those that were predicted"):
+    with pytest.raises(LimbeckError, match="rows 11 to 20 differ from the rows that were"):
         predict(model, others, to=out)
     fewer = write_rows(tmp_path / "fewer.jsonl", TEXTS[:15])
-    with pytest.raises(LimbeckError, match="rows 11 to 20 are not"):
+    with pytest.raises(LimbeckError, match="rows 11 to 20 differ"):
         predict(model, fewer, to=out)
     assert predict(model, rows, to=out).new == 10  # nothing was lost by all that
 

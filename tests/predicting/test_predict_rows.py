@@ -327,7 +327,9 @@ def test_the_file_without_the_columns_is_named(model, tmp_path) -> None:
         path.write_text(f"id,{name}\n1,good\n")
     with pytest.raises(LimbeckError, match=r"body.csv: no column holds the texts"):
         predict(model, [paths["text"], paths["body"]])
-    with pytest.raises(LimbeckError, match=r"text.csv: its columns are not those of .*sentence"):
+    with pytest.raises(
+        LimbeckError, match=r"text.csv: its columns differ from those in .*sentence"
+    ):
         predict(model, [paths["text"], paths["sentence"]])
     (tmp_path / "cat.png").write_bytes(b"")
     with pytest.raises(LimbeckError, match=r"holds images, and .* reads texts"):
@@ -382,7 +384,7 @@ def test_an_output_that_nobody_may_write_is_refused_before_any_work(model, tmp_p
 
 
 def test_standard_input_is_said_to_be_of_a_form(model) -> None:
-    with pytest.raises(LimbeckError, match="standard input: nothing says what it holds"):
+    with pytest.raises(LimbeckError, match="standard input: its format is unknown"):
         predict(model, "-")
 
 

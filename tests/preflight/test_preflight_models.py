@@ -106,11 +106,11 @@ def test_labels(names, severity, words):
 
 
 @pytest.mark.parametrize(("trained", "rows", "words"), [
-    ("single_label_classification", MULTI_LABEL, "trained for one class a row (single_label_classification)"),
+    ("single_label_classification", MULTI_LABEL, "trained for one class per row (single_label_classification)"),
     ("regression", MULTI_LABEL, "trained for a number (regression)"),
-    (None, MULTI_LABEL, "does not say whether it was trained for one class a row"),
+    (None, MULTI_LABEL, "does not state whether it was trained for one class per row"),
     ("multi_label_classification", MULTI_LABEL, ""), (None, SST2.kind, ""),
-    ("multi_label_classification", SST2.kind, "trained for any number of classes a row"),
+    ("multi_label_classification", SST2.kind, "trained for any number of classes per row"),
 ])  # fmt: skip
 def test_one_class_a_row_or_any_number(trained, rows, words):
     task, own = replace(SST2, kind=rows), config(problem_type=trained)

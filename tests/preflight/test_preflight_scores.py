@@ -89,6 +89,6 @@ def test_class_order_is_read_from_the_answers():
 def test_few_dev_rows_cannot_tell_a_perfect_teacher():
     (note,) = check_teacher_score(SST2, 100.0, "measured on dev", [0, 1] * 3)
     assert note.severity == "note"
-    assert "6 rows of dev are too few to tell its score of 100.0" in note.message
+    assert "6 rows of dev are too few to distinguish its score of 100.0" in note.message
     (guessing,) = check_teacher_score(SST2, 50.0, "measured on dev", [0, 1] * 3)
     assert guessing.severity == "error"

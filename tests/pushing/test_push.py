@@ -145,7 +145,7 @@ def test_a_failed_upload_says_so_and_can_be_repeated(run, hub):
     hub.fails["/commit/"] = 500
     with pytest.raises(LimbeckError) as found:
         send(run, hub)
-    assert "500" in str(found.value) and "run the same command again" in str(found.value)
+    assert "500" in str(found.value) and "rerun the command" in str(found.value)
     assert hub.repos[REPO] == {}
     before = list(hub.sent)
     assert before
@@ -226,7 +226,7 @@ def test_runs_that_cannot_be_sent(run, tmp_path):
     with pytest.raises(LimbeckError, match="is failed"):
         push_files(tmp_path / "failed", REPO)
     a_run("kd", 1, 80.0).save(tmp_path / "bare")
-    with pytest.raises(LimbeckError, match="does not say which files"):
+    with pytest.raises(LimbeckError, match="does not list its student's files"):
         push_files(tmp_path / "bare", REPO)
     export = json.loads((run / "exported" / "onnx-int8" / "export.json").read_text())
     assert export["source"].startswith("/")  # so the test of names has something to find

@@ -78,16 +78,19 @@ def test_other_braces_stay_and_null_takes_a_name_away() -> None:
         ({"names": {"a b": ["A"]}}, ["names.a b: is no word of letters"]),
         (
             {"names": {"n": ["A", "B"], "n.x": {"A": 1, "C": 2}}, "{n}": "{n.x}"},
-            ["unknown name in names.n.x: 'C'", "names.n.x: says nothing of B"],
+            ["unknown name in names.n.x: 'C'", "names.n.x: no value for B"],
         ),
         ({"names": {"n": ["A", "B"], "n.x": [1]}, "{n}": "{n.x}"}, ["names.n.x: [1] is no table"]),
         ({"m": {"{n}": 1}}, ["m.{n}: the study lists no names, and {n} is one"]),
         ({"names": {"size": ["A"]}, "{siz}": 1}, ["unknown name in {siz}: 'siz'"]),
         ({"names": {"n": ["A"]}, "{n}": "{n.lr}"}, ["unknown name in {n}: 'n.lr'"]),
-        ({"names": {"n": ["A"]}, "m": "{n}"}, ["m: {n} stands where no key around it has {n}"]),
-        ({"names": {"n": ["A"]}, "m": 1}, ["names.n: {n} stands nowhere"]),
+        ({"names": {"n": ["A"]}, "m": "{n}"}, ["m: no key around {n} has {n}"]),
+        ({"names": {"n": ["A"]}, "m": 1}, ["names.n: {n} is not used"]),
         ({"names": {"n": ["A"]}, "{n}": {"x": {"n": None}}}, ["{n}.x: {n} is no text"]),
-        ({"names": {"n": [*range(40)], "m": [*range(40)]}, "{n}{m}": 1}, ["{n}{m}: {n}{m} stands"]),
+        (
+            {"names": {"n": [*range(40)], "m": [*range(40)]}, "{n}{m}": 1},
+            ["{n}{m}: {n}{m} expands"],
+        ),
     ],
 )
 def test_what_is_wrong_with_names_is_said(raw, said) -> None:

@@ -153,7 +153,9 @@ def test_what_is_not_whole_is_refused_where_it_is_registered():
             def reads(self, request):
                 return False
 
-    with pytest.raises(LimbeckError, match=r"no whole limbeck\.tasks\.TaskType, it lacks .*encode"):
+    with pytest.raises(
+        LimbeckError, match=r"no complete limbeck\.tasks\.TaskType, it lacks .*encode"
+    ):
 
         @limbeck.task_type("half")
         class Quarter(limbeck.tasks.TaskType):

@@ -66,7 +66,7 @@ def test_nothing_is_said_where_nothing_differs(path) -> None:
 
 def test_other_tasks_and_axes(path) -> None:
     study = load_study(path, scale="other")
-    assert paper_differences(study) == ["STS-B in place of SST-2, MRPC, RTE, CoLA"]
+    assert paper_differences(study) == ["STS-B instead of SST-2, MRPC, RTE, CoLA"]
 
 
 def test_shipped_files_leave_to_the_program_what_it_counts() -> None:

@@ -275,12 +275,12 @@ def test_augmentation_names_its_model_and_refuses_what_it_does_not_know():
     recipe = Recipe.load("kd-soft", **{"augment.model": "runs/language", "augment.examples": 10})
     assert (recipe.augment.examples, recipe.augment.probability) == (10, 0.4)
     (missing,) = problems_of("kd", **{"augment.examples": 10})
-    assert missing.startswith("augment.model: none is named")
+    assert missing.startswith("augment.model: no model is named")
     (of_teacher,) = problems_of("kd", **{"augment.model": "teacher"})
     assert "proposes no words" in of_teacher and "replace_by=nearest" in of_teacher
     nearest = {"augment.replace_by": "nearest"}
     (whose,) = problems_of("kd", **nearest)
-    assert "whose word vectors" in whose
+    assert "no source of word vectors" in whose
     own = {"augment.model": "x", "augment.embeddings": "y.txt", "augment.context": "edited"}
     both, context = problems_of("kd", **nearest, **own)
     assert "augment.model: x would have no effect" in both and "augment.context" in context

@@ -215,7 +215,7 @@ def test_a_teacher_of_its_own():
         ),
         (
             {"corpus": {"size": 5}, "objectives.hard": {"compare": "hard_label"}},
-            "first_stage.objectives.hard: it reads labels, and this stage has none: it trains on a",
+            "first_stage.objectives.hard: it reads labels, and this stage has no labels: it trains on a",
         ),
         (
             {"task": "mnli", "objectives.hard": {"compare": "hard_label"}},

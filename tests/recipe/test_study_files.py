@@ -296,7 +296,7 @@ scales:
     assert list(b.methods) == ["by T1", "by T2", "SKD"]
     assert b.method_of("by T1").teachers == ["T1"]
     assert b.method_of("by T1").settings == {"student.init": "{model}"}
-    with pytest.raises(LimbeckError, match="says nothing of T2"):
+    with pytest.raises(LimbeckError, match="no value for T2"):
         load_study(path, scale="b", **{"names.teacher.net": {"T1": "pocket"}})
 
 

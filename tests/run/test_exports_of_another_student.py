@@ -111,7 +111,7 @@ def test_an_export_that_says_nothing_of_its_student_is_not_trusted(shipped, tmp_
     file = run / "exported" / "onnx-int8" / "export.json"
     told = json.loads(file.read_text())
     file.write_text(json.dumps({key: told[key] for key in told if key != "weights"}))
-    with pytest.raises(LimbeckError, match="does not say which student"):
+    with pytest.raises(LimbeckError, match="does not record the student"):
         read_export(file.parent)
     outside = shutil.copytree(file.parent, tmp_path / "elsewhere")
     assert read_export(outside).bytes == 500  # of no run, and nobody's

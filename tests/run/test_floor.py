@@ -70,7 +70,7 @@ def test_a_teacher_that_words_reach_is_warned_of(tmp_path, capsys, floor):
     )  # fmt: skip
     distill(recipe.model_copy(update={"floor": floor}), out=tmp_path / "run", show=True)
     shown = " ".join(capsys.readouterr().err.split())
-    assert ("not significantly above that of words alone, 100.0" in shown) is floor
+    assert ("not significantly above the score of words alone, 100.0" in shown) is floor
 
 
 @pytest.mark.parametrize("cache", ["always", pytest.param("never", marks=pytest.mark.slow)])

@@ -314,7 +314,7 @@ def test_layers_of_a_convolutional_net_are_refused(net, tmp_path, method):
 
 def test_refusals_name_what_does_not_fit(net, vit, tmp_path):
     cut = {"teacher": str(net.path), "student.init": "teacher", "student.layers": 2}
-    assert "does not say how many layers" in refused(recipe("kd", **cut), tmp_path / "cut")
+    assert "does not state the number of layers" in refused(recipe("kd", **cut), tmp_path / "cut")
     size = {"teacher": str(vit.path), "student.init": "teacher", "images.size": 16}
     message = refused(recipe("kd", **size), tmp_path / "size")
     assert "made for images of 8 × 8 pixels" in message and "set images.size=8" in message

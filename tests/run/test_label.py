@@ -268,7 +268,7 @@ def test_what_is_written_has_the_users_columns_and_is_read_as_data(tmp_path, kin
     store = limbeck.label(
         Pairs(), path, text_columns=columns, to=table, with_text=True, shard_rows=8, show=True
     )
-    assert "30 rows (15 more have the same texts, 1 say nothing)" in capsys.readouterr().err
+    assert "30 rows (15 more have the same texts, 1 are empty)" in capsys.readouterr().err
     assert store.manifest.rows.columns == ("subject", "body")
     stored = pa.concat_tables(store.tables())
     assert stored["subject"].to_pylist() == [f"subject {n}" for n in range(30)]
@@ -361,7 +361,7 @@ def test_outputs_that_a_model_does_not_have_are_refused(teacher, texts, tmp_path
     ("scores", "said"),
     [
         ({}, "it returned nothing"),
-        ({"logits": np.zeros((1, 2), np.float32)}, "of 1 rows, asked about"),
+        ({"logits": np.zeros((1, 2), np.float32)}, "of 1 rows instead of"),
         ({"logits": np.full((4, 2), np.nan, np.float32)}, "not finite"),
         ({"logits": np.zeros((4, 2))}, "float64"),
     ],

@@ -146,7 +146,7 @@ def test_more_rows_as_objects(tmp_path, reviews):
     [
         (3, "data: a int holds no rows to read\n.*datasets.Dataset"),
         (Dataset.from_dict({"text": []}), "data holds no rows"),
-        ({"text": TEXTS}, "text is none of the splits"),
+        ({"text": TEXTS}, "text is not one of the splits"),
     ],
 )
 def test_objects_that_hold_no_rows_are_refused(tmp_path, data, said):

@@ -70,11 +70,11 @@ def long_rows(tmp_path):
 @pytest.mark.parametrize("after", [3, 5, 8])
 def test_a_row_that_was_truncated_counts_once(tmp_path, long_rows, capsys, after):
     """Not in the measured batch too, nor where it is labelled again after an interruption."""
-    said = "11 of 40 rows lost the end of their longest text"
+    said = "11 of 40 rows were truncated at the end of their longest text"
     kept = {"out": tmp_path / "store", "shard_rows": 8, "show": True}
     with pytest.raises(KeyboardInterrupt):
         limbeck.label(Cuts(after), long_rows, **kept)
-    assert "lost the end" not in capsys.readouterr().err
+    assert "were truncated" not in capsys.readouterr().err
     store = limbeck.label(Cuts(), long_rows, **kept)
     assert said in capsys.readouterr().err and store.manifest.truncated_rows == 11
     # A start that finds the store whole says it again, and a damaged shard's rows count once.

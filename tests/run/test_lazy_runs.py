@@ -69,7 +69,7 @@ def test_the_student_is_the_same(data, recipe, tmp_path, monkeypatch, share, cap
     capsys.readouterr()
     in_turn = distill(given, out=tmp_path / "in-turn", report=False, show=True)
     (reason,) = in_turn.record.execution.live_because.values()
-    assert "each batch is encoded, and asked about, in its turn; cache=always" in reason
+    assert "rows are encoded, and labeled by the teacher, batch by batch; cache=always" in reason
     assert f"teacher outputs are not stored: {reason}" in capsys.readouterr().err.replace("\n", " ")
     assert at_once.record.execution.live_because == {}
     states = at_once.student.state_dict(), in_turn.student.state_dict()

@@ -162,9 +162,9 @@ def test_other_classes_are_an_error_with_both_lists_and_what_it_advises_works(st
 @pytest.mark.parametrize(
     ("classes", "said", "what", "fix"),
     [
-        (CLASSES, LIST, "itself says negative, positive", "leave it out"),
-        (("no", "yes"), ["no", "yes"], "the data's classes are negative, positive, those of", "name each of the"),
-        (("a", "b", "c"), LIST, "those of .* a, b, c", "name each of the"),
+        (CLASSES, LIST, "itself names negative, positive", "leave it out"),
+        (("no", "yes"), ["no", "yes"], "the data's classes are negative, positive, the classes of", "name each of the"),
+        (("a", "b", "c"), LIST, "the classes of .* a, b, c", "name each of the"),
         (("a", "b", "c"), None, "holds the classes a, b, c", "name outputs of this task"),
         (("negative", "neutral", "positive"), None, "the data's are", "classes='.negative, neutral, positive.'"),
     ],

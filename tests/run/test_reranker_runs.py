@@ -248,7 +248,7 @@ def test_a_batch_holds_whole_queries(place, teacher) -> None:
     assert len(found) <= 1 and all(problem.severity == "warning" for problem in found)
     assert [len([*rows]) for _, rows in groupby(prepared.train.encoded["query_id"])] == sizes
     few = query_problems(prepare(taught(place, teacher, "listwise-kl", batch_size=4)))
-    assert "do not stand in one batch" in few[0].message
+    assert "are not in one batch" in few[0].message
 
 
 @pytest.mark.parametrize(

@@ -160,7 +160,7 @@ def test_runs_of_other_rows_are_refused(run, made):
 def test_damaged_predictions_are_refused(run, made):
     text = (run / "predictions.json").read_text(encoding="utf-8")
     (run / "predictions.json").write_text(text.replace("1", "0", 1), encoding="utf-8")
-    with pytest.raises(LimbeckError, match="holds no whole predictions of dev"):
+    with pytest.raises(LimbeckError, match="holds no complete predictions of dev"):
         compare_runs(run, made[1])
 
 

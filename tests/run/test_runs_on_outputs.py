@@ -321,7 +321,7 @@ def wrong_labels(path: Path) -> Path:
     [
         ({"method": "rail-kd-l"}, r"normalized_mse compares layers, and .*one\.jsonl holds logits"),
         ({"method": "logit-mse", "name": "shares"}, "logits themselves, and of probabilities"),
-        ({"teachers": ["a"], "teacher": None}, "teachers, outputs: both say who teaches"),
+        ({"teachers": ["a"], "teacher": None}, "teachers, outputs: both set the teachers"),
         ({"names": ("one", "two")}, "outputs: 2 are given, and kd-soft learns from one"),
         ({"method": "takd", "names": ("one", "two")}, "takes their models"),
         ({"student.init": "teacher"}, "stored outputs have no layers"),
@@ -329,13 +329,13 @@ def wrong_labels(path: Path) -> Path:
         ({"teacher_dropout": True}, "teacher_dropout: has an effect only with a model"),
         (
             {"augment.replace_by": "nearest", "augment.embeddings": "words.txt"},
-            "^augment, outputs: .* no augmented examples.*\n.*give the teacher",
+            "^augment, outputs: .* augmented examples, which have no stored outputs.*\n.*give the teacher",
         ),
         (
             {"augment.model": "language", "missing_outputs": "drop"},
-            "^augment, outputs: .* no augmented examples.*\n.*give the teacher",
+            "^augment, outputs: .* augmented examples, which have no stored outputs.*\n.*give the teacher",
         ),
-        ({"teacher": "one"}, "nobody reads the teacher"),
+        ({"teacher": "one"}, "the teacher is not used"),
         ({"method": "finetune"}, "no term of finetune learns from a teacher"),
     ],
 )

@@ -74,7 +74,7 @@ def test_another_number_of_processes_goes_on_with_a_word(tmp_path, monkeypatch, 
     assert Record.load(tmp_path / "run").execution.processes == (2,)
     with caplog.at_level("WARNING"):
         result = run()
-    assert "begun by 2 processes and goes on with 1" in caplog.text
+    assert "begun by 2 processes and continues with 1" in caplog.text
     assert result.record.execution.processes == (2, 1)
     assert ("Ran in", "2, then 1 processes") in last_lines(result.record, result.path)
 

@@ -242,7 +242,7 @@ def test_a_first_stage_on_rows_of_its_own_is_checked_before_a_run(place, tmp_pat
         pytest.param(
             "corpus: {{source: {folder}/none.txt, size: 4}}", "none.txt", marks=pytest.mark.slow
         ),
-        ("corpus: {{source: {text}, size: 4000}}", "4000 are asked for"),
+        ("corpus: {{source: {text}, size: 4000}}", "4000 are requested"),
     ],
 )
 def test_rows_of_a_first_stage_that_are_not_there_are_missed_before_a_run(
@@ -493,7 +493,7 @@ def test_one_weight_is_what_the_others_leave():
 
 def test_a_rest_that_is_none_is_refused(place, tmp_path):
     for grid, said in (
-        ("{lr: [rest]}", "other weights leave of 1"),
+        ("{lr: [rest]}", "remainder of 1"),
         ("{objectives.hard.weight: [rest, 0.5]}", "as its only value"),
         ("{objectives.hard.weight: [rest], objectives.soft.weight: [rest]}", "are both the rest"),
         ("{objectives.hard.weight: [rest], objectives.soft.weight: [a]}", "are not all numbers"),

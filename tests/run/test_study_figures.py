@@ -110,7 +110,7 @@ def test_a_figure_of_what_no_run_recorded_says_so(tmp_path) -> None:
     path.write_text(f"title: t\ndata: pocket\ntasks: [sst2]\nmethods: {{kd: }}\n{figures}")
     made = [MadeRun(point("kd", 70), tmp_path)]
     empty, drawn = study_figures(load_study(path), made, {}, lambda name: nobody)
-    assert (empty.panels, empty.notes) == ((), ("No run has recorded what it shows.",))
+    assert (empty.panels, empty.notes) == ((), ("No run has recorded its data.",))
     assert drawn.panels
     assert not drawn.notes
 

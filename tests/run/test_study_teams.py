@@ -87,7 +87,7 @@ def test_what_is_wrong_with_a_team_is_said_together(place, tmp_path) -> None:
         "unknown teacher in methods.SKD.teachers: 'three'",
     ]
     with pytest.raises(
-        LimbeckError, match=r"pretrained is the whole model .* and two of teachers.team has"
+        LimbeckError, match=r"pretrained is the full model .* and two of teachers.team has"
     ):
         planned(place, tmp_path, students={"student.init": "pretrained"})
     with pytest.raises(LimbeckError, match="SKD on reviews: kd-soft learns from one teacher"):

@@ -541,7 +541,7 @@ def test_a_recorded_start_names_a_teacher_only_where_the_student_takes_something
         assert (spec.init, found) == (init, teacher)
     assert recorded_start(str(tmp_path / "elsewhere")) is None
     (tmp_path / "record.json").write_text('{"recipe": {}}')
-    with pytest.raises(LimbeckError, match="does not say what its student started from"):
+    with pytest.raises(LimbeckError, match="does not name its student's initial checkpoint"):
         recorded_start(str(tmp_path))
 
 

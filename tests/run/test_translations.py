@@ -147,13 +147,13 @@ def test_a_static_student_with_a_tokenizer_of_its_own(place, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"data": "more.txt"}, "data: more.txt beside parallel"),
-        ({"text_columns": ["de", "en"]}, "text_columns: .* beside parallel"),
-        ({"dev_share": 0.2}, "dev_share: 0.2 beside parallel"),
+        ({"data": "more.txt"}, "data: more.txt together with parallel"),
+        ({"text_columns": ["de", "en"]}, "text_columns: .* together with parallel"),
+        ({"dev_share": 0.2}, "dev_share: 0.2 together with parallel"),
         ({"test": "more.csv"}, "test: more.csv, and there is no dev file"),
         ({"kind": "sentence"}, "kind: sentence, and translations teach embeddings"),
         ({"teacher": None}, "parallel: there is no teacher"),
-        ({"student.tokenizer": 300}, "word embeddings are those of teacher"),
+        ({"student.tokenizer": 300}, "word embeddings come from teacher"),
     ],
 )
 def test_what_does_not_go_together_is_refused(place, tmp_path, settings, said):

@@ -69,7 +69,7 @@ def test_stacks_may_keep_different_numbers_or_listed_layers():
 
 def test_wrong_numbers_and_missing_rows_are_refused():
     model = random_model(FAMILIES["bert"])
-    with pytest.raises(LimbeckError, match="5 layers asked for, but the model has 4"):
+    with pytest.raises(LimbeckError, match="5 layers requested, but the model has 4"):
         important_layers(model, 5, [batch_for(model)])
     with pytest.raises(LimbeckError, match="importance needs rows"):
         build_student(model, layers=2, pick="importance")

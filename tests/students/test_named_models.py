@@ -98,7 +98,7 @@ def test_other_names_are_left_alone(name: str) -> None:
         ("bert-3-128-2", "bert-3-128-2:random"),
         ("bert-8-128-4", "the Hub has no BERT of the shape"),
         ("bert-8-128-2-wwm", "is no model's shape"),
-        ("bert-24-1024-16-wwm:random", "whole-word masking"),
+        ("bert-24-1024-16-wwm:random", "masking of complete words"),
     ],
 )
 def test_a_shape_that_is_none_is_explained(name: str, said: str) -> None:

@@ -138,7 +138,7 @@ def broken_shape(folder: Path) -> Path:
         (broken_weights, "damaged weights file"),
         (broken_type, "brt"),
         (broken_missing_layer, "weights missing: bert.encoder.layer.3"),
-        (broken_fewer_layers, "more layers than config.json says: .*layer.3"),
+        (broken_fewer_layers, "more layers than config.json states: .*layer.3"),
         (broken_shape, "of another shape"),
     ],
 )

@@ -106,7 +106,7 @@ def test_fresh_students():
         ("teacher", {"num_hidden_layers": 2}, "student.layers instead"),
         ("teacher", {"model_type": "roberta"}, "set init: fresh"),
         ("fresh", {"hidden_size": 9}, "no model can be built"),
-        ("fresh", {"hidden_size": "wide"}, "refuses it"),
+        ("fresh", {"hidden_size": "wide"}, "rejects it"),
         ("fresh", {"model_type": "brt"}, "brt"),
     ],
 )

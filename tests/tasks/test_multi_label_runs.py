@@ -222,14 +222,14 @@ def test_a_store_of_probabilities_teaches_as_the_model_does(place, tmp_path):
 
 
 REFUSED = {
-    "a teacher of one class a row": (
-        {"problem_type": "single_label_classification"}, {}, "trained for one class a row",
+    "a teacher of one class per row": (
+        {"problem_type": "single_label_classification"}, {}, "trained for one class per row",
     ),
     "a teacher of several for one": (
         {}, {"kind": None, "label_column": "first"}, "any number of classes",
     ),
     "terms of exclusive classes": (
-        {}, {"method": "dist"}, "exclude each other",
+        {}, {"method": "dist"}, "mutually exclusive",
     ),
     "thresholds of one class": (
         {}, {"kind": None, "label_column": "first", "method": "finetune", "thresholds": 0.3},

@@ -102,7 +102,7 @@ def test_answers_that_stand_elsewhere_are_found():
     texts = {"question": ["q"] * 2, "context": ["ann did"] * 2}
     rows = make_split(TASKS["squad"], texts, answers)
     assert SPANS.check_rows(TASKS["squad"], rows) == [
-        "1 of 2 rows have no answer, or one that does not stand at its answer_start (the first asks 'q')"
+        "1 of 2 rows have no answer, or one that is not at its answer_start (the first question is 'q')"
     ]
 
 
@@ -301,7 +301,7 @@ def test_bare_marks_are_entities_of_one_type():
     ):
         assert entity_tags(tags) is None
         assert "words are scored (accuracy)" in said_of_tags(tags).message
-    assert "whole entities are scored" in said_of_tags(("O", "U-PER")).message
+    assert "complete entities are scored" in said_of_tags(("O", "U-PER")).message
 
 
 @pytest.mark.parametrize("scheme", [name for name in SCHEMES if name != "IOB"])

@@ -28,11 +28,11 @@ def recipe(settings, teachers):
 @pytest.mark.parametrize(
     ("method", "changes", "words"),
     [
-        ("dist", {}, "dist compares classes of whole examples that exclude each other, and task type text has none"),
-        ("dkd", {}, "dkd compares classes of whole examples"),
-        ("pseudo-label", {}, "pseudo_label compares classes of whole examples"),
-        ("kd", {"min_confidence": 0.8}, "confidence is that in the class of an example, and a task of kind text"),
-        ("kd", {"example_weights": "llkd"}, "confidence is that in the class of an example"),
+        ("dist", {}, "dist compares mutually exclusive classes of examples, and task type text has no such classes"),
+        ("dkd", {}, "dkd compares mutually exclusive classes of examples"),
+        ("pseudo-label", {}, "pseudo_label compares mutually exclusive classes of examples"),
+        ("kd", {"min_confidence": 0.8}, "confidence is the probability of an example's class, and a task of kind text"),
+        ("kd", {"example_weights": "llkd"}, "confidence is the probability of an example's class"),
     ],
 )  # fmt: skip
 def test_what_compares_classes_is_refused_before_any_work(recipe, tmp_path, method, changes, words):

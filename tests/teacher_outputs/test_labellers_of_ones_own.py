@@ -48,10 +48,10 @@ def probabilities(*row: float):
     ("labeller", "said"),
     [
         (Own(probabilities(0.5, 0.5)), r"probabilities is \(8, 2\), and it has 3 classes"),
-        (Own(probabilities(-3, 9, 0.5)), "probabilities from -3 to 9, which are none"),
+        (Own(probabilities(-3, 9, 0.5)), "probabilities from -3 to 9, which are no probabilities"),
         (
             Own(lambda count: {"probabilities": np.zeros(count)}, ()),
-            r"is \(8,\), and it has no classes, but a number a row\n.*shape \(8, 1\)",
+            r"is \(8,\), and it has no classes, but one number per row\n.*shape \(8, 1\)",
         ),
         (Own(lambda count: [0.5] * count), "score returned a list, no outputs by their names"),
     ],

@@ -281,7 +281,7 @@ def test_a_template_that_opens_a_thought_before_an_answer() -> None:
 def test_a_template_that_writes_no_answer_is_refused() -> None:
     tokenizer = byte_tokenizer()
     tokenizer.chat_template = "{{ messages[0]['content'] }}"
-    with pytest.raises(LimbeckError, match="chat template refuses the prompt") as caught:
+    with pytest.raises(LimbeckError, match="chat template rejects the prompt") as caught:
         PromptTokenizer(tokenizer, bound())
     assert "chat: false" in caught.value.problems[0].fix
 

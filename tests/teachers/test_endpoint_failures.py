@@ -253,7 +253,7 @@ def test_what_does_not_speak_the_protocol_is_named(proxy, fault, said, mode, mon
     with pytest.raises(LimbeckError) as caught:
         labeller(proxy.url, mode=mode)
     (problem,) = caught.value.problems
-    assert f"endpoint {proxy.url} does not answer as OpenAI's protocol says: " in problem.message
+    assert f"endpoint {proxy.url} does not answer in OpenAI's format: " in problem.message
     assert said in problem.message and len(problem.message) < 300
     assert "secret" not in problem.message
     assert problem.fix == "most URLs end in /v1; check --endpoint"
@@ -273,7 +273,7 @@ def test_a_page_in_the_midst_of_the_work_ends_it(proxy) -> None:
     with labeller(proxy.url, concurrency=1) as made:
         count = len(proxy.bodies)
         proxy.turns, proxy.always = [fine, fine], answered(PAGE, "text/html")
-        with pytest.raises(LimbeckError, match="does not answer as OpenAI's protocol") as caught:
+        with pytest.raises(LimbeckError, match="does not answer in OpenAI's format") as caught:
             made.score(ROWS)
         assert not isinstance(caught.value, RowsMissingError)
         assert len(proxy.bodies) == count + 3

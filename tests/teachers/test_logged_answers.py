@@ -161,7 +161,7 @@ GOOD = {"request": request("a film"), "response": response("good")}
         ([{"request": {"messages": []}, "response": {}}], "line 1: the request has no text of a user"),
         ([{"request": {"prompt": "Else?"}, "response": {}}], "line 1: the template does not fit .*'Else\\?'"),
         ([{"custom_id": "a", "response": {}}], "line 1: no file that is named has the request"),
-        ([{"custom_id": "a", "body": {}}] * 2, "line 2: custom_id 'a' stands in .*line 1 too"),
+        ([{"custom_id": "a", "body": {}}] * 2, "line 2: custom_id 'a' occurs in .*line 1 too"),
         ([{"request": request("x"), "response": response("?")}], "no line names a class .*1 name no class"),
     ],
 )  # fmt: skip

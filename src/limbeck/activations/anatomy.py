@@ -26,8 +26,8 @@ class LayerStack:
     """One stack of layers: an encoder, a decoder, or the only stack of a model.
 
     `modules`: the layer modules by call, so a shared layer is there once per call. `cores` and
-    `crosses`: by layer, the module that calls transformers' attention dispatch, None where there
-    is none.
+    `crosses`: by layer, the module that calls transformers' attention dispatch, or None without
+    such a module.
     """
 
     name: str

@@ -65,12 +65,12 @@ def _first(batch: Mapping[str, Tensor], *names: str) -> Tensor | None:
 def _two_dimensional(mask: Tensor, name: str) -> Tensor:
     if not isinstance(mask, Tensor):
         raise LimbeckError(
-            f"{name} is a {type(mask).__name__}, which does not say which tokens are real",
+            f"{name} is a {type(mask).__name__}, which does not mark the real tokens",
             "pass a tensor of shape (examples, tokens), 1 for a real token",
         )
     if mask.dim() != 2:
         raise LimbeckError(
-            f"{name} has {mask.dim()} dimensions, so it does not say which tokens are real",
+            f"{name} has {mask.dim()} dimensions, so it does not mark the real tokens",
             "pass a mask of shape (examples, tokens), 1 for a real token",
         )
     return mask.bool()
@@ -264,7 +264,7 @@ def _run(
         if "decoder" not in plan.stacks or plan.encoder_only or _has_decoder_input(inputs):
             raise
         raise LimbeckError(
-            f"the decoder of {type(model).__name__} needs input, and the batch has none",
+            f"the decoder of {type(model).__name__} needs input, and the batch contains no input for it",
             "put decoder_input_ids, or the labels they are made from, into the batch",
         ) from error
 

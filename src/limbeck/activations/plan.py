@@ -162,7 +162,7 @@ def _problems(model: PreTrainedModel, anatomy: Anatomy, seen: ActivationKey) -> 
             Problem(
                 f"{name} does not show {seen.what!r}: its attention does not go through "
                 f"transformers' attention interface",
-                f"ask one of: {', '.join(kinds)}" if kinds else "ask for hidden states",
+                f"request one of: {', '.join(kinds)}" if kinds else "request hidden states",
             )
         ]
     if seen.what != "hidden" and stack.dispatches:

@@ -164,7 +164,7 @@ def _call(
     if named.get("s_aux") is not None:
         raise LimbeckError(
             "attention with sinks (s_aux) cannot be captured: its probabilities do not sum to one",
-            "ask for hidden states instead",
+            "request hidden states instead",
         )
     causal = named.get("is_causal")
     causal = getattr(module, "is_causal", True) if causal is None else causal
@@ -293,7 +293,7 @@ class Recorder:
             if hidden is None:
                 raise LimbeckError(
                     f"{seen} could not be recorded: the model did not run that layer as usual",
-                    "compile the module that calls capture, not the layers by themselves",
+                    "compile the module that calls capture, not the layers separately",
                 )
             return hidden if seen.pool is None else self._pool(hidden, seen)
         place = (seen.layer, seen.stack == "cross")
@@ -315,14 +315,14 @@ class Recorder:
         if self.mask is None or self.mask.shape != hidden.shape[:2]:
             raise LimbeckError(
                 f"{seen}: the token mask does not fit the hidden state {tuple(hidden.shape)}",
-                "this model changes the number of tokens; ask for it unpooled (pool=None)",
+                "this model changes the number of tokens; request it unpooled (pool=None)",
             )
         return pool(hidden, self.mask, str(seen.pool))
 
     def _check_grad(self) -> None:
         if torch.is_grad_enabled() != self.grad:
             raise LimbeckError(
-                "reentrant gradient checkpointing hides the graph of what is captured",
+                "reentrant gradient checkpointing hides the graph of captured activations",
                 "use gradient_checkpointing_kwargs={'use_reentrant': False}",
             )
 

@@ -100,18 +100,21 @@ def _problems(seen: ActivationKey) -> list[Problem]:
     if seen.layer < lowest:
         problems.append(
             Problem(
-                f"layer {seen.layer} asked for {seen.what!r}",
+                f"layer {seen.layer} requested for {seen.what!r}",
                 f"count layers from {lowest}" + (" (the embedding output)" if lowest == 0 else ""),
             )
         )
     if seen.pool is not None and seen.what != "hidden":
         problems.append(
-            Problem(f"pool={seen.pool!r} asked for {seen.what!r}", "only hidden states are pooled")
+            Problem(
+                f"pool={seen.pool!r} requested for {seen.what!r}", "only hidden states are pooled"
+            )
         )
     if seen.stack == "cross" and seen.what == "hidden":
         problems.append(
             Problem(
-                "hidden states asked of stack 'cross'", "cross attention has none; ask 'decoder'"
+                "hidden states requested from stack 'cross'",
+                "cross attention has no hidden states; use 'decoder'",
             )
         )
     return problems
@@ -171,5 +174,5 @@ class Trace:
         except KeyError:
             raise LimbeckError(
                 f"no token mask for stack {stack!r} (there: {', '.join(sorted(self.masks))})",
-                "ask something of that stack, or name one of those",
+                "request something from that stack, or name one of those",
             ) from None

@@ -252,7 +252,7 @@ def limits(student: StudentFacts, settings: CardSettings) -> Iterator[str]:
     known = any(one.student.reliability for one in record.classification.values())
     yield f"Bias{'' if known else ', calibration'} and adversarial input were not examined."
     if settings.license is None:
-        yield "No licence is stated: those of the base model and of the training data apply."
+        yield "No license is stated: the licenses of the base model and of the training data apply."
     if student.own_architecture:
         kind = student.config.get("model_type")
         yield f"transformers does not know the architecture {kind}: limbeck loads it."
@@ -296,6 +296,6 @@ def _weak_classes(record: Record) -> Iterator[str]:
             yield f"Of the {one.rows:,} dev rows of class {one.name!r} it finds {one.recall:.1f} %."
     never = [one.name for one in record.classes if one.precision is None]
     if (only := one_answer(record)) is not None:
-        yield f"It predicts {only!r} for every dev row: what it reads makes no difference."
+        yield f"It predicts {only!r} for every dev row: the input makes no difference."
     elif never:
         yield f"It never predicted {', '.join(map(repr, never))} on dev."

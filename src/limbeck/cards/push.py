@@ -81,9 +81,7 @@ def _student(folder: Path) -> Iterator[PushFile]:
     manifest = Manifest.read(folder)
     names = [] if manifest is None else [n for n in manifest.checksums if n.startswith(_STUDENT)]
     if manifest is None or not names:
-        raise LimbeckError(
-            f"{folder} does not say which files are its student's", "name a run of limbeck's"
-        )
+        raise LimbeckError(f"{folder} does not list its student's files", "name a run of limbeck's")
     if broken := manifest.damaged(folder, _STUDENT):
         raise LimbeckError(
             f"{folder} is damaged: {', '.join(broken)}", "put back a copy, or train it again"
@@ -131,7 +129,7 @@ def _exported(place: Path) -> Iterator[PushFile]:
 
 
 _TOKENS = "https://huggingface.co/settings/tokens"
-_AGAIN = "run the same command again: what has arrived is not sent twice"
+_AGAIN = "rerun the command: uploaded files are not sent twice"
 
 
 @dataclass(frozen=True)
@@ -212,7 +210,7 @@ _FIXES = {
     401: f"hf auth login, or set HF_TOKEN, with a valid token ({_TOKENS})",
     403: f"use a token with the right to write ({_TOKENS}), or a name of your own",
     404: f"use a token with the right to write ({_TOKENS}), or a name of your own",
-    409: f"others changed it meanwhile: {_AGAIN}",
+    409: f"others changed it in the meantime: {_AGAIN}",
     429: f"wait; {_AGAIN}",
 }
 """What to do about a status of the Hub's."""
@@ -235,7 +233,7 @@ def _clear_errors(repo: str, endpoint: str) -> Iterator[None]:
         if refused is not None:
             status = refused.response.status_code
             said = refused.server_message or refused.response.reason_phrase
-            fix = _FIXES.get(status, _AGAIN if status >= 500 else "see what the Hub says")
+            fix = _FIXES.get(status, _AGAIN if status >= 500 else "see the Hub's message")
             message = f"push: {endpoint} refused {repo} with {status}: {said}"
             raise LimbeckError(message, fix) from error
         unreachable = isinstance(error, OfflineModeIsEnabled | ConnectionError)

@@ -96,7 +96,9 @@ def _write_to_pipe(job: PredictJob, form: str, console: Console) -> None:
         with one_error_for_a_full_disk(Path("standard output")):
             said = job.write_stream(sys.stdout.buffer, form, console)
     except KeyboardInterrupt:
-        console.print("\nstopped; what was written is whole, and --to FILE would let it continue")
+        console.print(
+            "\nstopped; the written rows are complete, and with --to FILE you could resume"
+        )
         raise typer.Exit(_INTERRUPTED) from None
     except BrokenPipeError:
         # Whoever reads has enough; the interpreter must not try to write the rest when it ends.

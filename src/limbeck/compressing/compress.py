@@ -322,7 +322,7 @@ def reachable(model: CostModel, budget: Budget) -> str:
     for name, some in (
         (f"with all {deepest} layers", [one for one in fitting if one.layers == deepest]),
         (
-            "with the whole vocabulary",
+            "with the full vocabulary",
             [one for one in fitting if one.layers and not one.vocabulary],
         ),
         ("static", [one for one in fitting if one.is_static]),

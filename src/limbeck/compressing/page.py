@@ -72,8 +72,8 @@ def notes_of(found: dict[str, Any]) -> list[str]:
     return [
         "★ recommended; ● on the front: no other is as good on the rows that chose, as small and as fast; over: beyond "
         "the budget.",
-        "Scores are of the half of the dev rows that chose nothing; the other half chose epochs, trials, the front and "
-        "what is recommended.",
+        "Scores are on the half of the dev rows that selected nothing; the other half selected epochs, trials, the "
+        "front and the recommended model.",
         "seeds: before the export, mean and standard deviation over trainings; the best on the rows that chose is the "
         "one exported.",
         f"Latency: {found['condition']}; without tokenization.",
@@ -156,5 +156,5 @@ def write_front(folder: Path, points: Sequence[FrontPoint], found: dict[str, Any
         [section, trials],
         title=f"Students of {found['teacher']} within {found['budget']}",
         subtitle=f"{len(points)} models, {len(found['trials'])} trials, {found['task']}",
-        footer="Written by limbeck compress from what it measured.",
+        footer="Written by limbeck compress from its measurements.",
     )

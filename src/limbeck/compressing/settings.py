@@ -14,7 +14,7 @@ class CompressSettings(Settings):
     """The search space, the search time, and the condition under which latency is measured."""
 
     budget: str = Field(
-        description="limits, such as size=6MB,latency=2ms: size on disk of what ships, latency, parameters (5M), "
+        description="limits, such as size=6MB,latency=2ms: size of the exported files, latency, parameters (5M), "
         "memory (50MB), and the share of the teacher's score to keep (score=97%)",
     )
     hours: float = Field(

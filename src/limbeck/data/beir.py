@@ -108,7 +108,7 @@ def read_beir(folder: Path, split: str) -> RetrievalSet:
     problems = [
         Problem(
             f"{place}: {len(ids)} ids are not in {name}, the first {ids[0]!r}",
-            "take those lines out, or add what they name",
+            "remove those lines, or add the missing ids",
         )
         for name, ids in strange.items()
         if ids
@@ -128,7 +128,7 @@ def _texts(path: Path) -> dict[str, str]:
     columns = (table.texts(name, fix=fix) for name in names)
     for row, (name, *parts) in enumerate(zip(*columns, strict=True), start=1):
         if name in found:
-            raise LimbeckError(f"{path}, row {row}: the id {name!r} stands twice", "take one out")
+            raise LimbeckError(f"{path}, row {row}: the id {name!r} occurs twice", "remove one")
         found[name] = " ".join(parts).strip()
         if not found[name]:
             raise LimbeckError(f"{path}, row {row}: {name!r} has no text", "fill the gap")

@@ -32,7 +32,7 @@ LISTED_TEXTS = tuple((QUERY, name) for name in _PASSAGES)
 """The columns of texts, under each of their names, where a row is a query with its passages."""
 _LABELS, _SCORES = "labels", "scores"
 _FIX = 'write {"query": "…", "passages": ["…", "…"], "labels": [1, 0]}, one object per line'
-GRADE_FIX = "a grade is a number of 0 or more, 0 for what is not relevant"
+GRADE_FIX = "a grade is a number of 0 or more, 0 for an irrelevant passage"
 
 Columns = Mapping[str, ArrowColumn]
 Numbers = tuple[float | None, float | None]
@@ -92,8 +92,8 @@ def pairs_of(columns: Columns, path: Path) -> dict[str, ArrowColumn]:
                 seen[query, passage] = numbers
             elif not repeats or seen[query, passage] != numbers:
                 raise LimbeckError(
-                    f"{where}: a passage stands twice among the candidates of {query!r:.60}: {passage!r:.60}",
-                    "take one of them out: a query's candidates are different texts",
+                    f"{where}: a passage occurs twice among the candidates of {query!r:.60}: {passage!r:.60}",
+                    "remove one of them: a query's candidates are different texts",
                 )
     texts = zip(*seen, strict=True)
     numbers_of_all = zip(*seen.values(), strict=True)
@@ -119,7 +119,7 @@ def _graded(line: dict[str, Any], where: str, *, margins: bool) -> Iterator[tupl
         passages = _texts(line[name], name, where)
         labels = _numbers(line, _LABELS, len(passages), where)
         if any(label is not None and label < 0 for label in labels):
-            raise LimbeckError(f"{where}: a label is below 0", "0 is for what is not relevant")
+            raise LimbeckError(f"{where}: a label is below 0", "0 is for irrelevant passages")
     else:
         names = [one for one in negative_columns([*line]) if line[one] not in (None, "")]
         if line.get(POSITIVE) is None and not names:
@@ -167,7 +167,7 @@ def _numbers(line: dict[str, Any], name: str, size: int, where: str) -> list[flo
         if value is not None and (type(value) not in (int, float) or not math.isfinite(value)):
             raise LimbeckError(
                 f"{where}: {name} holds {value!r:.40}",
-                "expected a finite number, or null where there is none",
+                "expected a finite number, or null",
             )
     return [None if value is None else float(value) for value in values]
 
@@ -263,7 +263,7 @@ def tuple_texts(table: FileTable, column: str, *, blank: bool = True) -> list[st
     """A column of text; raises LimbeckError for a value that is not text, or without `blank` for blank text."""
     fix = (
         f"fill the gap or take the row out, or name other columns: {NAMING}; there are {', '.join(table.columns)}; "
-        f'write lists beside a text {QUERY!r}: {{"query": "…", "positive": ["…"], "negative": ["…", "…"]}}'
+        f'write lists next to a text {QUERY!r}: {{"query": "…", "positive": ["…"], "negative": ["…", "…"]}}'
     )
     return table.texts(column, gaps=blank, blank=blank, fix=fix)
 
@@ -301,6 +301,6 @@ def tuples_of_grades(
     if not rows:
         raise LimbeckError(
             "no query has a passage with a grade above 0, so that nothing belongs together",
-            "give grades: 1 for what answers the query, else 0",
+            "give grades: 1 for a passage that answers the query, otherwise 0",
         )
     return Texted.of_queries(rows)

@@ -107,8 +107,8 @@ def load_corpus(
     if len(rows) < spec.size:
         raise LimbeckError(
             f"corpus {spec.source!r}: it gives {len(rows)} pairs of {shortest} to {longest} tokens, "
-            f"{spec.size} are asked for",
-            "ask for fewer (size), widen min_tokens and max_tokens, or give more text",
+            f"{spec.size} are requested",
+            "request fewer (size), widen min_tokens and max_tokens, or give more text",
         )
     columns = {
         "sentence1": [row.first for row in rows],
@@ -328,7 +328,7 @@ def _place_and_config(source: str) -> tuple[str, str | None]:
     if path.is_absolute() or named.startswith("."):
         raise LimbeckError(
             f"corpus {source!r}: there is no copy of a Hub repository (a folder with README.md)",
-            "fetch the whole repository, card included, or name a text file",
+            "download the full repository, card included, or name a text file",
         )
     parts = named.split("/")
     repository = "/".join(parts[:2])

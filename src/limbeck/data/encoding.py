@@ -328,8 +328,8 @@ def spans_of(
     tokens = [3 * length for length in tasks.TEXT_READING.lengths(encoded) or ()]
     if [len(spans) for spans in made[SPANS]] != tokens:
         raise LimbeckError(
-            f"task type {task.kind.name}: its tokens are not those of its texts, so that tokens of two tokenizers "
-            "cannot meet",
+            f"task type {task.kind.name}: its tokens do not come from its texts, so that tokens of two tokenizers "
+            "cannot be aligned",
             "compare outputs or pooled states, or choose models of one vocabulary",
         )
     return made

@@ -148,7 +148,7 @@ def nameless_file(ending: str) -> Iterator[Path]:
 
 def unknown_ending(path: Path, *more: str) -> LimbeckError:
     """Return the error for a file with an unknown ending, with all known ones and `more`."""
-    fix = f"rename it to say what it holds; known endings: {known_endings(*more)}"
+    fix = f"rename it by its format; known endings: {known_endings(*more)}"
     ending = path.suffix.lower()
     if ending in ARCHIVES:
         fix = f"decompress it; {fix}"
@@ -564,7 +564,7 @@ def open_rows(path: Path | str, form: str | None = None, *, blank_lines: bool = 
 
 def _standard_input(form: str | None, blank_lines: bool) -> RowSource:
     if form is None or form == "parquet":
-        said = "Parquet cannot be streamed" if form else "nothing says what it holds"
+        said = "Parquet cannot be streamed" if form else "its format is unknown"
         choices = "|".join(name for name in FORMATS if name != "parquet")
         raise LimbeckError(f"standard input: {said}", f"add --format {choices}")
     if sys.stdin is None or sys.stdin.closed:
@@ -625,7 +625,7 @@ def _json_rows(name: str, lines: Iterable[str]) -> Iterator[dict[str, Any]]:
         if "\\u" in line and not all(map(encodable, _texts(row))):
             raise LimbeckError(
                 f"{where}: half of a surrogate pair or a zero character in the text",
-                "write whole characters, as json.dumps does",
+                "write complete characters, as json.dumps does",
             )
         yield row
 

@@ -104,7 +104,7 @@ def _rows(task: Task, found: _Found, path: Path) -> Rows:
     strange = sorted(found.keys() - set(task.labels))
     if strange:
         raise LimbeckError(
-            f"{path}: the class {strange[0]!r} is none of the task's",
+            f"{path}: the class {strange[0]!r} is not a class of the task",
             f"classes: {', '.join(task.labels[:20])}",
         )
     files = [(file, task.labels.index(name)) for name, own in found.items() for file in own]

@@ -53,7 +53,9 @@ class Labelling:
         """Why these cannot all hold."""
         found = []
         if self.classes and self.holds == "numbers":
-            found.append(Problem("classes: labels: numbers have none", "leave one of them out"))
+            found.append(
+                Problem("classes: labels: numbers have no classes", "leave one of them out")
+            )
         if self.ordered and self.holds == "numbers":
             found.append(Problem("labels: numbers, and the kind is for classes", "leave it out"))
         if self.classes and len(set(self.classes)) < len(self.classes):
@@ -88,7 +90,7 @@ def class_order(found: Sequence[str], given: Labelling, column: str) -> tuple[st
         strange = [name for name in found if name not in given.classes]
         if strange:
             raise LimbeckError(
-                f"classes: {column} holds {strange[0]!r}, which is none of {', '.join(given.classes)}",
+                f"classes: {column} holds {strange[0]!r}, which is not one of {', '.join(given.classes)}",
                 f"name every class, in the order of the head: it holds {some_of(found)}",
             )
         return given.classes
@@ -126,7 +128,7 @@ def read_labels(
     if len(kinds) > 1 and not kinds <= {int, float}:
         raise LimbeckError(
             f"label column {column!r} mixes {' and '.join(sorted(k.__name__ for k in kinds))}",
-            "use text or whole numbers for classes, decimal numbers for a regression",
+            "use text or integers for classes, decimal numbers for a regression",
         )
     holds, why = _holds(known, kinds, given, column)
     if holds == "numbers":
@@ -163,24 +165,24 @@ def _holds(values: list[Any], kinds: set[type], given: Labelling, column: str) -
     if holds == "classes" and fractions:
         raise LimbeckError(
             f"labels: classes, but label column {column!r} holds {fractions[0]!r}",
-            "write a whole number or a name for each class, or leave labels and classes out",
+            "write an integer or a name for each class, or leave labels and classes out",
         )
     if holds is not None:
         said = "classes" if given.classes else "kind" if given.ordered else "labels"
-        return holds, f"{said} says"
+        return holds, f"set by {said}"
     if not numeric:
         return "classes", "they are not numbers"
     if len(given.teacher) == 1:
         return "numbers", "the teacher puts out one number"
     if float not in kinds:
-        return "classes", "they are whole numbers"
+        return "classes", "they are integers"
     if fractions:
         return "numbers", "they have fractions"
     several = len(set(values))
     if len(given.teacher) >= several:
-        return "classes", f"they are whole, and the teacher has {len(given.teacher)} classes"
+        return "classes", f"they are integers, and the teacher has {len(given.teacher)} classes"
     if several == 2:
-        return "classes", "they are two whole numbers, as a table with gaps writes classes"
+        return "classes", "they are two integers, as a table with gaps writes classes"
     return "numbers", "they are written with a decimal point"
 
 
@@ -222,7 +224,7 @@ def _said_classes(
 
 def _said_numbers(column: str, why: str, values: list[Any], given: Labelling) -> Problem | None:
     low, high = min(values), max(values)
-    otherwise = "write the class into the column if they stand for classes"
+    otherwise = "write the class names into the column if they mean classes"
     if all(value % 1 == 0 for value in values):
         otherwise = "labels=classes makes them classes"
     elif low >= 0 and high <= 1:
@@ -310,7 +312,7 @@ def check_written_labels(
         raise LimbeckError(
             f"{path}: {counts[column]} of {len(values)} rows have the label {column!r}, which is the column's name; "
             f"the first is row {values.index(column) + 1}",
-            "remove the header that stands among the rows, as it does where files were put together; of a class "
+            "remove the header from among the rows (as left when files are concatenated); for a class "
             "with that name rename the column",
         )
     # A million rows of two classes need a look at two texts.
@@ -346,7 +348,7 @@ def _check_values(values: Sequence[Any], column: str, path: Path, *, gaps: bool)
                 f"{path}, row {row}: {column} holds {type(value).__name__}",
                 "of several labels a row set kind=multi-label"
                 if isinstance(value, list)
-                else "use text or whole numbers for classes, decimal numbers for a regression",
+                else "use text or integers for classes, decimal numbers for a regression",
             )
 
 

@@ -108,8 +108,8 @@ def read_outputs_file(
     # Other names are reported when they are compared with the data's.
     if absent and {*names} <= {*classes}:
         raise LimbeckError(
-            f"{path}: {what} of {', '.join(names)}, and the data's classes are {', '.join(classes)}: there are none of "
-            f"{', '.join(absent)}",
+            f"{path}: {what} of {', '.join(names)}, and the data's classes are {', '.join(classes)}: there are no "
+            f"outputs of {', '.join(absent)}",
             f"name a column {what}.{absent[0]}, or its number in each row's mapping",
         )
     _check(path, what, values, several=several)
@@ -125,7 +125,7 @@ def check_votes(place: str | Path, what: str, *, several: bool) -> None:
     """Raise LimbeckError for votes about rows with several labels."""
     if what == "votes" and several:
         raise LimbeckError(
-            f"{place} holds votes, and of rows with several labels they do not say how many were asked",
+            f"{place} holds votes, and for rows with several labels they do not state how many votes there were",
             "write each class's share of votes as probabilities",
         )
 
@@ -144,7 +144,8 @@ def _ids(table: FileTable, text_columns: Sequence[str]) -> np.ndarray:
         return np.array([int(value) for value in table.columns[ROW]], dtype=np.int64)
     except (TypeError, ValueError, OverflowError):
         raise LimbeckError(
-            f"{table.path}: column {ROW!r} holds what is no row id", "take limbeck.data.row_ids"
+            f"{table.path}: column {ROW!r} holds a value that is no row id",
+            "take limbeck.data.row_ids",
         ) from None
 
 
@@ -165,8 +166,8 @@ def _lists(
     if not order:
         known = f"; the data's classes are {', '.join(classes)}" if classes else ""
         raise LimbeckError(
-            f"{table.path}: {what} are lists, which do not say which number is of which class{known}",
-            "say their order: output_classes='[CLASS, CLASS, …]'",
+            f"{table.path}: {what} are lists, which do not state the class of each number{known}",
+            "give their order: output_classes='[CLASS, CLASS, …]'",
         )
     return tuple(order), rows
 
@@ -293,9 +294,7 @@ _MARGINS_APART = 2e-2
 # A useful teacher's margin is above 0 nearly everywhere.
 _LEAST_POSITIVE = 0.25
 _SCORED = '{"query": "…", "passages": ["…", "…"], "scores": [7.2, -3.1]}'
-_FIX = (
-    "a margin is the score of the positive minus that of the negative, a number for each negative"
-)
+_FIX = "a margin is the positive's score minus the negative's, one number per negative"
 
 
 def margins_of(table: FileTable, named: Sequence[str] = ()) -> FileOutputs | None:
@@ -401,7 +400,7 @@ def _scores(
             f"{table.path}, row {rows[one] + 1}: {column} is {margins[one]:g}, and other triplets of this query "
             f"come to {values[first[one]] - values[second[one]]:g} "
             f"({int(wrong.sum())} such triplets)",
-            "keep the margins of one teacher; of a triplet that stands twice keep one",
+            "keep the margins of one teacher; keep one of each duplicate triplet",
         )
     scores = values.astype(np.float32)[:, None]
     return FileOutputs(MARGIN, (), ids, scores, lists.astype(np.int64))

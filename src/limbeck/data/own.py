@@ -352,7 +352,7 @@ def _need_labels(train: FileTable, labels: Mapping[str, list[Any] | None], colum
     train.need([column], "label column")
     raise LimbeckError(
         f"{train.path}: all of {len(train)} rows have no label in {column}",
-        "give a folder with a labelled dev file beside it, or label some rows: the dev split is made of those; or let "
+        "give a folder that also has a labeled dev file, or label some rows: the dev split is made of them; or let "
         f"the teacher label held-out rows: limbeck distill --label-column {metrics.TEACHER_LABEL}",
     )
 

@@ -65,7 +65,7 @@ def read_conll(path: Path) -> Columns:
             if len(fields) < 2 or not fields[0] or not fields[-1].strip():
                 raise LimbeckError(
                     f"{path}, line {number}: expected a word and its tag, found {line[:60]!r}",
-                    "write word TAB tag, one word a line, and a blank line after each sentence",
+                    "write word TAB tag, one word per line, and a blank line after each sentence",
                 )
             width = width or len(fields)
             words[-1].append(fields[0])
@@ -77,7 +77,7 @@ def read_conll(path: Path) -> Columns:
     if counted and any(len(row) > 1 for row in words):
         raise LimbeckError(
             f"{path}: the first column numbers the words (1, 2, …), and is no column of words",
-            "write word TAB tag, one word a line; of CoNLL-U leave the first column out",
+            "write word TAB tag, one word per line; remove the first column of CoNLL-U",
         )
     return [words, tags]
 

@@ -1,6 +1,6 @@
 """Requests for rows, and sources of data: a source reports whether it has the rows, and reads them.
 
-Part of `limbeck.data`. Sources are registered by name, those that ship and a user's own
+Part of `limbeck.data`. Built-in sources and a user's own are registered by name
 (`limbeck.data_reader`); `loading` asks them, the last registered first.
 """
 

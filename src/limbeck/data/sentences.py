@@ -52,12 +52,14 @@ class Sentences(OnDisk):
     def read_rows(self, request: DataRequest) -> Loaded:
         """Lines of text, or the given columns, or columns that have usual names."""
         if request.labelling.classes or request.labelling.holds:
-            raise LimbeckError("classes, labels: sentences to embed have none", "leave them out")
+            raise LimbeckError(
+                "classes, labels: sentences to embed have no classes", "leave them out"
+            )
         path = request.path
         searched = path if beir.is_beir(path) and request.division.dev is None else request.dev_set
         if searched is not None and request.division.test is not None:
             raise LimbeckError(
-                f"test: {request.division.test}, and {searched} is scored by what is retrieved",
+                f"test: {request.division.test}, and {searched} is scored by its retrieved passages",
                 "put its test queries into the folder, as qrels/test.tsv, or name scored pairs as dev and test",
             )
         read = _read_files(request, searched)

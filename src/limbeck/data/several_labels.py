@@ -97,7 +97,7 @@ def _of_columns(table: FileTable, classes: Sequence[str], split: str) -> Sets | 
             if not isinstance(one, str | int | float) or one not in _YES | _NO:
                 raise LimbeckError(
                     f"{table.path}, row {row}: {name} is {value!r:.60}",
-                    "write 1 where the row is of the class, else 0",
+                    "write 1 if the row is of the class, otherwise 0",
                 )
         ticked = zip(classes, said, strict=True)
         found.append(frozenset(name for name, one in ticked if one in _YES))
@@ -164,7 +164,7 @@ def _cells_as_sets(
     if len(kinds) > 1:  # a 3 could be a class of its own, or one of the names
         raise LimbeckError(
             f"{table.path}: {column} holds names ({kinds[str]!r:.60}) and numbers ({kinds[int]})",
-            "write names alone, or whole numbers alone; a name that is a number stands in quotes",
+            "write only names, or only integers; quote a name that is a number",
         )
     rows = [
         None
@@ -190,7 +190,7 @@ def _of_ticks(table: FileTable, column: str, cells: Sequence[Any], classes: Sequ
     """Lists of 0 and 1 in the order of the classes. Raises LimbeckError for another number of classes."""
     width = next(len(cell) for cell in cells if cell is not None)
     if len(classes) != width:
-        known = f"{len(classes)} are named: {some_of(classes)}" if classes else "nobody names them"
+        known = f"{len(classes)} are named: {some_of(classes)}" if classes else "they have no names"
         raise LimbeckError(
             f"{table.path}: {column} holds lists of {width} times 0 or 1, a class each, and {known}",
             "name the classes in the order of the lists, classes=[…], or write the names of each row's classes",
@@ -232,7 +232,7 @@ def _name(where: str, value: Any, numbered: Sequence[str]) -> str:
         return numbered[value]
     known = f"classes by number are 0 to {len(numbered) - 1}"
     raise LimbeckError(
-        f"{where} holds {value!r:.60}", known if numbered else "write names, or whole numbers"
+        f"{where} holds {value!r:.60}", known if numbered else "write names, or integers"
     )
 
 
@@ -277,7 +277,7 @@ def _check(
     if len(names) > max(2, rows // 2):
         raise LimbeckError(
             f"{train}: the labels name {len(names)} classes in {rows} rows: {some_of(names)}",
-            "check label_column, and that label_separator is what stands between names",
+            "check label_column, and that label_separator is the text between names",
         )
     for split, found in sets.items():
         for row, labels in enumerate(found or (), start=1):
@@ -285,7 +285,7 @@ def _check(
             if labels is None and split != "train":
                 raise LimbeckError(
                     f"{where} has no labels",
-                    "say which it has, [] for a row of no class, or remove the row",
+                    "list its classes, [] for a row of no class, or remove the row",
                 )
             if strange := sorted((labels or frozenset()) - {*names}):
                 raise LimbeckError(
@@ -302,6 +302,6 @@ def _said(label: str | None, names: Sequence[str], sets: Mapping[str, Sets | Non
     return Problem(
         f"{where}: {len(names)} classes, {some_of(names)}; {each:.2g} a row on average, "
         f"{sum(not row for row in known)} of {len(known)} rows of no class",
-        "classes=[…] gives another order, label_separator what stands between names",
+        "classes=[…] sets another order, label_separator the text between names",
         "note",
     )

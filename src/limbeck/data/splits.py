@@ -149,7 +149,7 @@ def _checked(task: Task, labels: Sequence[Any]) -> pa.Array:
         wrong = [row for row, value in enumerate(labels, start=1) if value < low or value > high]
         if wrong:
             raise LimbeckError(
-                f"task {task.name!r}: {len(wrong)} of {len(labels)} scores lie outside {low:g} to "
+                f"task {task.name!r}: {len(wrong)} of {len(labels)} scores are outside {low:g} to "
                 f"{high:g}, the first in row {wrong[0]}: {labels[wrong[0] - 1]:g}",
                 "fix those rows, or name a task of your own for scores of another range",
             )
@@ -196,7 +196,7 @@ def hold_out(
     for split, share, rows in (("dev", dev_share, dev), ("test", test_share, test)):
         if share and not len(rows):
             raise LimbeckError(
-                f"{len(labelled)} rows{' in so few groups' if groups is not None else ''} are too few to keep some "
+                f"{len(labelled)} rows{' in these groups' if groups is not None else ''} are too few to keep some "
                 f"back as a {split} split",
                 f"give a folder with train and {split} files, or more rows",
             )
@@ -447,7 +447,7 @@ class Conditions(NamedTuple):
         if self.train_rows is not None and self.train_rows > len(rows):
             raise LimbeckError(
                 f"train_rows: {self.train_rows} of {len(rows)} {what}",
-                "ask for fewer" if len(rows) else "leave it out",
+                "request fewer" if len(rows) else "leave it out",
             )
 
     def _fewer(self, rows: Dataset, task: Task, wanted: int) -> Dataset:

@@ -74,7 +74,7 @@ def named_files(sources: Sequence[str | Path], setting: str = "data") -> list[Pa
                 problems.append(no_such_file(setting, source, also=also))
     if found.count(STANDARD_INPUT) and len(found) > 1:
         problems.append(
-            Problem("standard input is named beside others", "give - alone, or files alone")
+            Problem("standard input is combined with files", "give only -, or only files")
         )
     if problems:
         raise LimbeckError(problems)

@@ -191,9 +191,9 @@ def _of_file(file: Path, task: Task | None, named: Sequence[str]) -> TextRows:
         reads = "rows have one or two" if task is None else f"task {task.name!r} reads {len(ours)}"
         raise LimbeckError(
             f"{file}: {len(names)} text column{'s' * (len(names) > 1)} ({', '.join(names)}), and {reads}",
-            "--text-columns names those that are read; plain text has one",
+            "--text-columns names the columns to read; plain text has one",
         )
-    table.need(names, "text column", "name those that hold the text (--text-columns)")
+    table.need(names, "text column", "name the columns that contain the text (--text-columns)")
     fix = "write it as text, or remove the row"
     texts = (table.text(name, gaps=True, fix=fix) for name in names)
     called = named or (names if task is None else ours)
@@ -261,7 +261,7 @@ def read_target_rows(
     )  # fmt: skip
     if text.TARGET in found.text_columns:
         raise LimbeckError(
-            f"{source}: a text column is called {text.TARGET!r}, as the column of what the decoder writes",
+            f"{source}: a text column is called {text.TARGET!r}, as the column of the decoder's target text",
             "rename the column",
         )
     columns: dict[str, list[str]] = {name: [] for name in (*found.text_columns, text.TARGET)}
@@ -275,8 +275,8 @@ def read_target_rows(
         columns[text.TARGET] += row_ids.targets_of(found, part) if len(told) else []
     if not columns[text.TARGET]:
         raise LimbeckError(
-            f"{source}: no row has a label, and a text-to-text teacher is asked for each token of a row's target",
-            "give labelled rows; `limbeck predict` writes what the model itself answers",
+            f"{source}: no row has a label, and a text-to-text teacher is run on each token of a row's target",
+            "give labeled rows; `limbeck predict` writes the model's own answers",
         )
     arrays = {
         name: pa.chunked_array([pa.array(own, pa.large_string())]) for name, own in columns.items()
@@ -382,7 +382,7 @@ def _also_scored(
     return LimbeckError(
         f"unlabelled: {total} of {unlabelled} rows are rows of the splits that are scored, text by text "
         f"({said}): {'; '.join(shown)}" + ("; …" if total > len(shown) else ""),
-        "remove them; or set unlabelled_duplicates=drop, which leaves them out and says so",
+        "remove them; or set unlabelled_duplicates=drop, which skips them and reports it",
     )
 
 

@@ -169,7 +169,7 @@ class SentenceEmbedders:
             own = ", ".join(f"{name} {getattr(known, name)}" for name in other)
             raise LimbeckError(
                 f"{told}, and {source} is an embedding model with {own}",
-                "leave it out: the setting is for encoders whose folder does not say",
+                "leave it out: the setting is for encoders whose folder does not specify it",
             )
         return config
 
@@ -256,7 +256,7 @@ def _load_dense(model: SentenceEmbedder, source: str) -> set[str]:
     if {key: tuple(value.shape) for key, value in weights.items()} != own:
         places = ", ".join(file.parent.name for file in files)
         raise LimbeckError(
-            f"model {source!r}: {places} does not hold the weights that its config.json says",
+            f"model {source!r}: {places} does not contain the weights that its config.json describes",
             "copy or download it again",
         )
     model.dense.load_state_dict(weights)

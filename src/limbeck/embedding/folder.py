@@ -158,7 +158,7 @@ def modules_of(config: PretrainedConfig) -> EmbeddingModules | None:
     except (TypeError, AttributeError) as error:
         raise LimbeckError(
             f"config.json: {ENTRY} is not as limbeck writes it ({error})",
-            "take the entry out: modules.json beside it says what it said",
+            "remove the entry: modules.json next to it contains the same",
         ) from error
 
 
@@ -291,7 +291,7 @@ def _check_places(source: str, names: list[str], paths: list[str]) -> None:
         raise LimbeckError(
             f"model {source!r} is made of {', '.join(names)}",
             "supported are Transformer, Pooling, then Dense and Normalize, in this order; name the "
-            "encoder's own folder to take it without what follows",
+            "encoder's own folder to use it without the other modules",
         )
     outside = [path for path in paths if re.match(r"[/\\~]|.*\.\.", path)]
     if paths[0] or outside:

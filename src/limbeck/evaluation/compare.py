@@ -191,7 +191,7 @@ def holm(p_values: Mapping[Key, float]) -> dict[Key, float]:
     it and never above 1. Raises ValueError for a number that is no p-value.
     """
     if not all(0 <= p <= 1 for p in p_values.values()):
-        raise ValueError(f"p-values lie between 0 and 1: {list(p_values.values())}")
+        raise ValueError(f"p-values are between 0 and 1: {list(p_values.values())}")
     corrected: dict[Key, float] = {}
     floor = 0.0
     for rank, (key, p) in enumerate(sorted(p_values.items(), key=lambda item: item[1])):

@@ -173,7 +173,7 @@ def _label(
     task = loaded.task
     if not (task.one_class and task.kind.reads.in_columns):
         raise LimbeckError(
-            f"endpoint: it gives one class a row, and {task.name} is of kind {task.kind.name}",
+            f"endpoint: it gives one class per row, and {task.name} is of kind {task.kind.name}",
             "name a model, or a store of its outputs, as SLOW",
         )
     names = loaded.text_columns or task.text_columns
@@ -367,7 +367,7 @@ class MembersAnswers:
                 if wish == "cost"
                 else f"the best that these models reach on these rows is {getattr(best, wish):.1f}"
             )
-            raise LimbeckError(f"{wish} {value:g}: {reach}", "ask for less, or name another model")
+            raise LimbeckError(f"{wish} {value:g}: {reach}", "request less, or name another model")
         halves = split.halves()
         answering = None if halves is None else rows.cross_fitted(halves, wish, value)
         alone = rows.score(
@@ -483,7 +483,7 @@ def drawing(manifest: CascadeManifest) -> bytes:
         for number, (name, values) in enumerate(lines.items())
     ]
     panel = line_panel(
-        "What the cascade sends on",
+        "Rows that the cascade sends on",
         series,
         x_label=f"rows that {_short(manifest.members[-1])} answers, %",
         y_label="%",
@@ -503,9 +503,9 @@ def lines_of(manifest: CascadeManifest) -> list[str]:
     last, shown = manifest.members[-1], manifest.shown
     wish, value = next(iter(manifest.wanted.items()))
     found = [
-        f"{_short(one)} sends on what it is less than {100 * one.threshold:.1f} % sure of"
+        f"{_short(one)} sends on rows where it is less than {100 * one.threshold:.1f} % sure"
         if one.threshold
-        else f"{_short(one)} sends nothing on: it does what is wanted alone"
+        else f"{_short(one)} sends nothing on: it meets the goal alone"
         for one in manifest.members[:-1]
     ]
     held = "rows that chose no threshold" if manifest.cross_fitted else "the rows that chose"
@@ -516,7 +516,7 @@ def lines_of(manifest: CascadeManifest) -> list[str]:
     )
     if (gap := manifest.difference) is not None:
         found.append(
-            f"{gap['difference']:+.2f} points beside {_short(last)}, 95 % interval {gap['low']:+.2f} to "
+            f"{gap['difference']:+.2f} points compared with {_short(last)}, 95 % interval {gap['low']:+.2f} to "
             f"{gap['high']:+.2f}"
         )
     reach = f"{100 * shown.sent[-1]:.1f} % of rows reach {_short(last)}"
@@ -529,8 +529,8 @@ def lines_of(manifest: CascadeManifest) -> list[str]:
     if last.stored:
         found.append(
             f"{_short(last)} holds stored outputs of {last.teacher}: other rows that are sent on need {last.teacher}; "
-            f"predict {'--endpoint URL asks it, else it ' * bool(manifest.asks)}gives them no prediction, and says "
-            f"{SENT_ON!r} in the column answered_by"
+            f"predict {'--endpoint URL asks it, otherwise it ' * bool(manifest.asks)}gives them no prediction, and "
+            f"writes {SENT_ON!r} in the column answered_by"
         )
     return found
 

@@ -37,7 +37,7 @@ def refuse_occupied(place: Path, *, overwrite: bool, name: str = EXPORT_NAME) ->
         )
     if not overwrite:
         raise LimbeckError(
-            f"out: {place}: the {what} that lies there would be replaced",
+            f"out: {place}: the existing {what} would be replaced",
             "choose another folder with --out, or pass --overwrite to replace it",
         )
 

@@ -101,7 +101,7 @@ def rank_distribution(
     if values.numel() == 0 or not bool(values.isfinite().all()):
         raise LimbeckError(
             f"teachers cannot be ranked by the scores {values.tolist()}",
-            "give one finite score a teacher; evaluate those that have none",
+            "give one finite score per teacher; evaluate the teachers without a score",
         )
     ranks = torch.from_numpy(rankdata(values.detach().cpu().double().numpy()))
     return (ranks / ranks.sum()).to(device=values.device, dtype=values.dtype)

@@ -308,7 +308,7 @@ def partial_soft_label(
     if temperature != own:
         raise LimbeckError(
             f"soft label: its temperature is {temperature:g}, and the teacher's tokens were kept at {own:g}",
-            "what the rest comes to at another temperature is not known: use one",
+            "the probability of the other tokens at another temperature is unknown: use the same one",
         )
     valid = mask.bool()
 

@@ -88,7 +88,7 @@ def require_shape(
     what: str,
     tensor: Tensor,
     expected: Sequence[int],
-    fix: str = "give a mask of that shape, true where a real token stands",
+    fix: str = "give a mask of that shape, true for real tokens",
 ) -> None:
     """Raises `LimbeckError` unless the tensor, by default a mask, has exactly this shape."""
     if tuple(tensor.shape) != tuple(expected):

@@ -101,7 +101,7 @@ class InputTransform(ABC):
         if self.needs_token_ids and batch.get("input_ids") is None:
             return [
                 Problem(
-                    f"{self.name}: it reads input_ids, and the batch has none",
+                    f"{self.name}: it reads input_ids, and the batch has no input_ids",
                     f"leave {self.name} out for images",
                 )
             ]

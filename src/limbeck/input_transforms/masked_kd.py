@@ -41,7 +41,7 @@ class MaskedKD(input_transform.InputTransform):
 
     name = "masked-kd"
     settings = MaskedKDSettings
-    why_live: ClassVar[str | None] = "the student decides in every step what the teacher reads"
+    why_live: ClassVar[str | None] = "in every step the student selects the teacher's input"
 
     spec: MaskedKDSettings
 

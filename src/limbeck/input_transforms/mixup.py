@@ -100,7 +100,7 @@ class Mixup(input_transform.InputTransform):
             )
             if decoded and batch.get("decoder_input_ids") is not None:
                 raise LimbeckError(
-                    "mixup.at: embedding_output mixes what the encoder reads, and not the decoder's tokens",
+                    "mixup.at: embedding_output mixes the encoder's input, and not the decoder's tokens",
                     "set at: word_embeddings, which mixes both",
                 )
             before = asked.clean | Request(frozenset({_ENTRY}))

@@ -117,7 +117,7 @@ class LearnWhomToSample(TrainerCallback):
     def __init__(self, trainer: TakesSteps, bandit: Bandit, rows: Any) -> None:
         if rows is None:
             raise LimbeckError(
-                "a team that learns whom to sample needs rows to see its progress on",
+                "a team that learns its sampling probabilities needs rows to measure its progress",
                 "pass holdout=: some rows that are not trained on",
             )
         self.trainer = trainer

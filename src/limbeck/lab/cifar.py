@@ -126,7 +126,7 @@ def _records(file: Path, size: int) -> np.ndarray:
         ) from error
     if not len(content) or len(content) % size:
         raise LimbeckError(
-            f"{file} has {len(content)} bytes, no whole number of records of {size}",
-            "the file is damaged: fetch it again",
+            f"{file} has {len(content)} bytes, which is not a multiple of the record size {size}",
+            "the file is damaged: download it again",
         )
     return content.reshape(-1, size)

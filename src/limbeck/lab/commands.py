@@ -28,7 +28,7 @@ class ProcessOptions:
     jobs: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Processes side by side, each on cores of its own; by default the study's."
+            min=1, help="Number of processes, each on its own cores; by default the study's."
         ),
     ] = None
     engine: Annotated[
@@ -38,7 +38,7 @@ class ProcessOptions:
         str | None,
         typer.Option(
             help="With --engine ray: a cluster's HOST:PORT whose machines all see the folder OUT; by default "
-            "RAY_ADDRESS, else one on this machine."
+            "RAY_ADDRESS, otherwise a new one on this machine."
         ),
     ] = None
 
@@ -59,23 +59,24 @@ def study(
     ] = None,
     data: Annotated[
         str | None,
-        typer.Option(help="Where all rows come from: hub, pocket, a folder of GLUE's files."),
+        typer.Option(help="Source of all rows: hub, pocket, or a folder of GLUE's files."),
     ] = None,
     model: Annotated[
-        str | None, typer.Option(help="What teachers are made from: a folder, a Hub name, pocket.")
+        str | None,
+        typer.Option(help="Pretrained checkpoint of the teachers: a folder, a Hub name, pocket."),
     ] = None,
     out: Annotated[
         Path,
         typer.Option(
-            help="The folder of studies: each has its own in it, and all share OUT/runs; the same "
-            "command again goes on where it was stopped."
+            help="Folder of studies: each has a subfolder, and all share OUT/runs; the same "
+            "command resumes a stopped study."
         ),
     ] = OUT,
     processes: ProcessOptions,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what it will take, and run nothing.")
+        bool, typer.Option("--dry-run", help="Print the expected cost, and run nothing.")
     ] = False,
-    listed: Annotated[bool, typer.Option("--list", help="List the studies that ship.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="List the built-in studies.")] = False,
 ) -> None:
     """Cross methods, tasks and seeds, choose settings on dev, and make a paper's table of it."""
     words = arguments or []
@@ -260,7 +261,7 @@ def submit(
         say(f"{rows:8,} rows  {name}")
     say(f"{found.path}: {len(found.rows)} files")
     if found.missing:
-        print_line(trouble(), f"the benchmark refuses it without {', '.join(found.missing)}")
+        print_line(trouble(), f"the benchmark rejects it without {', '.join(found.missing)}")
 
 
 def analyze(
@@ -274,7 +275,7 @@ def analyze(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Where numbers (JSON) and figures (SVG, PNG) are written; default: a single run's own folder "
+            help="Folder for numbers (JSON) and figures (SVG, PNG); default: a single run's own folder "
             "`analysis`, whose numbers its report.html shows."
         ),
     ] = None,
@@ -282,7 +283,7 @@ def analyze(
         bool,
         typer.Option(
             "--report",
-            help="Keep each run's numbers beside it too, and show them in its report.html.",
+            help="Also store each run's numbers in its folder, and show them in its report.html.",
         ),
     ] = False,
     teacher: Annotated[
@@ -359,7 +360,7 @@ def _list_analyses() -> None:
     from limbeck.lab.analysis import ANALYSES
 
     table = Table(box=None, pad_edge=False)
-    for heading in ("analysis", "what it shows", "settings"):
+    for heading in ("analysis", "content", "settings"):
         table.add_column(heading, no_wrap=heading == "analysis")
     for name in ANALYSES:
         one = ANALYSES.get(name)

@@ -202,8 +202,8 @@ def summed_up(table: ResultsTable) -> str:
     alone, more = rows[ALONE], rows[UNLABELLED]
     assert alone.mean is not None and more.mean is not None
     said = (
-        f"The same student reaches {more.mean:.1f} in place of {alone.mean:.1f} once it also learns its "
-        "teacher's outputs on the rows without labels"
+        f"The same student reaches {more.mean:.1f} instead of {alone.mean:.1f} once it also learns its "
+        "teacher's outputs on the unlabeled rows"
     )
     test = more.comparison
     if test is None or test.p is None:

@@ -245,7 +245,7 @@ def _say(
     left = len(work) - stored - without
     beside = {
         "more have the same texts": len(rows) - len(work),
-        "say nothing": rows.blank,
+        "are empty": rows.blank,
         "have no label": rows.without_target,
     }
     left_out = ", ".join(f"{count:,} {why}" for why, count in beside.items() if count)

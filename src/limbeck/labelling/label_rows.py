@@ -122,8 +122,8 @@ def label(
         made = fill(work, asked.shard_rows, console)
         if made.truncated_rows:
             console.print(
-                f"{made.truncated_rows:,} of {made.stored_rows:,} rows lost the end of their longest text: "
-                "with what stands around it, it was longer than the model reads (--max-length)"
+                f"{made.truncated_rows:,} of {made.stored_rows:,} rows were truncated at the end of their longest "
+                "text: with the rest of the prompt it exceeded the model's maximum length (--max-length)"
             )
     store = open_store(files.url)
     if asked.to is not None:
@@ -424,9 +424,9 @@ def target_rows(
     if others or data is None:
         problems.append(
             Problem(
-                "unlabelled, to: a text-to-text teacher is asked for each token of a row's target, so there are no "
-                "rows without one and no labels to write",
-                "give labelled rows with --data alone; `limbeck predict` writes what the model itself answers",
+                "unlabelled, to: a text-to-text teacher is run on each token of a row's target, so there are no "
+                "unlabeled rows and no labels to write",
+                "give labeled rows with --data alone; `limbeck predict` writes the model's own answers",
             )
         )
     if problems or data is None:

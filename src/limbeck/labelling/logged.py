@@ -198,7 +198,7 @@ def _exchanges(paths: Iterable[str], columns: Sequence[str]) -> Iterator[Exchang
         if pair is None:
             raise LimbeckError(
                 f"answers: {name} has the columns {', '.join(table.columns)}",
-                "name those of the request and of the answer: --text-columns REQUEST --label-column ANSWER",
+                "name the columns of the request and of the answer: --text-columns REQUEST --label-column ANSWER",
             )
         for number, both in enumerate(zip(*map(table.named, pair), strict=True), start=1):
             yield Exchange(name, f"{name}, row {number}", *both)
@@ -243,8 +243,8 @@ def _joined(exchanges: Iterable[Exchange], counts: Counter[str]) -> Iterator[Exc
         halves = requests if one.response is None else responses
         if one.key in halves:
             raise LimbeckError(
-                f"{one.place}: custom_id {one.key!r} stands in {halves[one.key].place} too",
-                "label each batch by itself, or remove one of the lines",
+                f"{one.place}: custom_id {one.key!r} occurs in {halves[one.key].place} too",
+                "label each batch separately, or remove one of the lines",
             )
         halves[one.key] = one
     for key, one in responses.items():
@@ -285,7 +285,7 @@ def _texts(one: Exchange, bound: BoundPrompt) -> Texts:
     if found is None:
         raise LimbeckError(
             f"{one.place}: the template does not fit the request, which begins {asked[:_SHOWN]!r}",
-            "write --prompt's template as it was asked, or remove the lines of other prompts",
+            "write --prompt's template in the form of the requests, or remove the lines of other prompts",
         )
     return tuple(found[name] for name in bound.columns)
 

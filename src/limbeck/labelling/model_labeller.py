@@ -146,7 +146,7 @@ class ModelLabeller(_TextModel):
             said = (
                 f"teacher {name} is of task type {kind.name}: it gives no class or number of a text"
             )
-            fix = "label with a model for sequence classification, or ask for hidden states alone"
+            fix = "label with a model for sequence classification, or request only hidden states"
             if embedding_width(model):
                 fix += "; limbeck predict MODEL FILE --output embeddings writes its embeddings"
             problems.append(Problem(said, fix))
@@ -154,7 +154,7 @@ class ModelLabeller(_TextModel):
             problems.append(
                 Problem(
                     f"outputs: teacher {name} answers with a number, which has no probabilities",
-                    "ask for logits",
+                    "request logits",
                 )
             )
         read_as = kind if answers else SENTENCE

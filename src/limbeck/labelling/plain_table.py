@@ -51,7 +51,7 @@ def check_place(
         return [
             Problem(
                 f"--to {to} is a URL, and a table is written to a file of this machine",
-                f"name a file, --to {path.name}, and copy it there; a store may lie at a URL: --out",
+                f"name a file, --to {path.name}, and copy it there; a store may be at a URL: --out",
             )
         ]
     if path.suffix.lower() not in endings:

@@ -17,7 +17,7 @@ class LabelSettings(Settings):
     )
     answers: Words = Field(
         (),
-        description="logs or batch files of a language model's answers, which --prompt says how to read, instead of a "
+        description="logs or batch files of a language model's answers, which are parsed with --prompt, instead of a "
         "teacher and rows",
     )
     out: Place | None = Field(
@@ -27,7 +27,7 @@ class LabelSettings(Settings):
     to: Place | None = Field(
         None,
         description="also a plain table (.csv, .jsonl, .parquet) of this machine: text, label, confidence; without "
-        "--out the store lies beside it",
+        "--out the store is written next to it",
     )
     outputs: Words = Field(
         (),

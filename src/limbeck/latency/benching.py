@@ -53,7 +53,7 @@ def bench(
     """
     chosen, limit = settings or BenchSettings.checked({}), cores()
     if limit is not None and max(chosen.threads) > limit:
-        said = f"threads {max(chosen.threads)}: there are not so many cores"
+        said = f"threads {max(chosen.threads)}: there are fewer cores"
         raise LimbeckError(said, f"give at most {limit}")
     named = [str(model) for model in models]
     who = contenders(named, chosen.backends)

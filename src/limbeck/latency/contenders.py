@@ -93,7 +93,7 @@ def contenders(models: Sequence[str], backends: Sequence[str] | None = None) -> 
 
 def _of(model: str, wanted: tuple[str, ...]) -> list[Contender]:
     folder = files.at_home(model)
-    if is_cascade(folder):  # which of them answers depends on the rows: each is timed by itself
+    if is_cascade(folder):  # the rows decide which of them answers: each is timed separately
         made = read_cascade(folder)
         models = [made.place_of(one) for one in made.members if not one.stored]
         return [one for place in models for one in _of(place, wanted)]

@@ -27,7 +27,7 @@ def _numbered(layers: Any) -> Any:
         for key, value in layers.items()
     }
     if len(numbers) < len(layers):
-        raise ValueError("a student layer stands twice")
+        raise ValueError("a student layer occurs twice")
     return numbers
 
 
@@ -94,7 +94,7 @@ class UniformLayers(StudentRange):
             layers = tuple(j for j in layers if j * depths.teacher % depths.student == 0)
             if not layers:
                 raise LimbeckError(
-                    f"{depths.setting}: no student layer j of {self.student_layers} has a whole j·L/M "
+                    f"{depths.setting}: no student layer j of {self.student_layers} has an integer j·L/M "
                     f"(L = {depths.teacher}, M = {depths.student})",
                     "map the last layer or the embedding output too (student_layers: 0..M), or round (uneven: round)",
                 )

@@ -244,6 +244,6 @@ def rounding_note(spec: MappingSpec, *, teacher_depth: int, student_depth: int) 
         for j, row in zip(mapping.student_layers, mapping.rows(StepState()), strict=True)
     )
     return (
-        f"{teacher_depth} teacher layers over {student_depth} student layers is not whole; "
+        f"{teacher_depth} teacher layers over {student_depth} student layers is not an integer; "
         f"rounded half up: {given}"
     )

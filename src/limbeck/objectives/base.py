@@ -165,7 +165,7 @@ class TermSettings(Settings):
     unsaid: ClassVar[tuple[str, ...]] = ()
     """Settings that are not written down where they have their default."""
 
-    compare: str = Field(description="what is compared, and how: a registered name")
+    compare: str = Field(description="registered name of the comparison")
     weight: Weight = Field(1.0, description="weight in the sum: a number, a fraction, or a ramp")
 
     @model_serializer(mode="wrap")

@@ -172,6 +172,6 @@ class Contrast(Mapped):
             )
         if batch.get("labels") is None or batch["labels"].dim() != 1:
             raise LimbeckError(
-                f"{self.setting}: info_nce tells classes apart and needs one label an example",
+                f"{self.setting}: info_nce contrasts classes and needs one label per example",
                 "use it on classification or regression of sentences",
             )

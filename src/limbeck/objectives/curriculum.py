@@ -37,8 +37,8 @@ class CurriculumSpec(Settings):
     )
     then: Literal["head", "student"] = Field(
         "head",
-        description="what is trained when the layers are through: what stands behind the last "
-        "layer, or the whole student",
+        description="trained after the last layer: the modules after it (head), or the complete "
+        "student",
     )
     watch: str | None = Field(
         None, description="term whose sum over an epoch moves the layers on when it is small enough"
@@ -58,7 +58,7 @@ class CurriculumSpec(Settings):
         parts = [x for x in (limits if isinstance(limits, list) else [limits or 1]) if x % 1]
         if parts and "move_on" in self.model_fields_set and self.move_on == "epochs":
             raise ValueError(
-                f"`move_on: epochs` needs whole epochs a layer, not {parts[0]:g}; round them, or "
+                f"`move_on: epochs` needs an integer number of epochs per layer, not {parts[0]:g}; round it, or "
                 "take `move_on: steps`"
             )
         if self.epochs_per_layer is not None and "share" in self.model_fields_set:
@@ -183,7 +183,7 @@ class Curriculum(nn.Module):
             f"curriculum.move_on: epochs: a run of {length:g} epoch{'' if length == 1 else 's'} is "
             f"too short for {count} layers{' and what follows' if needed > count else ''}: they "
             "share steps instead",
-            f"train longer, epochs={needed}, or say so: curriculum.move_on=steps",
+            f"train longer, epochs={needed}, or set curriculum.move_on=steps",
             "warning",
         )
 

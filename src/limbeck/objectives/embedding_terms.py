@@ -33,8 +33,8 @@ class OfEmbeddingsSpec(TermSettings):
     dimensions: list[Count] | None = Field(
         None,
         min_length=1,
-        description="also compare the student's first so many numbers, each as an embedding of its own (Matryoshka), "
-        "so that it can be cut there; the mean over all widths is the loss",
+        description="also compare the student's first this many numbers, each as a separate embedding (Matryoshka), "
+        "so that it can be truncated there; the mean over all widths is the loss",
     )
 
 
@@ -80,7 +80,7 @@ class EmbeddingSpec(OfEmbeddingsSpec):
         default_factory=lambda: ProjectSpec.model_validate(
             {"to": "teacher", "sides": "student", "when": "widths-differ"}
         ),
-        description="learned map of the student's embeddings, left out of what is shipped; by default to the "
+        description="learned map of the student's embeddings, not part of the saved student; by default to the "
         "teacher's width where the widths differ and the student was not cut out of the teacher",
     )
 
@@ -190,7 +190,8 @@ class OfCandidates(OfLogits):
         super().__init__(settings, shape, setting)
         if shape.kind.candidates is None:
             raise LimbeckError(
-                f"{setting}: {settings.compare} compares the candidates of a query, and {shape.kind.name} has none",
+                f"{setting}: {settings.compare} compares the candidates of a query, and {shape.kind.name} has no "
+                "candidates",
                 "read the data as kind=pair-score (of a DistillationTrainer build the student with "
                 "limbeck.build_student(MODEL, kind=limbeck.tasks.PAIR_SCORE)), or use soft_kl",
             )
@@ -270,7 +271,7 @@ class RankedSpec(OfCandidatesSpec):
     """Pairs of a query's candidates in the order of their targets: RankNet, and LambdaLoss's weights for it."""
 
     of: Literal["teacher", "labels"] = Field(
-        "teacher", description="what the right order is known from: the teacher's scores, or grades"
+        "teacher", description="source of the right order: the teacher's scores, or grades"
     )
     weighting: PairWeighting = Field(
         "uniform",

@@ -209,13 +209,13 @@ def example_weights(
         return None
     if unlabelled_weight != 1.0 and (refused := no_unlabelled(shape.kind)) is not None:
         raise LimbeckError(
-            f"unlabelled_weight: task type {shape.kind.name} has no rows without a label beside others: {refused.why}",
+            f"unlabelled_weight: task type {shape.kind.name} cannot mix labeled and unlabeled rows: {refused.why}",
             "leave it out",
         )
     if asked and (shape.number or not shape.one_label):
         what = "a regression" if shape.number else f"a task of kind {shape.kind.name}"
         raise LimbeckError(
-            f"{', '.join(asked)}: confidence is that in the class of an example, and {what} has none",
+            f"{', '.join(asked)}: confidence is the probability of an example's class, and {what} has no classes",
             "leave it out",
         )
     ways: list[nn.Module] = []

@@ -258,8 +258,8 @@ def _undeclared(setting: str, spec: TermSettings, term: Objective) -> list[Probl
     }
     return [
         Problem(
-            f"{setting}: its request asks for what {trait} of {type(term).__name__} denies",
-            f"set {trait} = True in the class, or ask for less",
+            f"{setting}: its request contradicts {trait} = False of {type(term).__name__}",
+            f"set {trait} = True in the class, or request less",
         )
         for trait, (denied, does) in found.items()
         if denied and does

@@ -39,8 +39,7 @@ class LayerSpec(mapped.MappedSpec):
     through: str | None = Field(None, description="term of the stage whose learned map serves too")
     compare_layers: Literal["each", "joined"] = Field(
         "each",
-        description="compare every mapped student layer by itself, or all of them side by side "
-        "at once",
+        description="compare each mapped student layer separately, or all of them concatenated",
     )
     mean_over: Literal["valid", "all", "batch_and_features"] = Field(
         "valid",

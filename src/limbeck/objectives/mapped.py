@@ -45,7 +45,7 @@ class MappedSpec(TermSettings):
         vectors, pool = self.mapping.sentence_vectors, getattr(self, "pool", None)
         if reads and vectors is None and pool is None:
             raise ValueError(
-                f"kind: {self.mapping.kind} weighs layers by sentence vectors; say which: "
+                f"kind: {self.mapping.kind} weighs layers by sentence vectors; set one: "
                 "mapping.read: cls, mean or last (a term with `pool` reads those it compares)"
             )
         if reads and vectors and pool:

@@ -123,8 +123,8 @@ class ErrorWeighted(Objective):
         super().__init__(settings, shape, setting)
         if not shape.one_label:
             raise LimbeckError(
-                f"{setting}: error_weighted weighs teachers by one label an example, and "
-                f"{shape.kind.name} has none",
+                f"{setting}: error_weighted weighs teachers by one label per example, and "
+                f"{shape.kind.name} has no such label",
                 "use soft_cross_entropy, which takes the teachers' mean",
             )
 

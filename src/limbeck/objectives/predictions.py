@@ -34,13 +34,13 @@ class SoftSpec(TermSettings):
     scale_by_t2: bool = Field(False, description="multiply by the squared temperature")
     mean_over: Literal["batch", "batch_and_classes"] = Field(
         "batch",
-        description="also divide by the number of classes, as some releases do, where that is not done "
-        "already (several labels a row)",
+        description="also divide by the number of classes, as some releases do, unless that is done "
+        "already (several labels per row)",
     )
     regression: Literal["teacher", "tempered", "labels"] = Field(
         "teacher",
-        description="what a number is learned from: the teacher's; tempered: both sides' divided by "
-        "the temperature (CR-ILD's release); labels: not the teacher at all (TinyBERT's release)",
+        description="target of a number: the teacher's; tempered: both sides' divided by "
+        "the temperature (CR-ILD's release); labels: only the labels (TinyBERT's release)",
     )
 
     standardize: bool = Field(
@@ -50,8 +50,8 @@ class SoftSpec(TermSettings):
 
     tokens: str | None = Field(
         None,
-        description="of logits over a vocabulary what is looked at, and stored: topK, the K likeliest tokens and all "
-        "others as one more outcome, or sampleN, N sampled ones; all if left out",
+        description="compared and stored part of logits over a vocabulary: topK, the K most likely tokens and all "
+        "others as one more outcome, or sampleN, N sampled ones; default: all",
     )
 
     @field_validator("tokens")
@@ -97,7 +97,7 @@ class SoftLabel(Objective):
         )
         if settings.standardize and not shape.outcomes:
             raise LimbeckError(
-                f"{setting}.standardize: z-scores are taken over classes that exclude each other, and there are none",
+                f"{setting}.standardize: z-scores need classes that exclude each other, and there are no such classes",
                 "leave it out",
             )
         self.of_labels = shape.number and settings.reads_numbers
@@ -163,7 +163,7 @@ def _check_tokens(settings: SoftSpec, shape: Shape, setting: str) -> None:
         )
     if settings.standardize:
         raise LimbeckError(
-            f"{setting}.tokens: z-scores (standardize) are taken over the whole vocabulary",
+            f"{setting}.tokens: z-scores (standardize) need the full vocabulary",
             "leave one of them out",
         )
 
@@ -200,9 +200,9 @@ class HardSpec(TermSettings):
 
     class_weights: Literal["balanced"] | dict[str, float] | None = Field(
         None,
-        description="what the loss of each class is multiplied by: balanced (all classes count alike, by the "
-        "training rows), or numbers by name, 1 for a class that is not named; of several labels a row, "
-        "of the rows that are of the class",
+        description="factor of each class's loss: balanced (all classes count alike, by the "
+        "training rows), or numbers by name, 1 for a class that is not named; with several labels per row, "
+        "factor of the rows that are of the class",
     )
 
     @field_validator("class_weights", mode="before")
@@ -578,8 +578,8 @@ def need_classes(shape: Shape, setting: str, what: str) -> None:
     """Raise LimbeckError for a task without classes of complete examples."""
     if not shape.one_label:
         raise LimbeckError(
-            f"{setting}: {what} compares classes of whole examples that exclude each other, and task type "
-            f"{shape.kind.name} has none",
+            f"{setting}: {what} compares mutually exclusive classes of examples, and task type "
+            f"{shape.kind.name} has no such classes",
             "use soft_cross_entropy or soft_kl",
         )
     if shape.number:

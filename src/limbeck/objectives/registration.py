@@ -55,8 +55,8 @@ class GivenTerm(TermSettings):
         """
         if self._term is None:
             raise LimbeckError(
-                f"{setting}: {self.compare} stands for an object that was given from Python, which a "
-                "recipe cannot hold",
+                f"{setting}: {self.compare} refers to an object that was given from Python, which a "
+                "recipe cannot contain",
                 f"give it again: {setting}=TERM",
             )
         if getattr(self._term, "shape", shape) != shape:
@@ -195,7 +195,7 @@ def read_term(given: Any, info: pydantic.ValidationInfo) -> TermSettings:
         raise PydanticCustomError("no_term", "a term is given by its settings")
     name = given.get("compare")
     if name is None:
-        raise PydanticCustomError("no_compare", "compare: is missing, which says what it compares")
+        raise PydanticCustomError("no_compare", "compare: is missing: the name of the comparison")
     if isinstance(name, str) and is_reference(name):
         return GivenTerm.model_validate(given)
     if info.context == RECORDED and name not in [*OBJECTIVES]:

@@ -58,7 +58,7 @@ class AttentionSpec(mapped.MappedSpec):
     @property
     def needs_mixed(self) -> str:
         """The name that distinguishes partners' keys."""
-        return "keys: own tells partners' keys apart" if self.keys == "own" else ""
+        return "keys: own separates partners' keys" if self.keys == "own" else ""
 
 
 def _goes_with(what: str, able: Callable[[mapped.LayerComparison], bool]) -> str:
@@ -105,7 +105,7 @@ class AttentionMatch(mapped.ComparedTerm):
             return found
         if student.mixed is None:
             raise LimbeckError(
-                f"{self.setting}: keys: own tells partners' keys apart, and nothing is mixed",
+                f"{self.setting}: keys: own separates partners' keys, and no examples are mixed",
                 "add mixup: {alpha: 1} to the recipe, or leave `keys` out",
             )
         own = student.mixed.clean

@@ -75,7 +75,7 @@ def build(
             writer.add([*_arrays(layout, batch, trace, ids)])
             advance(len(batch[columns.INDEX]))
     if writer is None:
-        raise LimbeckError("there are no rows to ask the teacher about", "check the data")
+        raise LimbeckError("there are no rows for the teacher", "check the data")
     manifest = _manifest(teacher, about, rows, precision, writer.rows)
     kept = partial and TokensIdentity(
         kept=str(wanted.request.tokens), vocabulary=partial.vocabulary

@@ -92,7 +92,7 @@ class Store:
         path = self.folder / key
         entry = self._read(path)
         if not just_written and path.is_dir() and (entry is None or not _is_as_written(entry)):
-            logger.warning("what is stored in %s is damaged, and is made again", path)
+            logger.warning("the cache entry %s is damaged, and is made again", path)
             return None
         if entry is not None:
             with suppress(OSError):  # one that others keep may be read without a mark
@@ -160,8 +160,8 @@ class Store:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise LimbeckError(
-                f"{self.folder}: cannot make the folder of what is stored ({error.strerror})",
-                f"name another by {FOLDER_VARIABLE}; without augment, cache=never needs none",
+                f"{self.folder}: cannot create the cache folder ({error.strerror})",
+                f"set another with {FOLDER_VARIABLE}; without augment, cache=never needs no folder",
             ) from None
         return FileLock(self.folder / f"{key}{_LOCK}")
 

@@ -353,7 +353,7 @@ class ModelOutputs:
             if not (found[1] != _HIDDEN) <= layer <= depth:
                 problems.append(_no_such_layer(word, depth, embeddings=found[1] == _HIDDEN))
                 continue
-            key = activations.ActivationKey(_WHATS[found[1]], layer, found[3])  # type: ignore[arg-type]  # the words are those of the type
+            key = activations.ActivationKey(_WHATS[found[1]], layer, found[3])  # type: ignore[arg-type]  # the pattern matches only the type's words
             one = activations.Request(frozenset([key]))
             request |= one
             exact |= one if found[4] else activations.Request()

@@ -40,7 +40,7 @@ class StoreFiles:
             )
             return found
         except ImportError as error:
-            raise LimbeckError(f"{text}: {error}", "install what it names") from None
+            raise LimbeckError(f"{text}: {error}", "install the package in the message") from None
         except ValueError as error:
             raise LimbeckError(
                 f"{text}: {error}", "name a folder, or a URL of a file system that fsspec knows"
@@ -145,5 +145,5 @@ class StoreFiles:
             where = posixpath.join(self.url, name) if name else self.url
             reason = str(error).strip() or type(error).__name__
             raise LimbeckError(
-                f"{where}: {reason:.300}", "check the address and what it lets you do"
+                f"{where}: {reason:.300}", "check the address and your access rights"
             ) from error

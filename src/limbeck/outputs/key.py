@@ -39,7 +39,7 @@ def library_versions() -> list[str]:
 
 
 def add_model(digest: hashlib.blake2b, model: PreTrainedModel) -> None:
-    """Add what a model's outputs depend on: class, configuration and weights."""
+    """Add everything that determines a model's outputs: class, configuration and weights."""
     digest.update(type(model).__name__.encode())
     config = json.loads(model.config.to_json_string(use_diff=False))
     for name in ("_name_or_path", "transformers_version"):  # moved, or read by a later version

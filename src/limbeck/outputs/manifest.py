@@ -236,7 +236,9 @@ def read_any_manifest(text: bytes, where: str) -> StoreManifest | ExamplesManife
             f"read it with the limbeck that wrote it; or {_way_out(where)}",
         )
     if content.pop(_OWN_SUM, None) != _sum(content):
-        raise LimbeckError(f"{where} is damaged: it is not what was written", _way_out(where))
+        raise LimbeckError(
+            f"{where} is damaged: its content has changed since it was written", _way_out(where)
+        )
     try:
         manifest = known[content["format"]].model_validate(content)
         if isinstance(manifest, StoreManifest):

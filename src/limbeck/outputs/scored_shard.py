@@ -265,20 +265,20 @@ def checked(
         )
     if name not in scores:
         raise LimbeckError(
-            f"{labeller.name}: asked for {name}, and it returned {', '.join(scores) or 'nothing'}",
-            "ask for what it returns with --outputs",
+            f"{labeller.name}: it returned {', '.join(scores) or 'nothing'} instead of {name}",
+            "request the returned outputs with --outputs",
         )
     value = np.asarray(scores[name])
     if len(value) != count:
         raise LimbeckError(
-            f"{labeller.name}: {name} of {len(value)} rows, asked about {count}",
-            "a labeller must return a value for each row",
+            f"{labeller.name}: {name} of {len(value)} rows instead of {count}",
+            "a labeler must return one value per row",
         )
     parts = value if value.dtype == object else [value]
     if not all(np.isfinite(part).all() for part in parts):
         raise LimbeckError(
             f"{labeller.name}: {name} holds a value that is not finite, or beyond the type it is stored in",
-            "check the model, and whether it was asked in bf16 where it needs --precision fp32",
+            "check the model, and use --precision fp32 if it does not work in bf16",
         )
     known = TASK_TYPES.get(labeller.kind) if labeller.kind in TASK_TYPES else None
     if name in shards.DECIDING and known and known.problem_of(False) is not None:
@@ -290,13 +290,13 @@ def _check_deciding(labeller: Labeller, name: str, value: np.ndarray) -> None:
     """Raise LimbeckError for outputs (B, …) that are not one for each class, or are no probabilities."""
     width = len(labeller.classes) or 1
     if value.dtype == object or value.shape[1:] != (width,):
-        classes = f"{width} classes" if labeller.classes else "no classes, but a number a row"
+        classes = f"{width} classes" if labeller.classes else "no classes, but one number per row"
         raise LimbeckError(
             f"{labeller.name}: {name} is {value.shape}, and it has {classes}",
             f"return an array of shape ({len(value)}, {width})",
         )
     if name == PROBABILITIES and not ((value >= 0) & (value <= 1 + _ROUNDING)).all():
         raise LimbeckError(
-            f"{labeller.name}: {name} from {value.min():g} to {value.max():g}, which are none",
+            f"{labeller.name}: {name} from {value.min():g} to {value.max():g}, which are no probabilities",
             "return them as logits, or between 0 and 1",
         )

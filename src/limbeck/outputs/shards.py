@@ -168,7 +168,9 @@ def shard_content(files: StoreFiles, shard: ShardRecord) -> bytes:
     except FileNotFoundError:
         raise LimbeckError(f"{where} is missing", again) from None
     if not _is_as_written(content, shard):
-        raise LimbeckError(f"{where} is damaged: it is not what was written", again)
+        raise LimbeckError(
+            f"{where} is damaged: its content has changed since it was written", again
+        )
     return content
 
 
@@ -223,12 +225,12 @@ def map_shard(files: StoreFiles, shard: ShardRecord) -> pa.Table:
     where = f"{files.url}: shard {shard.name}"
     if files.folder is None:
         raise LimbeckError(
-            f"{where} is mapped into memory, and lies on another machine",
+            f"{where} is mapped into memory, and is on another machine",
             "copy the entry where it was made: limbeck outputs copy KEY URL",
         )
     if damaged(files.folder, {shard.name: shard.checksum}):
         raise LimbeckError(
-            f"{where} is missing or damaged: it is not what was written",
+            f"{where} is missing, or damaged since it was written",
             "remove the entry (limbeck outputs clear KEY) and run the training again, which makes it again",
         )
     return pa.ipc.open_stream(pa.memory_map(str(files.folder / shard.name))).read_all()

@@ -181,7 +181,7 @@ class OutputStore:
                     found[name] = np.empty((len(ids), *values.shape[1:]), dtype=values.dtype)
                 found[name][here] = values
         if not len(ids):
-            raise LimbeckError("no rows are asked for", "give at least one row id")
+            raise LimbeckError("no rows are requested", "give at least one row id")
         return found
 
     def shards(self, columns: Sequence[str]) -> Iterator[dict[str, np.ndarray]]:

@@ -60,7 +60,7 @@ class StoredParts:
 
     @classmethod
     def layers_of(cls, store: OutputStore, limit: int) -> "StoredParts | None":
-        """The layers in a store; None if its teacher has none, or if their shape is unknown."""
+        """The layers in a store; None if its teacher has no layers, or if their shape is unknown."""
         shape = store.manifest.teacher.shape
         if shape is None:
             return None
@@ -179,7 +179,7 @@ class GivenOutputs:
 def as_logits(what: str, values: np.ndarray, *, several: bool = False) -> np.ndarray:
     """Stored values (n, C) as logits whose softmax gives them, float32; whose sigmoid, separately, with `several`.
 
-    Probabilities p become ln max(p, 1e-12): their softmax at any temperature equals that of the logits they
+    Probabilities p become ln max(p, 1e-12): their softmax at any temperature equals the softmax of the logits they
     were made from. Votes v of n become ln((v + 1/C) / (n + 1)), smoothed by one vote that all classes share, as few
     votes do not show that a class is impossible; with one for each class, few votes over many would have no effect.
     """
@@ -314,7 +314,7 @@ class StoredTeacher(AnsweringFromStore):
     """
 
     why_live = (
-        "outputs: those of transformed inputs are not stored",
+        "outputs: outputs of transformed inputs are not stored",
         "leave the transform out, or give the teacher's model",
     )
 
@@ -409,14 +409,14 @@ class StoredTeacher(AnsweringFromStore):
         if absent:
             raise LimbeckError(
                 f"outputs: {outputs.place} holds {outputs.what}, and "
-                f"{', '.join(sorted(map(str, absent)))} is asked for",
+                f"{', '.join(sorted(map(str, absent)))} is requested",
                 "compare the logits (method kd), or give the teacher's model",
             )
         if outputs.tokens not in (None, request.tokens):
             raise LimbeckError(
                 f"outputs: {outputs.place} keeps {outputs.tokens} of its vocabulary, and "
-                f"{request.tokens or 'all logits'} is asked for",
-                "ask for what is kept: objectives.NAME.tokens",
+                f"{request.tokens or 'all logits'} is requested",
+                "request the stored part: objectives.NAME.tokens",
             )
 
     def masks(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -72,7 +72,7 @@ def facts_of(model: str | Path, backend: str | None = None, task: str | None = N
     Args:
         model: a run folder, a checkpoint's folder or Hub name, an exported folder.
         backend: torch, onnxruntime, openvino or numpy; by default the folder's.
-        task: a known task: its columns, and its classes' names if the model has none of its own.
+        task: a known task: its columns, and its classes' names if the model has no names.
 
     Raises:
         LimbeckError: no model there, a run that has not finished, or a backend that does not read it.

@@ -68,7 +68,7 @@ def _not_found(
     what = f"no column holds the {facts.kind.reads.noun}s (looked for {wanted})"
     if not lacking:
         others = ", ".join([*filled][1:])
-        what = f"its columns are not those of {others} (looked for {wanted} in all)"
+        what = f"its columns differ from those in {others} (looked for {wanted} in all)"
     return LimbeckError(
         f"{source}: {what}",
         f"name {'it' if width == (1, 1) else 'them'} with --text-columns; "
@@ -86,7 +86,7 @@ def _check_single(facts: AboutModel, source: str, column: str) -> None:
     if {*column} & {*";\t|"}:
         raise LimbeckError(
             f"{source} has one column, {column!r}, which looks like several",
-            "say --format tsv for tabs, else write the file with commas; if it is one column, name it with "
+            "use --format tsv for tabs, otherwise write the file with commas; if it is one column, name it with "
             "--text-columns",
         )
 

@@ -65,7 +65,7 @@ def _utf8(text: str) -> bytes:
     except UnicodeEncodeError:
         raise LimbeckError(
             "a column's text holds half of a surrogate pair, which UTF-8 cannot hold",
-            "write whole characters, or leave the column out with --keep",
+            "write complete characters, or leave the column out with --keep",
         ) from None
 
 

@@ -187,7 +187,7 @@ class PredictJob:
                 self.said = said
         if passes.stored is not None and (live := passes.stored.live) is not None:
             spent = ", ".join(f"{count:,.5g} {name}" for name, count in live.costs().items())
-            console.print(f"{live.name} was asked: {spent}")
+            console.print(f"{live.name} used: {spent}")
 
     def _load(self, console: Console) -> ChunkPass:
         settings, reads = self.settings, self.reader.kind.reads
@@ -247,8 +247,8 @@ class PredictJob:
         if different is not None:
             if not self.settings.overwrite or self.stream.once:
                 raise LimbeckError(
-                    f"{out.folder}: rows {different[0] + 1:,} to {different[1]:,} are not those that were predicted "
-                    "before",
+                    f"{out.folder}: rows {different[0] + 1:,} to {different[1]:,} differ from the rows that were "
+                    "predicted before",
                     f"give the same rows again, or remove {out.folder} (--overwrite does, but not of a pipe)",
                 )
             out.forget()
@@ -325,16 +325,16 @@ def _unread(
     exported = f"{facts.name} is an exported model, whose file"
     asks = facts.model.cascade is not None and facts.model.cascade.asks
     checks = {
-        f"endpoint: {facts.name} is not made by limbeck cascade --endpoint, and holds no model and prompt to ask": (
+        f"endpoint: {facts.name} is not made by limbeck cascade --endpoint, and contains no model and prompt to use": (
             endpoint is not None and not asks
         ),
-        f"prompt {settings.prompt}: only embedding models, asked for embeddings, have prompts": (
+        f"prompt {settings.prompt}: only embeddings of embedding models have prompts": (
             settings.prompt != "sentence" and not (embeds and embeddings)
         ),
         f"output embeddings: {exported} holds no hidden states": (
             embeddings and facts.exported and not embeds
         ),
-        f"output embeddings: {facts.name} is a cascade, whose models have embeddings of their own": (
+        f"output embeddings: {facts.name} is a cascade, whose models have different embeddings": (
             embeddings and facts.model.cascade is not None
         ),
         f"pooling {settings.pooling}: {facts.name} is an embedding model, which has its own": (
@@ -343,7 +343,7 @@ def _unread(
         "output embeddings: CSV cannot hold lists of numbers; write Parquet or JSON lines": (
             embeddings and to_csv
         ),
-        f"precision {settings.precision}: {exported} says its precision": (
+        f"precision {settings.precision}: {exported} sets its precision": (
             facts.exported and settings.precision != "fp32"
         ),
     }

@@ -61,7 +61,7 @@ class TagReader(readers.RowReader):
             raise LimbeckError(
                 f"output {', '.join(sorted(by_word))}: they are given for each word, and rows of text are answered "
                 "with entities",
-                "give rows that are lists of words, or ask for labels and scores",
+                "give rows that are lists of words, or request labels and scores",
             )
 
     def encode(self, model: RowModel, texts: Sequence[list[Any]]) -> tuple[Rows, int]:
@@ -302,13 +302,13 @@ def reader_of(facts: AboutModel, settings: PredictSettings, columns: int) -> rea
     else:
         raise LimbeckError(
             f"{facts.name} is of task type {kind.name}, which has no predictions of rows",
-            "ask for embeddings alone: --output embeddings",
+            "request only embeddings: --output embeddings",
         )
     given = (*reader.outputs, *((readers.EMBEDDINGS,) if reader.one_pass else ()))
     what = "a number" if facts.regression else f"task type {kind.name}"
     if absent := [name for name in settings.output if name not in given]:
         raise LimbeckError(
-            f"output {', '.join(absent)}: {facts.name} is of {what}, which has none",
+            f"output {', '.join(absent)}: {facts.name} is of {what}, which has no such output",
             f"choices: {', '.join(given)}",
         )
     return reader

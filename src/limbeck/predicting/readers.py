@@ -235,12 +235,12 @@ class NumberReader(RowReader):
         if RANKS in asked and not self.of_lists:
             raise LimbeckError(
                 "output ranks: they are given to the texts of a list, and every row holds one pair or one text",
-                'give rows {"query": "…", "passages": ["…", "…"]}, or ask for labels',
+                'give rows {"query": "…", "passages": ["…", "…"]}, or request labels',
             )
         if EMBEDDINGS in asked and self.of_lists:
             raise LimbeckError(
-                "output embeddings: a row with a list of texts has none of its own",
-                "give a pair on each row, or ask for labels and ranks",
+                "output embeddings: a row with a list of texts has no embedding",
+                "give a pair on each row, or request labels and ranks",
             )
 
     @property

@@ -14,11 +14,12 @@ class PredictSettings(Settings):
 
     format: Literal["csv", "tsv", "jsonl", "text", "parquet"] | None = Field(
         None,
-        description="of the rows: csv, tsv, jsonl, text or parquet; needed for standard input, else the ending says it",
+        description="of the rows: csv, tsv, jsonl, text or parquet; needed for standard input, otherwise given by the "
+        "ending",
     )
     task: str | None = Field(
         None,
-        description="a known task: its columns, and its classes' names where the model has none",
+        description="a known task: its columns, and its classes' names if the model has no names",
     )
     text_columns: Words = Field((), description="columns that the model reads")
     output: Annotated[tuple[Output, ...], BeforeValidator(as_words)] = Field(
@@ -28,7 +29,7 @@ class PredictSettings(Settings):
     )
     keep: Words | None = Field(
         None,
-        description="columns of the rows that stand beside the predictions: names, all or none; all by default",
+        description="input columns to keep next to the predictions: names, all or none; default: all",
     )
     prefix: str = Field("", description="prefix of the predicted columns' names")
     overwrite: bool = Field(
@@ -40,24 +41,24 @@ class PredictSettings(Settings):
     )
     prompt: Literal["sentence", "query", "passage"] = Field(
         "sentence",
-        description="what the texts are, of embedding models: sentence, query or passage, each with the model's own "
+        description="kind of the texts for embedding models: sentence, query or passage, each with the model's own "
         "prompt",
     )
     backend: str | None = Field(
         None,
-        description="what computes: torch, onnxruntime or openvino (of an exported folder, or a run that holds one); "
-        "by default what the folder is for",
+        description="runtime: torch, onnxruntime or openvino (of an exported folder, or a run that contains one); "
+        "default: the folder's own",
     )
     batch_size: Count = Field(32, description="rows of a pass")
     max_length: Count | None = Field(
         None,
-        description="tokens read of a row; by default what the model was trained or exported with, or its folder "
-        "says, else 512 at most",
+        description="maximum tokens per row; default: the value from training or export, or from the folder, "
+        "otherwise 512 at most",
     )
     max_new_tokens: Count | None = Field(
         None,
-        description="tokens of a generated text; by default what the checkpoint says, of a known task those of its "
-        "longest class name",
+        description="maximum tokens of a generated text; default: the checkpoint's; for a known task, the tokens of "
+        "its longest class name",
     )
     precision: Literal["fp32", "bf16"] = Field("fp32", description="fp32 or bf16")
     csv_safe: bool = Field(

@@ -199,8 +199,8 @@ def other_problem(side: str, config: PretrainedConfig, task: Task) -> Iterator[P
         return
     if (trained == wanted) or (wanted is None and trained != _SEVERAL):
         return
-    of_several = f"any number of classes a row ({_SEVERAL})"
-    one = "a number" if trained == "regression" else "one class a row"
+    of_several = f"any number of classes per row ({_SEVERAL})"
+    one = "a number" if trained == "regression" else "one class per row"
     theirs = of_several if wanted is None else f"{one} ({trained})"
     ours, kind = ("one", "multi-label") if wanted is None else ("any number of classes", "sentence")
     yield Problem(
@@ -216,9 +216,9 @@ def unsaid_problem(side: str, config: PretrainedConfig, task: Task) -> Iterator[
     if task.kind.problem_type is None or trained is not None or config.num_labels == 1:
         return
     yield Problem(
-        f"{side}: its config.json does not say whether it was trained for one class a row; its outputs are read as "
-        "the probability of each class by itself",
-        f"write problem_type: {_SEVERAL} into it if that is right; one that was trained for one class a row "
+        f"{side}: its config.json does not state whether it was trained for one class per row; its outputs are read as "
+        "separate probabilities of each class",
+        f"write problem_type: {_SEVERAL} into it if that is right; a model that was trained for one class per row "
         "(softmax) teaches kind=sentence",
         "warning",
     )
@@ -264,7 +264,7 @@ def check_overlap(rows: Mapping[str, Dataset], in_train: Mapping[str, int]) -> I
         said = f"{split}: {known:,} of {len(rows[split]):,} rows are also training rows"
         if known > REPEATED * len(rows[split]):
             yield Problem(
-                f"{said}, so scores there say what was learned by heart",
+                f"{said}, so scores there measure memorization",
                 "remove repeated rows before the data is split, or give train and dev files of "
                 "different rows",
                 "warning",

@@ -42,13 +42,13 @@ def check_request(side: str, model: PreTrainedModel, request: Request) -> Iterat
         absent = sorted({seen.layer for seen in asked if seen.layer > depth})
         if absent:
             yield Problem(
-                f"{side}: layer {', '.join(map(str, absent))} is asked for, but its {stack} "
+                f"{side}: layer {', '.join(map(str, absent))} is requested, but its {stack} "
                 f"stack has layers 1..{depth}",
                 f"name layers from 1 to {depth} in the mapping (0 is the embedding output)",
             )
         if any(seen.pool == "cls" for seen in asked) and is_causal(model, stack):
             yield Problem(
-                f"{side}: in a causal stack the first token sees no other, so its state says nothing of the text "
+                f"{side}: in a causal stack the first token sees no other, so its state does not depend on the text "
                 "(pool: cls)",
                 "set the term's pool to last or mean: objectives.NAME.pool=last",
                 "warning",
@@ -150,8 +150,8 @@ def check_vocabulary(
         )
     if "attention_mask" not in inspect.signature(type(model).forward).parameters:
         yield Problem(
-            f"{side}: a {type(model).__name__} reads padding as text, so what it says of a text depends on the "
-            "texts that are in a batch with it",
+            f"{side}: a {type(model).__name__} reads padding as text, so its output for a text depends on the "
+            "other texts in the batch",
             "use batch_size 1 where each text's own answer counts, or a model with an attention mask",
             "warning",
         )
@@ -160,8 +160,8 @@ def check_vocabulary(
     counts_padding = table is not None and table.padding_idx is None and type(table) is nn.Embedding
     if counts_padding and tokenizer.padding_side == "left":
         yield Problem(
-            f"{side}: the tokenizer pads on the left, and the model counts positions from there, so what it says of "
-            "a text depends on the texts that are in a batch with it",
+            f"{side}: the tokenizer pads on the left, and the model counts positions from there, so its output for "
+            "a text depends on the other texts in the batch",
             'write "padding_side": "right" into its tokenizer_config.json',
         )
     if tokenizer.pad_token_id is None:
@@ -356,7 +356,7 @@ def _stretched(
             yield Problem(
                 f"rows of up to {min(longest, max_length)} tokens are beyond the {positions} "
                 f"positions that the {side} was trained on",
-                f"set max_length to {positions}, or accept what it makes of the rest",
+                f"set max_length to {positions}, or accept its outputs for longer texts",
                 "warning",
             )
 

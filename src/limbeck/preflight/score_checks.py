@@ -222,7 +222,7 @@ def check_teacher_score(
         return
     if better and most:
         yield Problem(
-            f"{side}: {len(labels)} rows of dev are too few to tell its score of {score:.1f} from "
+            f"{side}: {len(labels)} rows of dev are too few to distinguish its score of {score:.1f} from "
             f"always predicting {answer!r} ({baseline:.1f}; {task.primary})",
             "give more dev rows, or take the score as it is",
             "note",

@@ -65,6 +65,6 @@ def augmentation() -> Any:
     for name in AUGMENTATION:
         return AUGMENTATION.get(name)()
     raise LimbeckError(
-        "augment: what augments rows is part of limbeck.lab, which is not installed",
-        "install the whole of limbeck, or leave augment out: augment=null",
+        "augment: augmentation is part of limbeck.lab, which is not installed",
+        "install all of limbeck, or leave augment out: augment=null",
     )

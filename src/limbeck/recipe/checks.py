@@ -47,7 +47,7 @@ def _without_effect(recipe: RecipeFields) -> Iterator[Problem]:
         ),
         "missing_outputs": (not recipe.outputs and recipe.missing_outputs != "error", "outputs"),
         "output_classes": (not recipe.outputs and recipe.output_classes, "outputs"),
-        "teacher_dropout": (recipe.outputs and recipe.teacher_dropout, "a model in place of outputs"),
+        "teacher_dropout": (recipe.outputs and recipe.teacher_dropout, "a model instead of outputs"),
     }  # fmt: skip
     if first is not None:
         needs: dict[str, str] = {}
@@ -85,7 +85,7 @@ def _static(recipe: RecipeFields) -> Iterator[Problem]:
     if recipe.embedding is not None and recipe.embedding.width is not None:
         yield Problem(
             "embedding.width: the width of a static student's embeddings is student.width",
-            f"set student.width={recipe.embedding.width} in its place",
+            f"set student.width={recipe.embedding.width} instead",
         )
     if recipe.optimizer != "adamw":
         yield Problem(
@@ -98,7 +98,7 @@ def _static(recipe: RecipeFields) -> Iterator[Problem]:
         for key, transform in _transforms(stage).items():
             if transform.mixes or transform.name == "masked-kd":
                 yield Problem(
-                    f"{prefix}{key}: {transform.name} works inside layers, and a static student has none",
+                    f"{prefix}{key}: {transform.name} works inside layers, and a static student has no layers",
                     f"leave {prefix}{key} out",
                 )
 
@@ -133,24 +133,24 @@ def _teachers(recipe: RecipeFields) -> Iterator[Problem]:
     several = outputs or recipe.teachers or []
     if outputs and recipe.teachers:
         yield Problem(
-            "teachers, outputs: both say who teaches",
+            "teachers, outputs: both set the teachers",
             "label with the models first (`limbeck label`) and give all as outputs, or leave one out",
         )
     if team is None and (recipe.teachers or len(outputs) > 1):
         yield Problem(
             f"{key}: {len(several)} are given, and {recipe.method} learns from one",
-            f"say how they teach (team.use=sample or ensemble), {_SEVERAL}, or give one: "
+            f"set how they teach (team.use=sample or ensemble), {_SEVERAL}, or give one: "
             f"{'--outputs STORE' if outputs else '--teacher FOLDER'}",
         )
     if outputs and isinstance(team, ChainSpec):
         yield Problem(
-            f"outputs: {recipe.method} distils teachers one into another, which takes their models",
+            f"outputs: {recipe.method} distills teachers one into another, which takes their models",
             f"give them as teachers, or {_SEVERAL}",
         )
     if outputs and recipe.teacher is not None and not recipe.student.from_teacher:
         yield Problem(
-            "teacher, outputs: the outputs teach, and the student starts from student.init, so that nobody reads "
-            "the teacher",
+            "teacher, outputs: the outputs teach, and the student starts from student.init, so that the teacher "
+            "is not used",
             "leave one of them out; or start from the teacher's layers: leave student.init out (--student)",
         )
     if team is None:
@@ -161,7 +161,7 @@ def _teachers(recipe: RecipeFields) -> Iterator[Problem]:
     if isinstance(by, list) and several and len(by) != len(several):
         yield Problem(
             f"team.by: {len(by)} numbers for {len(several)} teachers",
-            "give one number a teacher, in the order of teachers",
+            "give one number per teacher, in the order of teachers",
         )
     for name, term in recipe.objectives.items():
         if isinstance(team, EnsembleSpec) and term.needs_layers and term.needs_teacher:
@@ -228,7 +228,7 @@ def _first_stage(first: FirstStage, recipe: RecipeFields) -> Iterator[Problem]:
     for name in [] if has_targets(recipe) else unlabelled:
         rows = "a corpus" if first.corpus else "the text of another task"
         yield Problem(
-            f"first_stage.objectives.{name}: it reads labels, and this stage has none: it trains on {rows}",
+            f"first_stage.objectives.{name}: it reads labels, and this stage has no labels: it trains on {rows}",
             f"take it out: first_stage.objectives.{name}=null",
         )
     if first.corpus is None:

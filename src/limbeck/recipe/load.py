@@ -101,7 +101,7 @@ def _stated(raw: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
             raise LimbeckError(
                 f"settings: the recipe is written out with settings {own['settings']}, and "
                 f"{chosen} cannot take their place",
-                f"name the method in place of the file: {raw.get('method')} settings={chosen}",
+                f"name the method instead of the file: {raw.get('method')} settings={chosen}",
             )
         return {}
     if chosen == paper_settings.QUICK:

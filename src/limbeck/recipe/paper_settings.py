@@ -62,7 +62,7 @@ class Stated(BaseModel):
             return _over(keys, self.tasks.get(str(task), {}), deleting=False)
         if self.nets is None:
             raise LimbeckError(
-                f"settings: {self.source} says nothing of named CNNs",
+                f"settings: {self.source} does not mention named CNNs",
                 "leave settings out: the CNNs have settings of their own",
             )
         return self.nets.keys

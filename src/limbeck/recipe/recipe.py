@@ -71,7 +71,7 @@ class Recipe(RecipeFields):
                 f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()[:3]
             )
             raise LimbeckError(
-                f"the record of {run} holds no whole recipe ({wrong})",
+                f"the record of {run} holds no complete recipe ({wrong})",
                 "name a run that this version of limbeck made",
             ) from None
 

@@ -95,7 +95,7 @@ def _of_parallel(raw: dict[str, Any], files: list[Any]) -> dict[str, Any]:
     )  # fmt: skip
     problems = [
         Problem(
-            f"{key}: {raw[key]} beside parallel: {', '.join(map(str, files))}",
+            f"{key}: {raw[key]} together with parallel: {', '.join(map(str, files))}",
             f"leave out {key}; more translations: --parallel FILE FILE",
         )
         for key in others

@@ -180,7 +180,7 @@ _FLAGS = ("teachers", "outputs", "text_columns", "classes", "output_classes")
 """Lists that the command line takes as options too, under their own names."""
 _TERM = "{compare: soft_kl}"
 _FIXES = {
-    "no_compare": f"say what it compares: {_TERM}",
+    "no_compare": f"set its comparison: {_TERM}",
     "no_term": f"give its settings: {_TERM}",
 }
 
@@ -199,7 +199,7 @@ def wanted(detail: Any, path: str, home: type[BaseModel] | None) -> str:
         names = [name.strip("'") for name in re.split(r", | or ", listed)]
         return unknown("", context.get("tag", detail["input"]), names).fix
     if kind == "union_tag_not_found":
-        return f"say which: {path}.{context['discriminator'].strip(chr(39))}=…"
+        return f"set one: {path}.{context['discriminator'].strip(chr(39))}=…"
     if kind in ("too_short", "list_type") and (listed := _as_list(detail["input"], path)):
         return listed
     named = [name for name in path.split(".") if not name.isdecimal()]

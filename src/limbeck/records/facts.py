@@ -332,7 +332,7 @@ def busy_note(waited: float | None) -> str:
         return ""
     return (
         f"The machine was busy: passes waited for a core for up to {100 * waited:.0f} % of their time. "
-        "Times by the clock say little; CPU time does. Measure again when nothing else runs."
+        "Wall-clock times are unreliable, CPU times are not. Measure again when nothing else runs."
     )
 
 
@@ -525,8 +525,8 @@ class Examples(RecordPart):
     labels: Literal["teacher"] | None = None
     """Whose labels dev and test rows have: teacher means its own predictions, so that scores are agreement with it."""
     in_train: dict[str, int] = Field(default_factory=dict)
-    """Split → how many of its rows are training rows too, by their texts without case and outer whitespace; records
-    of earlier versions, and of images, have none."""
+    """Split → how many of its rows are training rows too, by their texts without case and outer whitespace; empty in
+    records of earlier versions and of images."""
     labelled: int | None = None
     """Training rows with a label; all of them in records of earlier versions."""
     unlabelled: int = 0
@@ -545,7 +545,7 @@ class Examples(RecordPart):
     """Training rows that are augmented examples (`augment`)."""
     fingerprints: dict[str, str] = Field(default_factory=dict)
     """Key of `scores` → digest of the rows that were scored (`limbeck.data.rows_fingerprint`);
-    records of earlier versions have none."""
+    empty in records of earlier versions."""
 
 
 class Execution(RecordPart):

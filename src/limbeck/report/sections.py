@@ -69,7 +69,7 @@ def page_parts() -> list[PagePart]:
 
 
 _LEAD = (
-    "The student beside its teacher, class by class. Reliability: bars are the share of right predictions among those "
+    "The student and its teacher, class by class. Reliability: bars are the share of right predictions among those "
     "made with a probability in that range, the fuller the range, the darker; marks are the mean probability, and "
     "dashed is what would be exact. Confusion: rows by label and prediction, coloured by the share of the label's rows."
 )
@@ -77,7 +77,7 @@ _BY_TEACHER = (
     "Class by class, where a class is the one that the teacher predicts. Confusion: rows by the teacher's prediction "
     "and the student's, coloured by the share of the rows of a teacher's prediction."
 )
-_ALONE = _LEAD.replace("The student beside its teacher, class by class.", "Class by class.")
+_ALONE = _LEAD.replace("The student and its teacher, class by class.", "Class by class.")
 
 
 def classification_sections(runs: Sequence[Record]) -> list[Section]:
@@ -214,7 +214,7 @@ def team_section(runs: Sequence[Record]) -> Section:
             drawings.append(_course(said, run, names))
     legend = [legend_entry(name, style) for name, style in names.items()] if learned else []
     lead = (
-        "Each teacher's dev score, with that of a student distilled from it alone where there is "
+        "Each teacher's dev score, and the score of a student distilled from it alone if there is "
         "one (the second dot), and its part in the run: its sampling probability or its weight."
     )
     return Section("team", "Teachers", lead, drawings, legend)

@@ -199,8 +199,8 @@ def _processes(prepared: Prepared, folder: RunFolder, before: tuple[int, ...]) -
         )
     if machine.is_first():
         logger.warning(
-            "%s and goes on with %d: its steps hold the same examples, but random numbers (dropout) differ, "
-            "so that the student is not the same to the last digit",
+            "%s and continues with %d: its steps have the same examples, but random numbers (dropout) differ, "
+            "so that the student is not bit-identical",
             said,
             now,
         )

@@ -334,7 +334,7 @@ def _behind(
         return []
     gap, reached = tests.difference, own.scores["primary"]
     said = (
-        f"{side}: its score of {reached + gap.difference:.1f} is not significantly above that of words alone, "
+        f"{side}: its score of {reached + gap.difference:.1f} is not significantly above the score of words alone, "
         f"{reached:.1f} (TF-IDF and a linear model on {floor.rows:,} of the same training rows; {task.primary} on "
         f"{tests.rows:,} dev {tests.unit}, difference {gap.difference:+.1f}, {100 * gap.level:.0f} % interval "
         f"{gap.low:+.1f} to {gap.high:+.1f})"

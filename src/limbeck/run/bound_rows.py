@@ -23,7 +23,7 @@ from limbeck.support.errors import LimbeckError, Problem
 from limbeck.teachers.teacher import ModelInputs, OwnTokens, Spans
 
 # Where not one row has outputs, to leave those without out leaves nothing.
-_FIX_OF_NONE = "check that texts and text columns are those that were labelled, or label these rows (`limbeck label`)"
+_FIX_OF_NONE = "check that texts and text columns match the labeled rows, or label these rows (`limbeck label`)"
 _OWN_TEACHER = "; or give this stage a teacher of its own: first_stage.teacher=DIR"
 
 
@@ -133,8 +133,8 @@ def left_out_problems(left_out: int, kept: int) -> list[Problem]:
     return [
         Problem(
             f"missing_outputs: {left_out:,} of {left_out + kept:,} training rows are left out, as the "
-            "stored outputs say nothing of them",
-            "label them too, compare how the texts of both are written, or accept it",
+            "stored outputs do not include them",
+            "label them too, check that the texts are written the same way, or accept it",
             "warning",
         )
     ]

@@ -139,13 +139,13 @@ def _why_unmet(teacher: Teacher, term: Objective) -> str | None:
     if not own:
         return None
     if term.sees_padding:
-        return "what stands at padding counts in it, which covers no characters"
+        return "padding counts in the term, which covers no characters"
     if any(seen.stack in ("decoder", "cross") for seen in own):
-        return "a decoder's tokens stand one further on than the text's"
+        return "a decoder's tokens are shifted by one from the text's"
     if any(seen.what == "probabilities" and is_causal(teacher.model, seen.stack) for seen in own):
         return "pieces of one token of a causal teacher would attend to later ones"
     if teacher.own_tokens is None or teacher.own_tokens.spans is None:
-        return "nothing says which of them meet"
+        return "the alignment of their tokens is unknown"
     return None
 
 
@@ -464,8 +464,8 @@ def _of_queries(inputs: StageInputs) -> list[Problem]:
     what, and_itself = ("texts", " + 1") if beside else ("candidates", "")
     return [
         Problem(
-            f"{setting}batch_size: {recipe.batch_size} rows; {split} of {len(order.sizes)} queries do not stand in one "
-            f"batch with all their {what} (up to {largest}), and what is apart is not compared",
+            f"{setting}batch_size: {recipe.batch_size} rows; {split} of {len(order.sizes)} queries are not in one "
+            f"batch with all their {what} (up to {largest}), and texts in different batches are not compared",
             f"raise batch_size; with candidates=N and a batch_size that is a multiple of N{and_itself} most fit",
             "warning",
         )
@@ -505,9 +505,9 @@ def _ungraded(inputs: StageInputs) -> list[Problem]:
         return []
     return [
         Problem(
-            f"{setting}objectives.{name}: {term.compare} looks at which passages belong to their query, and nobody "
-            "says it of any",
-            "give every passage a label, 1 for what answers the query, else 0; or compare the teacher's scores alone: "
+            f"{setting}objectives.{name}: {term.compare} needs to know the relevant passages of a query, and none "
+            "is marked",
+            "give every passage a label, 1 if it answers the query, otherwise 0; or compare only the teacher's scores: "
             "--method listwise-kl or ranknet, or embedding-margin with objectives.margin.pairs=all",
         )
         for name, term in inputs.stage.recipe.objectives.items()
@@ -523,6 +523,6 @@ def warn_of_none_counted(epochs: Sequence[Mapping[str, Any]]) -> None:
     """Say that in the last epoch the terms that learn from the teacher's logits learned from no example."""
     if epochs and epochs[-1]["train"].get(COUNTED) == 0:
         log.warning(
-            "no example counted in the terms that learn from the teacher's logits, in the whole last epoch: lower "
+            "no example counted in the terms that learn from the teacher's logits, in the complete last epoch: lower "
             "min_confidence, or look at example_weights and unlabelled_weight"
         )

@@ -91,7 +91,7 @@ class EarlierRun:
         # Checkpoints go last, so with them still there a missing report was not yet written.
         reported = folder.report.is_file() or not folder.checkpoints.is_dir()
         if self.damaged:
-            goes_on = "goes on" if folder.checkpoints.is_dir() else "is trained again"
+            goes_on = "continues" if folder.checkpoints.is_dir() else "is trained again"
             logger.warning("%s is damaged: the run %s", folder.path / RECORD_NAME, goes_on)
         if record is None or record.status != "finished" or not reported:
             return None
@@ -107,8 +107,8 @@ class EarlierRun:
         if changed := self._rows_or_models_changed(record, live_teacher):
             fix = f"remove {folder.path}" if for_another else "pass --overwrite"
             raise LimbeckError(
-                f"out: {folder.path} has finished, with other {' and '.join(changed)} than lie there now",
-                f"{fix} to train it again; or put back what it was made from, or choose another folder "
+                f"out: {folder.path} has finished, with other {' and '.join(changed)} than exist now",
+                f"{fix} to train it again; or restore its {' and '.join(changed)}, or choose another folder "
                 "with --out",
             )
         return record
@@ -166,9 +166,9 @@ class EarlierRun:
         }
         if others and (others != {self.folder.recipe.name} or self.changed):
             raise LimbeckError(
-                f"out: {self.folder.path} is not empty and holds no limbeck run (no {NAME} says which of its "
-                "files are one's)",
-                "choose another folder with --out, or remove what lies there yourself",
+                f"out: {self.folder.path} is not empty and holds no limbeck run (no {NAME} lists a run's "
+                "files)",
+                "choose another folder with --out, or remove its contents yourself",
             )
 
     def _refuse_unwritable(self) -> None:
@@ -257,9 +257,8 @@ def refuse_changed(folder: RunFolder, began: Mapping[str, str], now: Mapping[str
     if changed and folder.begun:
         raise LimbeckError(
             f"out: {folder.path} holds a stopped run that began with other {' and '.join(changed)} "
-            "than lie there now",
-            "put back what it began with; or remove the folder, or choose another with --out, to "
-            "begin again",
+            "than exist now",
+            "restore them; or remove the folder, or choose another with --out, to begin again",
         )
 
 

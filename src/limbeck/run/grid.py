@@ -71,7 +71,7 @@ def cells_of(
         if name in found:
             raise LimbeckError(
                 f"grid: several cells would be the folder {name}",
-                "leave out what is named twice; folders with one name need a grid each",
+                "remove duplicate names; folders with the same name need separate grids",
             )
         found[name] = settings
     return found

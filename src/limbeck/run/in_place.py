@@ -66,7 +66,7 @@ def _layer_problems(
         )
     if terms.sees_padding:
         yield (
-            f"what stands at padding counts in {', '.join(terms.sees_padding)}, and is not stored",
+            f"padding counts in {', '.join(terms.sees_padding)}, and is not stored",
             "take the term out, or give the teacher's model: --teacher",
         )
     if all(seen.pool is not None for seen in wanted.items):
@@ -211,8 +211,8 @@ def of_targets(place: str, store: OutputStore, task: Task, limit: int) -> GivenO
     asked = store.manifest.teacher.fingerprint.get("task")
     if asked != task.name:
         raise LimbeckError(
-            f"outputs: the prompts of {place} begin with {asked!r}, and those of this task with {task.name!r}",
-            f"label again with --task {task.name}, or name the task as it was labelled: task={asked}",
+            f"outputs: the prompts of {place} begin with {asked!r}, and the prompts of this task with {task.name!r}",
+            f"label again with --task {task.name}, or name the task as in labeling: task={asked}",
         )
     return GivenOutputs(
         place,
@@ -289,7 +289,7 @@ def stored_teachers(recipe: Recipe, task: Task, tokenizer: Processor) -> list[Na
     if not (kind.labels_texts and task.kind.reads.in_columns):
         problems.append(
             Problem(
-                f"outputs: they are of whole texts, and {task.name} is of kind {task.kind.name}",
+                f"outputs: they are of complete texts, and {task.name} is of kind {task.kind.name}",
                 "give the teacher's model: --teacher",
             )
         )
@@ -507,14 +507,14 @@ def columns_of(
         # For a team's outputs the order may apply to the others.
         if said and recipe.team is None and places_by_name(said, wanted) != places:
             raise LimbeckError(
-                f"output_classes: {', '.join(said)}; {place} itself says {theirs}, which are the data's",
+                f"output_classes: {', '.join(said)}; {place} itself names {theirs}, which are the data's",
                 "leave it out",
             )
     elif said:
         named = places_by_name(said, wanted)
         if named is None or len(said) != width:
             raise LimbeckError(
-                f"output_classes: {', '.join(said)}; the data's classes are {ours}, those of {place} "
+                f"output_classes: {', '.join(said)}; the data's classes are {ours}, the classes of {place} "
                 f"{theirs or f'{width} without names'}",
                 "name each of the data's classes once, in the order of the outputs",
             )
@@ -529,7 +529,7 @@ def columns_of(
             )
         log.warning(
             "outputs: the classes of %s have no names (%s) and are taken in the data's order, %s; "
-            "output_classes='[CLASS, CLASS, …]' says another one",
+            "output_classes='[CLASS, CLASS, …]' sets another one",
             place, ", ".join(classes[at] for at in places), ours,
         )  # fmt: skip
     return np.array(places, dtype=np.int64)
@@ -539,10 +539,10 @@ def _other_names(classes: Sequence[str], wanted: Sequence[str]) -> str:
     """What helps where outputs have other classes than the data."""
     if set(wanted) < set(classes):
         return (
-            "if the data's rows are of some of them alone, name all of them: "
-            f"classes='[{', '.join(classes)}]'; else name outputs of this task"
+            "if the data's rows are of only some of them, name all of them: "
+            f"classes='[{', '.join(classes)}]'; otherwise name outputs of this task"
         )
     return (
-        "if they mean the same, say what the data calls them, in the order of the outputs: "
-        "output_classes='[CLASS, CLASS, …]'; else name outputs of this task"
+        "if they mean the same, give the data's names for them, in the order of the outputs: "
+        "output_classes='[CLASS, CLASS, …]'; otherwise name outputs of this task"
     )

@@ -251,7 +251,7 @@ def _origin(teacher: str | None) -> StudentSpec | Problem:
 
     def unknown_because(reason: str) -> Problem:
         return Problem(
-            f"student.init: {PRETRAINED} is what the teacher was fine-tuned from, and {reason}",
+            f"student.init: {PRETRAINED} is the checkpoint that the teacher was fine-tuned from, and {reason}",
             "name the pretrained encoder: --student FOLDER or a Hub name (--model for finetune)",
         )
 
@@ -264,7 +264,7 @@ def _origin(teacher: str | None) -> StudentSpec | Problem:
     try:
         found = recorded_start(teacher)
     except LimbeckError:
-        return unknown_because(f"the record of {teacher} does not say it")
+        return unknown_because(f"the record of {teacher} does not name it")
     if found is None:
         return unknown_because(f"{teacher} has no record of a run")
     spec, _ = found

@@ -45,7 +45,7 @@ def with_tokenizer(recipe: Recipe, runs: Path) -> Recipe:
         return recipe
     if not (student.static or student.init == "fresh"):
         raise LimbeckError(
-            f"student.tokenizer: {size}, and the student's word embeddings are those of {student.init}",
+            f"student.tokenizer: {size}, and the student's word embeddings come from {student.init}",
             "add student.static=true or student.init=fresh; or name the tokenizer's folder",
         )
     rows = text_rows.read_text_rows(
@@ -94,7 +94,7 @@ def start_of(recipe: Recipe, task: Task) -> Start:
         repository = str(named.repository)
         said = f"{named.name} is {repository} on the Hub"
         fix = (
-            "check the network and HF_HUB_OFFLINE, give a folder with a copy of it in place of "
+            "check the network and HF_HUB_OFFLINE, give a folder with a copy of it instead of "
             f"the name, or take random weights: {named.name}{students.RANDOM}"
         )
         with _read_for(said, fix):

@@ -49,8 +49,8 @@ def settings_of(
         keys = [*given, *(["tokenizer"] if tokenizer is not None else [])]
         if keys:
             raise LimbeckError(
-                f"{', '.join(keys)}: beside a Recipe, which is checked already, settings have no effect",
-                "give them to Recipe.load; objects to distill, with the method's name or a file in place of the Recipe",
+                f"{', '.join(keys)}: next to a Recipe, which is checked already, settings have no effect",
+                "give them to Recipe.load; objects to distill, with the method's name or a file instead of the Recipe",
             )
         return {}, {}
     settings = _spelt_out(given)
@@ -153,7 +153,7 @@ def _processor_of(model: PreTrainedModel, given: Any, setting: str) -> Processor
     reads = IMAGE.reads if model.main_input_name == "pixel_values" else TEXT_READING
     if given is not None and not isinstance(given, str | Path):
         raise LimbeckError(
-            f"tokenizer: a {type(given).__name__} is none",
+            f"tokenizer: a {type(given).__name__} is no tokenizer",
             f"give the {reads.processor} of the models, or its folder or Hub name",
         )
     source = given or model.name_or_path
@@ -265,8 +265,8 @@ def _splits(data: Any, *, training: bool = True) -> dict[str, Dataset]:
     strange = [str(name) for name in data if name not in _SPLITS]
     if strange or not data:
         raise LimbeckError(
-            f"data: {', '.join(strange) or 'nothing'} is none of the splits train, dev (validation) and test",
-            "give the splits that are meant by these names: data={'train': …, 'dev': …}",
+            f"data: {', '.join(strange) or 'nothing'} is not one of the splits train, dev (validation) and test",
+            "give the splits these names: data={'train': …, 'dev': …}",
         )
     found: dict[str, Dataset] = {}
     for name, rows in data.items():

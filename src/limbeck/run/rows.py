@@ -120,7 +120,7 @@ def _with_settings(task: tasks.Task, recipe: Recipe) -> tasks.Task:
         flip = task.image_traits.flip if given.flip is None else given.flip
         task = replace(task, kind=kind.viewed(given.crop, flip))
     elif recipe.images is not None:
-        raise LimbeckError(f"images: the task {task.name!r} has none", "leave images out")
+        raise LimbeckError(f"images: the task {task.name!r} has no images", "leave images out")
     elif kind.embeds:
         task = replace(task, kind=embedding_kind(kind, recipe))
     elif recipe.embedding is not None:
@@ -299,8 +299,8 @@ def _problems(
         ]
     return [
         Problem(
-            f"{key}: {term.compare} reads the label of every example, and some have none",
-            "take it out, leave rows without labels out, or let its class count labelled examples alone "
+            f"{key}: {term.compare} reads the label of every example, and some have no label",
+            "take it out, leave unlabeled rows out, or let its class count only labeled examples "
             "(counts_labelled = True)",
         )
         for key, term in reading
@@ -392,7 +392,7 @@ def embedding_kind(kind: tasks.TaskType, recipe: Recipe) -> tasks.TaskType:
     problems = [
         Problem(
             f"embedding.{key}: the model has no prompt {text!r} (it has {', '.join(known) or 'none'})",
-            f"name one that it has, or give the whole text, as it stands before others: '{text}: '",
+            f"name one that it has, or give the prefix itself: '{text}: '",
         )
         for key, text in given.items()
         if text.isidentifier() and text not in known  # meant as a name

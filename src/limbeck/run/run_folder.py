@@ -122,9 +122,7 @@ class RunFolder:
         told = given.note(recipe.model_dump(mode="json"))
         if training:
             chosen = ", ".join(f"{key} {value:g}" for key, value in training.items())
-            told += (
-                f"# chosen for these rows and this student where the recipe says null: {chosen}\n"
-            )
+            told += f"# chosen for these rows and this student where the recipe is null: {chosen}\n"
         files.write_whole(self.recipe, told + recipe.to_yaml())
 
     def ship(self, target: Path, *beside: Path) -> None:

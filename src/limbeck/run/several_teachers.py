@@ -84,7 +84,7 @@ def with_team(
         raise LimbeckError(
             f"team.by: teacher-rank ranks teachers by their dev scores, and {', '.join(without)} knows "
             "not all dev rows",
-            "label the dev rows too, or take team.by=uniform, student-rank or one number a teacher",
+            "label the dev rows too, or take team.by=uniform, student-rank or one number per teacher",
         )
     if team.by != "adaptive":
         shares, ranks, runs = ranked(recipe, team.by, parts)
@@ -231,9 +231,9 @@ def origin_problems(recipe: Recipe, named: Sequence[Named]) -> list[Problem]:
     large, *_ = by_capacity([one.teacher for one in named])
     return [
         Problem(
-            f"assistant {one.name}: starts from {one.path} as it is, fine-tuned, because no run's record tells which "
-            "pretrained checkpoint it was made from",
-            "make the teachers with limbeck finetune, or name pretrained checkpoints with a task head in their place",
+            f"assistant {one.name}: starts from {one.path} as it is, fine-tuned, because no run's record names "
+            "its pretrained checkpoint",
+            "make the teachers with limbeck finetune, or name pretrained checkpoints with a task head instead",
             "warning",
         )
         for place, one in enumerate(named)

@@ -218,7 +218,7 @@ def _too_many(rows: EncodedRows) -> str | None:
     if row_facts.facts_of(rows.encoded).encoded:
         return None
     return (
-        f"of {len(rows.encoded):,} training rows each batch is encoded, and asked about, in its turn; "
+        f"{len(rows.encoded):,} training rows are encoded, and labeled by the teacher, batch by batch; "
         "cache=always encodes and stores all of them first"
     )
 

@@ -363,7 +363,7 @@ def _write_translations(recipe: Recipe, folder: Path, live_teacher: Teacher | No
     if not pairs or (recipe.dev is None and len(rows) < 2 * _FEWEST):
         raise LimbeckError(
             f"parallel: {len(pairs)} different translations in {', '.join(recipe.parallel)}, too few to hold "
-            f"{2 * _FEWEST} out whose texts stand in no other",
+            f"{2 * _FEWEST} out whose texts are in no other pair",
             f"give {10 * _FEWEST} or more; or name a file with the columns {' and '.join(TRANSLATED)}: --dev FILE",
         )
     # A held-out text in another pair would be trained on.

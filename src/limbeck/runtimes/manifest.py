@@ -238,7 +238,7 @@ def _read(folder: str | Path) -> ExportManifest:
     manifest.folder = place
     if Path(manifest.file).name != manifest.file:
         raise LimbeckError(
-            f"{place / EXPORT_NAME}: file {manifest.file!r} lies outside the folder",
+            f"{place / EXPORT_NAME}: file {manifest.file!r} is outside the folder",
             "export the model again",
         )
     return manifest
@@ -290,7 +290,7 @@ def other_student(folder: Path, format: str, weights: Mapping[str, str]) -> Prob
     if now is None or (weights and now == dict(weights)):
         return None
     said = "was made from another student than the run holds" if weights else (
-        "does not say which student it was made from"
+        "does not record the student it was made from"
     )  # fmt: skip
     out = "" if place.name == format else f" --out {folder}"
     again = f"limbeck export {folder.parent.parent} --format {format}{out} --overwrite"

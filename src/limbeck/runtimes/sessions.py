@@ -45,7 +45,7 @@ class GraphSession(ABC):
         if missing:
             raise LimbeckError(
                 f"the exported model reads {', '.join(missing)}, which the batch does not hold",
-                "make batches with the tokenizer that lies beside the model",
+                "make batches with the tokenizer in the model's folder",
             )
         return {name: np.asarray(batch[name]) for name in self.inputs}
 

@@ -295,7 +295,7 @@ def _predictions(folder: Path, split: str) -> Mapping[str, Sequence[Any]]:
     found = run_folder.kept_predictions(folder, split)
     if found is None:
         raise LimbeckError(
-            f"{folder} holds no whole predictions of {split}",
+            f"{folder} holds no complete predictions of {split}",
             "train it again; a run keeps predictions of its own dev and test splits, and not of rows that were scored "
             "later",
         )

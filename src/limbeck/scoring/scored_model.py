@@ -323,8 +323,8 @@ class ScoredModel:
             return self._rows_of_recipe(self.recipe, asked, labeled=labeled)
         if asked.task is None and asked.data is None:
             raise LimbeckError(
-                f"{self.name} is no run of limbeck's, and a checkpoint does not say what to score it on",
-                "add --task and --data, say --task mrpc --data glue, or --data FILE with its columns",
+                f"{self.name} is no run of limbeck's, and a checkpoint does not name rows to score it on",
+                "add --task and --data, as in --task mrpc --data glue, or --data FILE with its columns",
             )
         asked = replace(asked, data=str(asked.data or HUB))
         task, splits = load_task(
@@ -375,7 +375,7 @@ class ScoredModel:
         same = asked.are_those_of(facts.task) and asked.split in (None, facts.split)
         if same and found.fingerprint != facts.fingerprint:
             raise LimbeckError(
-                f"data {found.data}: its {found.name} rows ({len(found.rows)}) are not those that "
+                f"data {found.data}: its {found.name} rows ({len(found.rows)}) are not the rows that "
                 f"{manifest.folder} was measured on ({facts.rows})",
                 "name the rows to score on (--data FILE --split NAME), or export again with --overwrite",
             )

@@ -102,7 +102,7 @@ class StoredMember:
         if not known.all():
             raise LimbeckError(
                 f"{self.place} has no outputs for {int((~known).sum()):,} of {len(rows):,} rows that are "
-                "asked for",
+                "requested",
                 "label these rows too (`limbeck label`), or name rows that it knows",
             )
         return found

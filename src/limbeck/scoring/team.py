@@ -138,7 +138,7 @@ def _refuse_different(team: Sequence[ScoredModel], asked: RowsAsked) -> None:
             problems.append(
                 Problem(
                     f"team: the runs have different settings of {key}: {said}",
-                    f"leave some out, or say which: --{key.replace('_', '-').replace('division', 'data')}",
+                    f"leave some out, or set it: --{key.replace('_', '-').replace('division', 'data')}",
                 )
             )
     if not recipes:

@@ -45,7 +45,7 @@ _CLASSES = 10_007
 MERGE = (
     "merge it into its base model and save that: "
     "AutoPeftModelForSequenceClassification.from_pretrained(FOLDER).merge_and_unload().save_pretrained(OUT), "
-    "and its tokenizer beside it"
+    "and save its tokenizer there too"
 )
 
 

@@ -231,7 +231,7 @@ def pick_layers(pick: str | Sequence[int], keep: int | None, total: int) -> list
         if pick not in PICKS:
             if pick == BY_ROWS:
                 raise LimbeckError(
-                    f"student.pick: {pick} needs rows, and here are none",
+                    f"student.pick: {pick} needs rows, and there are no rows here",
                     "choose the layers first: build_student(model, layers=important_layers(model, 3, batches))",
                 )
             problem = unknown("student.pick", pick, [*PICKS, BY_ROWS])
@@ -239,7 +239,7 @@ def pick_layers(pick: str | Sequence[int], keep: int | None, total: int) -> list
         keep = total if keep is None else keep
         if not 1 <= keep <= total:
             raise LimbeckError(
-                f"student.layers: {keep} layers asked for, but the model has {total}",
+                f"student.layers: {keep} layers requested, but the model has {total}",
                 f"choose a number from 1 to {total}",
             )
         return PICKS[pick](keep, total)

@@ -46,9 +46,9 @@ def count_entry(config: PretrainedConfig, stack: str = "main") -> str:
         if isinstance(getattr(config, own, None), int):
             return own
     raise LimbeckError(
-        f"{type(config).__name__} does not say how many layers its {stack} stack has "
+        f"{type(config).__name__} does not state the number of layers of its {stack} stack "
         f"(looked for {', '.join(_COUNTS[stack])})",
-        "take the model whole: leave student.layers out",
+        "use the complete model: leave student.layers out",
     )
 
 
@@ -64,7 +64,7 @@ def with_layers(config: PretrainedConfig, picked: Mapping[str, Sequence[int]]) -
         raise LimbeckError(
             f"{type(config).__name__} sets single layers through per_layer_config, which layers "
             "cannot be picked from",
-            "take the model whole: leave student.layers out",
+            "use the complete model: leave student.layers out",
         )
     data = config.to_dict()
     for stack, layers in picked.items():
@@ -172,7 +172,7 @@ def _rebuild(config: PretrainedConfig, data: dict[str, Any]) -> PretrainedConfig
         return type(config).from_dict(data)
     except Exception as error:  # a dataclass validator of transformers: its class is not public
         raise LimbeckError(
-            f"student.config: {type(config).__name__} refuses it: {first_line(error)}",
+            f"student.config: {type(config).__name__} rejects it: {first_line(error)}",
             "see that model's configuration class",
         ) from error
 

@@ -45,7 +45,7 @@ def important_layers(
     for stack, kept in wanted_layers(model.config, layers).items():
         total = configuration.layer_count(model.config, stack)
         if isinstance(kept, int):
-            pick_layers("first", kept, total)  # refuses a number that does not exist
+            pick_layers("first", kept, total)  # raises an error for a number that does not exist
             angles = turns(model, batches, stack)
             kept = [number + 1 for number in angles.topk(kept).indices.tolist()]
             said = ", ".join(f"{angle:.2f}" for angle in angles.tolist())

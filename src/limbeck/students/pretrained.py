@@ -238,7 +238,7 @@ def _check_loaded(
         shapes = [f"{k} {tuple(a)} for {tuple(b)}" for k, a, b in sorted(info["mismatched_keys"])]
         problems.append(
             Problem(
-                f"model {str(source)!r}: weights of another shape than config.json says: "
+                f"model {str(source)!r}: weights of another shape than in config.json: "
                 f"{_some(shapes)}",
                 "fix config.json (sizes, vocabulary, number of labels) or save the model again",
             )
@@ -255,8 +255,8 @@ def _check_loaded(
     if surplus:
         problems.append(
             Problem(
-                f"model {str(source)!r} holds more layers than config.json says: {_some(surplus)}",
-                "set the number of layers in config.json to what the file holds, and take fewer "
+                f"model {str(source)!r} holds more layers than config.json states: {_some(surplus)}",
+                "set the number of layers in config.json to the file's, and take fewer "
                 "with student.layers",
             )
         )
@@ -497,8 +497,8 @@ def _say_dropped(unused: set[str], names: Mapping[str, Sequence[int]]) -> None:
         )
 
 
-# The files that a checkpoint's weights are read from: safetensors of its own folder alone. transformers reads what an
-# index or a configuration names, and unpickles files other than .safetensors; so the names are checked first.
+# The files that a checkpoint's weights are read from: safetensors of its own folder alone. transformers reads the files
+# that an index or a configuration names, and unpickles files other than .safetensors; so the names are checked first.
 
 
 _SAFE = ".safetensors"
@@ -556,7 +556,7 @@ def refuse_damaged_student(source: str | Path, folder: Path) -> None:
     broken = manifest.damaged(folder.parent, start=f"{folder.name}/")
     if broken:
         raise LimbeckError(
-            f"model {str(source)!r}: {', '.join(broken)} is not what the run wrote",
+            f"model {str(source)!r}: {', '.join(broken)} changed since the run wrote it",
             "run the same command again, which trains it again; or copy the folder elsewhere to use "
             "it as it is",
         )

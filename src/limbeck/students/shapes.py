@@ -123,7 +123,7 @@ def named_model(init: str) -> NamedModel | None:
         raise LimbeckError(
             f"student.init: {init!r} is no model's shape",
             "write bert-LAYERS-WIDTH-HEADS, as in bert-8-128-2 (the Hub's weights) or bert-8-128-2:random; or "
-            "pocket-LAYERS-WIDTH-HEADS; HEADS has to divide WIDTH, and the one model of whole-word masking is "
+            "pocket-LAYERS-WIDTH-HEADS; HEADS has to divide WIDTH, and the one model with masking of complete words is "
             "bert-24-1024-16-wwm",
         )
     if not named.random and named.repository is None:

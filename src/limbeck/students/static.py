@@ -46,8 +46,8 @@ def build_static(
     """
     if not may_be_static(kind):
         raise LimbeckError(
-            f"student.static: one vector a text does not answer task type {kind.name}",
-            "leave student.static out; it is for classes and numbers of whole texts and for embeddings",
+            f"student.static: one vector per text does not fit task type {kind.name}",
+            "leave student.static out; it is for classes and numbers of texts and for embeddings",
         )
     own: dict[str, Any] = {"embeds": True}
     if kind.whole_text:

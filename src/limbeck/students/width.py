@@ -154,7 +154,7 @@ def with_width(
             settings[name], rest = divmod(value * number, own[key])
             if rest:
                 raise LimbeckError(
-                    f"student.{key}: {number} of {own[key]} leaves no whole number of the model's {value} {name}",
+                    f"student.{key}: {number} of {own[key]} leaves a fractional part of the model's {value} {name}",
                     f"choose a multiple of {own[key] // gcd(own[key], value)}",
                 )
     also = dict.fromkeys(_as_wide(config), wanted["hidden"] or own["hidden"])
@@ -310,7 +310,7 @@ class _ModulesAround:
             group = layer.group(1) if layer else key
             return Axis(f"ffn of {group}", units[key], blocks=size // units[key])
         if size % self.groups:
-            raise _unknown(self.model, f"{name} has no whole number of rows for each head")
+            raise _unknown(self.model, f"the rows of {name} are not a multiple of the heads")
         blocks = size // self.all_heads if size % self.all_heads == 0 else 1
         group = self.attention(name) or "the model"
         return Axis(f"heads of {group}", self.groups, size // (blocks * self.groups), blocks)
@@ -382,7 +382,7 @@ def fill(
             if axis is not None:
                 weight = weight.index_select(place, axis.index(kept[axis.group]).to(weight.device))
         if theirs[name].shape != weight.shape:
-            raise _unknown(source, f"{name} has no whole number of its units")
+            raise _unknown(source, f"the size of {name} is not a multiple of its units")
         filled[name] = weight
     target.load_state_dict(filled, strict=True)
 

@@ -160,9 +160,9 @@ def full_disk(place: Path, error: BaseException) -> Problem:
     """The error for a full disk."""
     reason = getattr(error, "strerror", None) or str(error).strip() or type(error).__name__
     return Problem(
-        f"the disk is full: {place} cannot be written whole ({reason})",
+        f"the disk is full: {place} cannot be written completely ({reason})",
         "make room there (or raise the limit on your files), and run the same command again: a run "
-        "continues from its last whole checkpoint",
+        "continues from its last complete checkpoint",
     )
 
 

@@ -104,7 +104,7 @@ def refuse_absent_rows(data: str) -> None:
     """Raise LimbeckError if a run's rows were objects that no longer exist."""
     if is_reference(data) and _absence(data, "data") is not None:
         raise LimbeckError(
-            f"data: {data} stands for rows that were given from Python, which a run does not keep",
+            f"data: {data} refers to rows that were given from Python, which a run does not keep",
             "name rows of a file: --data FILE, with --text-columns and --label-column as it has them",
         )
 
@@ -132,8 +132,8 @@ def note(settings: Mapping[str, Any]) -> str:
         return ""
     again = ", ".join(_argument(key) for key in keys)
     return (
-        f"# {', '.join(keys)}: objects given from Python, which a recipe cannot hold. To continue or repeat the run\n"
-        "# give them again, from this folder; behind the @ are fingerprints of what they held:\n"
+        f"# {', '.join(keys)}: objects given from Python, which a recipe cannot contain. To resume or repeat the run\n"
+        "# give them again, from this folder; behind the @ are fingerprints of their contents:\n"
         f'#   limbeck.distill("recipe.yaml", out=".", {again})\n'
     )
 
@@ -143,11 +143,11 @@ def _absence(reference: str, setting: str) -> Problem | None:
     if reference in _HELD or (known is not None and reference in known.writers):
         return None
     before = f"{setting}: " if setting else ""
-    what, other = "an object", " with tokenizer= as before; or name a file or folder in its place"
+    what, other = "an object", " with tokenizer= as before; or name a file or folder instead"
     if is_term(setting):
         what, other = "a term", ""
     return Problem(
-        f"{before}{reference} stands for {what} that was given from Python, which a recipe cannot hold",
+        f"{before}{reference} refers to {what} that was given from Python, which a recipe cannot contain",
         f'give it again, limbeck.distill("…/recipe.yaml", out=…, {_argument(setting)}){other}',
     )
 

@@ -176,7 +176,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(made) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in made if names.count(name) > 1)
-        raise ValueError(f"the key {twice!r} stands twice")
+        raise ValueError(f"the key {twice!r} occurs twice")
     return made
 
 
@@ -198,7 +198,7 @@ class _Loader(yaml.SafeLoader):
             if isinstance(key, Hashable):
                 if key in seen:
                     raise yaml.constructor.ConstructorError(
-                        None, None, f"the key {key!r:.60} stands twice", key_node.start_mark
+                        None, None, f"the key {key!r:.60} occurs twice", key_node.start_mark
                     )
                 seen.add(key)
         return super().construct_mapping(node, deep)

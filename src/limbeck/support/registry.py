@@ -238,7 +238,7 @@ def load_plugin(path: str | Path) -> Plugin:
     if not found:
         raise LimbeckError(
             f"plugins: {path} registers nothing",
-            'decorate what it holds, @limbeck.objective("NAME"), or leave it out',
+            'decorate its classes or functions, @limbeck.objective("NAME"), or leave it out',
         )
     _LOADED[place] = Plugin(place, digest, found)
     return _LOADED[place]

@@ -280,13 +280,13 @@ def _what_marks_are(found: Found, baseline: Baseline, columns: Sequence[TableCol
     each, average = (
         (
             "by t-tests with the spread over seeds pooled over all methods of the same layers",
-            "; the average likewise, for these tasks alone",
+            "; the average in the same way, for only these tasks",
         )
         if baseline.variance == "pooled"
         else (
             "by a paired t-test over shared seeds",
             "; the average by a paired sign-flip permutation test over (task, seed) pairs, every "
-            "task weighing what it weighs in the average, and for these tasks alone",
+            "task with its weight in the average, and for only these tasks",
         )
     )
     several = sum(column.in_average for column in columns) > 1
@@ -301,7 +301,7 @@ def _what_marks_are(found: Found, baseline: Baseline, columns: Sequence[TableCol
     return (
         f"▲ above, ▼ below {baseline.method} with the same layers, p < {SIGNIFICANT:g}: each task {each} "
         f"({counts} seed{'s' * (counts != '1')} paired){average * several}; two-sided, Holm-corrected {together}. The "
-        "dev rows are held fixed. No mark: no difference shown, which is not that there is none."
+        "dev rows are held fixed. No mark means that no difference was shown, not that there is no difference."
     )
 
 
@@ -311,7 +311,7 @@ def _reach(title: str, bound: float) -> str:
     if bound < SIGNIFICANT:
         return f"{reached}."
     return (
-        f"{reached}, so that no row can bear a mark whatever its scores: take more seeds, --variance pooled, or "
+        f"{reached}, so that no row can get a mark at any scores: take more seeds, --variance pooled, or "
         "--correction column."
     )
 

@@ -291,7 +291,7 @@ def _floor_notes(students: Sequence[Record]) -> list[str]:
     """What words alone are, and whose labels they learned."""
     floors = [run.floor for run in students if run.floor is not None]
     labels = "labels" if any(one.taught < one.rows for one in floors) else "the teacher's labels"
-    labels += ", the teacher's where a row has none" * any(
+    labels += ", the teacher's for unlabeled rows" * any(
         0 < one.taught < one.rows for one in floors
     )
     return [
@@ -322,7 +322,9 @@ def _seed_note(rows: Sequence[model.Row]) -> str:
     if not counts:
         return ""
     if len(counts) > 1:
-        return "Mean ± standard deviation (n − 1) over seeds; n stands where it is not the usual."
+        return (
+            "Mean ± standard deviation (n − 1) over seeds; n is shown if it differs from the usual."
+        )
     n = counts.pop()
     return f"Mean ± standard deviation (n − 1) over {n} seeds." if n > 1 else "One seed each."
 

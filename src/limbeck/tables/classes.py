@@ -172,7 +172,7 @@ def agreement_words(found: ClassificationScores) -> list[str]:
             f"; mean Jensen-Shannon divergence of their probabilities: {found.divergence:.3f} bits"
         )
     if found.labels == "teacher":
-        said += "; labels are the teacher's own predictions, and no score says how often either is right"
+        said += "; labels are the teacher's own predictions, so no score shows how often either is right"
     return [said]
 
 
@@ -202,7 +202,7 @@ def row_test_words(
             else f"paired bootstrap over {tests.rows:,} {tests.unit}, {found.samples:,} samples"
         )
         if found.method == "bootstrap" and tests.rows < FEW:
-            how += f"; over so few {tests.unit} it is too narrow, and covers the truth less often than it says"
+            how += f"; over only {tests.rows:,} {tests.unit} it is too narrow and misses the truth more than stated"
         said.append(
             f"{first} less {second}: {signed(found.difference, 2)} points of the primary score, "
             f"{100 * found.level:.0f} % interval {signed(found.low, 2)} to {signed(found.high, 2)} ({how})"
@@ -220,7 +220,7 @@ def row_test_words(
     if not said:
         said.append(
             f"{first} less {second}: no interval over {tests.rows:,} {tests.unit} (too few of them, a primary score "
-            "that some sample leaves undefined, or predictions that do not tell it)"
+            "that some sample leaves undefined, or predictions without the needed fields)"
         )
     return said
 

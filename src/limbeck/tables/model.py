@@ -229,8 +229,8 @@ def split_note(records: Sequence[Record], split: str | None) -> str:
     if not any("test" in record.scores for record in records):
         return ""
     return (
-        "A task's own column is of its dev rows: the best epoch's score on the rows that selected it. The column "
-        "'test' is of rows that chose nothing; --split test makes the whole table of them."
+        "A task's own column is on its dev rows: the best epoch's score on the rows that selected it. The column "
+        "'test' is on rows that selected nothing; --split test makes the complete table on them."
     )
 
 

@@ -237,8 +237,8 @@ def teacher_notes(runs: Sequence[Record]) -> list[str]:
         and "dev" not in run.examples.fingerprints
     }
     said = (
-        "Teacher's score, and % of teacher, may be of other dev rows, which records of an earlier "
-        f"version do not say: {', '.join(unsure)}."
+        "Teacher's score, and % of teacher, may be on other dev rows, which records of an earlier "
+        f"version do not record: {', '.join(unsure)}."
     )
     return [said] if unsure else []
 

@@ -1,8 +1,8 @@
-"""Tasks and their types: what a head predicts, and what follows from that for data, losses and scores.
+"""Tasks and their types: the prediction of a head, and the data, losses and scores that follow from it.
 
 One object for each
-task type knows the head's class, how rows become tokens and batches, what the labels' loss and the soft
-label are, what evaluation keeps of a batch and how that becomes scores. Nothing else asks which
+task type knows the head's class, how rows become tokens and batches, the labels' loss and the soft
+label, the outputs that evaluation keeps of a batch and how they become scores. Nothing else asks which
 kind a task is of.
 """
 

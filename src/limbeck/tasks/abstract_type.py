@@ -1,4 +1,4 @@
-"""What a task type has to say for itself. Part of `limbeck.tasks`."""
+"""The interface of a task type. Part of `limbeck.tasks`."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,8 +21,7 @@ from limbeck.tasks.candidates import AskedTexts, CandidateReading
 from limbeck.tasks.metrics import SampledScore, SampledUnits
 from limbeck.tasks.modality import TEXT_READING, Processor, Reading
 
-# What a task type makes of a model's outputs: predictions, scores, and what chance alone would
-# score.
+# Predictions and scores of a model's outputs, and the score of chance.
 
 
 class ScoredOutputs(ABC):
@@ -32,7 +31,7 @@ class ScoredOutputs(ABC):
     """As it is registered."""
 
     def named(self, task: rules.TaskLike, prediction: Any) -> str:
-        """What a prediction of a row says, in words."""
+        """A row's prediction in words."""
         return str(prediction)
 
     def probabilities(self, logits: np.ndarray) -> np.ndarray:
@@ -41,7 +40,7 @@ class ScoredOutputs(ABC):
         return found
 
     def compact_outputs(self, model: PreTrainedModel, batch: rules.Batch, logits: Tensor) -> Tensor:
-        """What evaluation keeps of a batch, (B, …): as little as the scores need, the logits of whole examples."""
+        """The outputs that evaluation keeps of a batch, (B, …): as little as the scores need, by default the logits."""
         return logits
 
     def beside_teacher(self, student: Tensor, teacher: Tensor, batch: rules.Batch) -> Tensor:
@@ -58,25 +57,25 @@ class ScoredOutputs(ABC):
     ) -> rules.Results:
         """Scores of all predictions on a split.
 
-        Of whole examples with a label each, unless a type says otherwise.
+        By default for complete examples with one label each.
         """
         return self.results_of_rows(task, outputs, of.rows)
 
     def results_of_rows(
         self, task: rules.TaskLike, outputs: np.ndarray, rows: Dataset
     ) -> rules.Results:
-        """Scores and predictions of logits (n, C), or numbers (n, 1), of loaded rows that are whole examples.
+        """Scores and predictions of logits (n, C), or numbers (n, 1), of loaded rows that are complete examples.
 
         Raises:
             LimbeckError: the type's outputs are of something else.
         """
         raise LimbeckError(
-            f"task type {self.name} has no outputs of whole examples", "give a model"
+            f"task type {self.name} has no outputs of complete examples", "give a model"
         )
 
     def sampled_units(self, task: rules.TaskLike, kept: rules.Kept) -> SampledUnits | None:
-        """What intervals of the scores sample with replacement, of predictions that `results` kept: the rows, unless
-        they do not stand for themselves. None where what was kept does not say which they are."""
+        """The units that score intervals resample, of predictions that `results` kept: by default the rows. None if the
+        kept predictions do not identify them."""
         return SampledUnits("rows", kept)
 
     def sampled_score(
@@ -93,7 +92,7 @@ class ScoredOutputs(ABC):
     def baseline(self, task: rules.TaskLike, labels: rules.Labels) -> tuple[float, str]:
         """The best primary score of always making one prediction, 0 to 100, and that prediction.
 
-        `labels` is the label column of some rows. Raises LimbeckError when there are none.
+        `labels` is the label column of some rows. Raises LimbeckError for an empty column.
         """
 
     def baseline_of_rows(self, task: rules.TaskLike, rows: Dataset) -> tuple[float, str]:
@@ -115,30 +114,30 @@ class TaskType(ScoredOutputs):
         generates: whether a model answers with text, token by token.
         rows_without_labels: whether training rows are texts, and need no labels: all that is learned follows
             from them.
-        language_model: whether the text of a row is its own label, and what is trained may be trained further.
-        problem_type: what transformers calls what the head is trained for, where the head's class alone does
-            not say it.
+        language_model: whether the text of a row is its own label, and a trained model may be trained further.
+        problem_type: transformers' name for the head's objective, if the head's class alone does
+            not determine it.
         constant: whether a model's outputs for an example are the same in every epoch, with one row of
             logits.
-        reads: what an example is before it is a batch: text, or an image.
-        whole_text: whether a class or number of a whole text is read off one token: what was measured for
-            these is the default.
+        reads: the modality of an example: text, or an image.
+        whole_text: whether a class or number of a text is read off one token: defaults were measured for
+            these types.
         embeds: whether logits are one vector (B, d) for each example, whose numbers are no classes.
         one_example_a_row: whether each row is one example, whatever it holds.
-        row_layout: what a label is in loaded rows and users' files: a class id or number of the row, a number for
-            each of its classes, or another thing.
-        key_columns: columns beside the texts that stored outputs of a row are found by.
+        row_layout: form of a label in loaded rows and users' files: a class id or number of the row, a number for
+            each of its classes, or another form.
+        key_columns: columns that identify a row's stored outputs, in addition to the texts.
         needed_texts: how many of the first text columns every row has to fill; None: all.
         becomes: terms of methods that mean another one here, by `compare`; None: nothing, so that they are
             left out.
-        group_column: the column of a batch with numbers of which equal ones say that rows belong together, as
-            the candidates of one query do; None where each row stands for itself.
-        candidates: how scores of candidates are found in what its models put out; None where there are none.
-        distilled_by: the method that is advised to whoever names none.
-        split_columns: columns of a loaded split that `results` reads, beside texts and labels, where they are
-            there.
+        group_column: the column of a batch whose equal numbers mark rows of one group, such as
+            the candidates of one query; None if each row is separate.
+        candidates: reads scores of candidates from its models' outputs; None without candidates.
+        distilled_by: the recommended method if none is named.
+        split_columns: optional columns of a loaded split that `results` reads in addition to texts and
+            labels.
         scoring_columns: columns of an encoded split that only `results` reads: they never reach a batch.
-        ordered: whether its classes stand in an order, from low to high, in which their ids number them.
+        ordered: whether its classes are ordered from low to high by their ids.
         over_vocabulary: whether the logits are over a vocabulary, of which a teacher's may be kept in part.
     """
 
@@ -169,20 +168,20 @@ class TaskType(ScoredOutputs):
     scoring_columns: ClassVar[tuple[str, ...]] = ()
     ordered: ClassVar[bool] = False
 
-    # ---- what a head puts out, and what its classes are ----
+    # ---- a head's outputs and classes ----
 
     def outcomes(self, outputs: int, *, exclusive: bool = True) -> float:
-        """How many outcomes the logits of a head with so many outputs are over: an example's classes, `inf` for a
+        """Number of outcomes of the logits of a head with this many outputs: an example's classes, `inf` for a
         vocabulary, 0 for none.
 
         Args:
             outputs: of the head.
-            exclusive: only outcomes that exclude each other are counted; else also classes of which several may hold.
+            exclusive: count only mutually exclusive outcomes; otherwise also classes of which several may apply.
         """
         return 0
 
     def is_number(self, outputs: int) -> bool:
-        """Whether a head with so many outputs gives one number for an example."""
+        """Whether a head with this many outputs gives one number for an example."""
         return False
 
     def weighs(self, outputs: int) -> bool:
@@ -190,15 +189,15 @@ class TaskType(ScoredOutputs):
         return self.weighs_classes and not self.is_number(outputs)
 
     def class_names(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Of the names of a head's outputs those of classes; () where it decides among none."""
+        """The class names among the names of a head's outputs; () if it does not choose a class."""
         return ()
 
     def problem_of(self, regression: bool) -> str | None:
-        """What transformers calls what a head of whole examples is trained for; None where it is of something else."""
+        """transformers' name for the objective of a head of complete examples; None for other heads."""
         return self.problem_type
 
     def over_classes(self, loss: Tensor, classes: int) -> Tensor:
-        """A soft label of so many classes as a mean over them."""
+        """A soft label of this many classes as a mean over them."""
         return loss / classes
 
     def regresses(self, task: rules.Labelled) -> bool:
@@ -218,12 +217,12 @@ class TaskType(ScoredOutputs):
         )
 
     def row_classes(self, task: rules.Labelled) -> tuple[str, ...]:
-        """The classes that the label of a whole row names, one or several; () for numbers, tags and answers."""
+        """The classes that a row's label names, one or several; () for numbers, tags and answers."""
         return task.labels if self.labels_examples else ()
 
     @property
     def labels_texts(self) -> bool:
-        """Whether rows are texts with a label of the whole: a class, several of them, or a number."""
+        """Whether rows are texts with a label each: a class, several of them, or a number."""
         return self.labels_examples and self.reads.in_columns
 
     def answers(self, other: "TaskType") -> bool:
@@ -231,7 +230,7 @@ class TaskType(ScoredOutputs):
         return self.name == other.name
 
     def shown_texts(self, task: rules.TaskLike, rows: Dataset) -> dict[str, Sequence[Any]] | None:
-        """The text columns of loaded rows, to stand beside predictions; None where no label is of a whole text."""
+        """The text columns of loaded rows, to show next to predictions; None if texts have no label."""
         if not self.labels_texts:
             return None
         return {name: rows[name][:] for name in task.text_columns}
@@ -239,7 +238,7 @@ class TaskType(ScoredOutputs):
     def compared_texts(
         self, task: rules.TaskLike, rows: Mapping[str, Sequence[Any]]
     ) -> list[list[tuple[str, ...]]]:
-        """By row what is looked for among other rows: all its texts together, or each by itself."""
+        """The texts of each row to look up among other rows: all together, or each separately."""
         return [[texts] for texts in zip(*self.texts(task, rows), strict=True)]
 
     def written_label(self, task: rules.Labelled, label: Any) -> Any:
@@ -253,7 +252,7 @@ class TaskType(ScoredOutputs):
         """A model's predictions as the labels of a user's file, and their `datasets` type.
 
         Args:
-            task: with the classes, and what the model says of how they are decided (`decided_by`).
+            task: with the classes, and the model's decision rule for them (`decided_by`).
             outputs: the model's, as evaluation keeps them.
             of: the rows that they are about.
         """
@@ -267,7 +266,7 @@ class TaskType(ScoredOutputs):
 
         Args:
             task: with the classes.
-            outputs: of whole examples.
+            outputs: of complete examples.
             thresholds: where several classes may hold, from which probability on each does; ½ if left out.
         """
         if task.regression:
@@ -281,7 +280,7 @@ class TaskType(ScoredOutputs):
         return found
 
     def counted_logits(self, batch: rules.Batch, logits: np.ndarray) -> Any:
-        """Index of the logits of a batch that count: padding's are nobody's."""
+        """Index of the logits of a batch that count, without padding."""
         mask = batch.get("attention_mask")
         if logits.ndim < 3 or mask is None or mask.shape != logits.shape[:2]:
             return slice(None)
@@ -305,11 +304,11 @@ class TaskType(ScoredOutputs):
         """
 
     def decided_by(self, task: Any, config: PretrainedConfig) -> Any:
-        """The task with what a model's configuration says of how its outputs become classes."""
+        """The task with the rule in a model's configuration for turning outputs into classes."""
         return task
 
     def ship_with(self, config: PretrainedConfig, task: rules.TaskLike) -> None:
-        """Write into a student's configuration what a reader of it has to know of its training."""
+        """Write into a student's configuration the facts of its training that its users need."""
 
     @property
     def repeats(self) -> bool:
@@ -318,7 +317,7 @@ class TaskType(ScoredOutputs):
 
     @property
     def taught_labels(self) -> bool:
-        """Whether training rows that have none get a teacher's labels: they cannot stay without, as others may."""
+        """Whether unlabeled training rows get a teacher's labels, because this type cannot train without."""
         return no_unlabelled(self) is not None and not self.rows_without_labels
 
     @property
@@ -337,12 +336,12 @@ class TaskType(ScoredOutputs):
 
     @property
     def labels_examples(self) -> bool:
-        """Whether a label is of a whole example: a class, several of them, or a number."""
+        """Whether a label is of a complete example: a class, several of them, or a number."""
         return self.row_layout != "own"
 
     @property
     def names_classes(self) -> bool:
-        """Whether what is predicted are classes with names, of examples or of words."""
+        """Whether predictions are classes with names, of examples or of words."""
         return self.labels_examples or self.weighs_classes
 
     @property
@@ -369,7 +368,7 @@ class TaskType(ScoredOutputs):
             pooling: which tokens speak for a text.
             normalize: whether embeddings are divided by their length.
             width: numbers of the student's.
-            prompts: what is put before a `sentence`, a `query` or a `passage`, where it is not a model's own.
+            prompts: prefixes of a `sentence`, a `query` or a `passage` that differ from the model's own.
             max_tokens: tokens that the student reads of a text that is scored, and is shipped to read.
             similarity: how two embeddings are compared.
         """
@@ -399,7 +398,7 @@ class TaskType(ScoredOutputs):
         """Whose stored outputs teach the examples of some rows; None for the rows' own.
 
         Args:
-            alone: the outputs are of each text by itself, as embeddings are.
+            alone: the outputs are of each text separately, as embeddings are.
         """
         return None
 
@@ -448,7 +447,7 @@ class TaskType(ScoredOutputs):
     def encode(
         self, task: rules.TaskLike, tokenizer: Processor, max_length: int, rows: rules.Rows
     ) -> rules.Rows:
-        """What a batch is made of, labels, and the column `CUT`, of some rows (which hold `index`).
+        """Encode some rows (with `index`): a batch's inputs, labels, and the column `CUT`.
 
         Rows without the label column come out without labels.
         """
@@ -460,16 +459,16 @@ class TaskType(ScoredOutputs):
     def groups_of(
         self, task: rules.TaskLike, rows: Mapping[str, Sequence[Any]]
     ) -> np.ndarray | None:
-        """Numbers of which equal ones say that loaded rows belong together, (n,); None where none do."""
+        """Group number of each loaded row, (n,); None without groups."""
         return None
 
     def spread_rows(self, task: rules.TaskLike, rows: Dataset, wanted: int) -> Dataset:
-        """About so many rows, evenly spaced, that can be scored by themselves."""
+        """About this many rows, evenly spaced, that can be scored separately."""
         count = min(wanted, len(rows))
         return rows.select(np.linspace(0, len(rows) - 1, count).round().astype(int).tolist())
 
     def check_rows(self, task: rules.TaskLike, rows: Dataset) -> list[str]:
-        """What is wrong with loaded labels, in words; empty if nothing is."""
+        """Errors in loaded labels, in words; empty if there are no errors."""
         return []
 
     # ---- batches ----
@@ -501,7 +500,7 @@ class TaskType(ScoredOutputs):
     ) -> Tensor:
         """The labels' loss, a float32 scalar: per example first, then over the labelled ones of the batch.
 
-        0 where none of them has a label, with a gradient of 0. Only a type that `weighs_classes` is given
+        0 if no row has a label, with a gradient of 0. Only a type that `weighs_classes` is given
         another rule than the plain one.
         """
 
@@ -519,7 +518,7 @@ class TaskType(ScoredOutputs):
     def places(self, batch: rules.Batch) -> Tensor | None:
         """Which places of logits (B, N, C) count, (B, N); None where each example has one row of logits.
 
-        Raises LimbeckError for a batch without labels, where these say it.
+        Raises LimbeckError for a batch without labels, if they are needed for this.
         """
         return None
 
@@ -528,7 +527,7 @@ class TaskType(ScoredOutputs):
     def soft_label_of_tokens(
         self, student: Tensor, teacher: PartialLogits, batch: rules.Batch, rule: rules.SoftRule
     ) -> Tensor:
-        """As `soft_label`, by what was kept of the teacher's distribution over a vocabulary.
+        """As `soft_label`, for the stored part of the teacher's distribution over a vocabulary.
 
         Raises:
             LimbeckError: the type has no vocabulary.
@@ -546,7 +545,7 @@ def task_type(name: str) -> Callable[[Type], Type]:
     """A class decorator that makes a type of task known: a recipe's `kind: name`.
 
     Raises:
-        LimbeckError: the class leaves out something that a type of task has to say, or the name is
+        LimbeckError: the class leaves out something that a task type must define, or the name is
             another type's.
     """
 
@@ -554,9 +553,9 @@ def task_type(name: str) -> Callable[[Type], Type]:
         lacking = sorted(getattr(found, "__abstractmethods__", ()))
         if not issubclass(found, TaskType) or lacking:
             raise LimbeckError(
-                f"task type {name!r}: {found.__name__} is no whole limbeck.tasks.TaskType"
+                f"task type {name!r}: {found.__name__} is no complete limbeck.tasks.TaskType"
                 + (f", it lacks {', '.join(lacking)}" if lacking else ""),
-                "inherit from it, or from one that is near, and write what is missing",
+                "inherit from it, or from a similar type, and add the missing parts",
             )
         found.name = name
         TASK_TYPES.register(name)(found())
@@ -572,15 +571,15 @@ _SEVERAL = "multi_label_classification"
 
 
 def get_task_type(name: str) -> TaskType:
-    """The type of that name; raises LimbeckError with the nearest name when there is none."""
+    """The type of that name; raises LimbeckError with the nearest name if it does not exist."""
     return TASK_TYPES.get(name, "kind")
 
 
 def task_type_of(model: PreTrainedModel) -> TaskType:
-    """The type of a model's head; sentence classification where it is none of the others.
+    """The type of a model's head; by default sentence classification.
 
     Raises:
-        LimbeckError: several labels for what is no text, which no task type has.
+        LimbeckError: several labels for inputs other than text, which no task type has.
     """
     problem = getattr(model.config, "problem_type", None)
     found = _by_class(type(model).__name__, problem)
@@ -604,14 +603,14 @@ def kind_of_config(config: PretrainedConfig) -> TaskType:
 
 
 def _claimed(config: PretrainedConfig) -> TaskType | None:
-    """The type that a configuration says by more than a class's name."""
+    """The type that a configuration marks by more than a class's name."""
     return next((one for one in map(TASK_TYPES.get, TASK_TYPES) if one.claims(config)), None)
 
 
 def _by_class(name: str, problem: str | None) -> TaskType:
-    """By the classes that a type names as its heads, else by how its AutoModel's classes end.
+    """By the classes that a type names as its heads, otherwise by how its AutoModel's classes end.
 
-    Of several types with one head the one of that problem, else one that is of none.
+    Among several types with one head, the one of that problem, otherwise one without a problem type.
     """
     types = [TASK_TYPES.get(known) for known in TASK_TYPES]
     named = [one for one in types if name in one.heads]
@@ -627,8 +626,8 @@ def _ending(task_type: TaskType) -> str:
     return str(task_type.auto.__name__).removeprefix("AutoModel")
 
 
-# Rows without a label: which task types may train on them, and how a label column says so. A class
-# id is −100 where there is none, and a number NaN (of several labels a row each of them), in
+# Rows without a label: which task types may train on them, and how a label column marks them. A class
+# id is −100 without a label, and a number NaN (with several labels per row, each of them), in
 # loaded rows, in encoded ones and in batches alike.
 
 
@@ -641,14 +640,14 @@ class TaskOfKind(rules.TaskLike, Protocol):
 
 
 def absent_label(task: TaskOfKind) -> float | int | list[float]:
-    """What stands in the label column of a row that has none."""
+    """The value in the label column of an unlabeled row."""
     if task.kind.row_layout == "several labels":
         return [float("nan")] * len(task.labels)
     return float("nan") if task.regression else NO_LABEL
 
 
 def marked(task: TaskOfKind, labels: Iterable[Any]) -> list[Any]:
-    """Class ids or numbers as a column holds them, from a list with None where there is none."""
+    """Class ids or numbers as a column holds them, from a list with None for unlabeled rows."""
     absent = absent_label(task)
     return [absent if label is None else label for label in labels]
 
@@ -670,7 +669,7 @@ class NoUnlabelled(NamedTuple):
 
 
 def no_unlabelled(kind: TaskType) -> NoUnlabelled | None:
-    """Why a task type takes no rows without a label beside those that have one; None if it does."""
+    """Why a task type cannot mix unlabeled rows with labeled ones; None if it can."""
     if kind.rows_without_labels:
         return NoUnlabelled("its rows need no labels", "give these rows with the others: --data")
     if not kind.reads.in_columns:

@@ -1,4 +1,4 @@
-"""How scores of a query's candidates are found in what a model puts out. Part of `limbeck.tasks`.
+"""Scores of a query's candidates from a model's outputs. Part of `limbeck.tasks`.
 
 A cross-encoder gives each candidate a score. Embeddings of a query and its candidates give them too, as their inner
 products, so that every loss over candidates is one for both.
@@ -17,11 +17,11 @@ from limbeck.support.errors import LimbeckError
 from limbeck.tasks.rules import TaskLike
 
 QUERY_ID = "query_id"
-"""The column of a batch that says whose candidate each row is, int64 (B,)."""
+"""The column of a batch with the query that each row is a candidate of, int64 (B,)."""
 GRADE = "grade"
-"""The column that says what each text is in its tuple, (B,): NaN a query, else how relevant it is, or `UNGRADED`."""
+"""The column with the role of each text in its tuple, (B,): NaN for a query, otherwise its grade, or `UNGRADED`."""
 UNGRADED = -1.0
-"""What the column says of a candidate of which nobody knows how relevant it is."""
+"""The column's value for a candidate of unknown relevance."""
 _FIX = "give the rows a column {} of {}"
 
 
@@ -29,21 +29,21 @@ class CandidateReading(ABC):
     """Scores, queries and grades of the candidates in a batch, a number for each row."""
 
     grades_of: ClassVar[tuple[str, str]]
-    """The column of grades, and what it holds, in words."""
+    """The column of grades, and its content in words."""
     queries_are_rows: ClassVar[bool] = False
-    """Whether a query is a row of its own, the one without a grade, beside its candidates."""
+    """Whether a query has a row of its own, without a grade, next to its candidates."""
 
     def queries(self, batch: Mapping[str, Tensor]) -> Tensor:
-        """Whose candidate each row is (B,); a row that is none is alone. Raises LimbeckError where nobody knows."""
+        """The query of each row (B,); a row that is no candidate is alone. Raises LimbeckError if that is unknown."""
         if QUERY_ID not in batch:
             raise LimbeckError(
-                f"the batch has no {QUERY_ID}, so nobody knows which candidates are of one query",
-                _FIX.format(QUERY_ID, "whole numbers, one for each query"),
+                f"the batch has no {QUERY_ID}, so the candidates of a query are unknown",
+                _FIX.format(QUERY_ID, "integers, one for each query"),
             )
         return batch[QUERY_ID]
 
     def grades(self, batch: Mapping[str, Tensor]) -> Tensor:
-        """How relevant each row is (B,), NaN where nobody says. Raises LimbeckError for a batch without."""
+        """Grade of each row (B,), NaN if unknown. Raises LimbeckError for a batch without grades."""
         name, what = self.grades_of
         if name not in batch:
             raise LimbeckError(f"the batch has no {name}", _FIX.format(name, what))
@@ -57,7 +57,7 @@ class CandidateReading(ABC):
 class ScoredCandidates(CandidateReading):
     """A row is a query with one of its candidates, and the output its score."""
 
-    grades_of = ("labels", "grades, 0 for what is not relevant")
+    grades_of = ("labels", "grades, 0 for irrelevant passages")
 
     def scores(self, logits: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
         """Logits (B, 1) as they are."""
@@ -69,17 +69,17 @@ class EmbeddedCandidates(CandidateReading):
 
     grades_of = (
         GRADE,
-        "numbers: NaN for a query, 1 for what belongs to it, 0 for what does not, -1 where nobody says",
+        "numbers: NaN for a query, 1 for a relevant passage, 0 for an irrelevant one, -1 if unknown",
     )
 
     queries_are_rows = True
 
     def said(self, batch: Mapping[str, Tensor]) -> Tensor:
-        """What the batch says of each text (B,), as its column has it. Raises LimbeckError for a batch without."""
+        """The batch's column of roles (B,), unchanged. Raises LimbeckError for a batch without it."""
         return super().grades(batch)
 
     def grades(self, batch: Mapping[str, Tensor]) -> Tensor:
-        """Of queries none, and none where nobody says."""
+        """NaN for queries and for unknown relevance."""
         said = self.said(batch)
         return said.masked_fill(said == UNGRADED, torch.nan)
 
@@ -100,7 +100,7 @@ SCORED = ScoredCandidates()
 EMBEDDED = EmbeddedCandidates()
 
 
-# What stored outputs are asked about rows whose examples are not the rows themselves.
+# Keys of stored outputs for rows whose examples are not the rows themselves.
 
 
 class AskedTexts(NamedTuple):
@@ -110,7 +110,7 @@ class AskedTexts(NamedTuple):
         columns: the texts by column, as a teacher read them, each (n,).
         rows: the place of the row that each is of, (n,).
         examples: the place among the rows' examples that each teaches, (n,).
-        of: how many examples the rows have. Nothing is known of those that are not among `examples`.
+        of: how many examples the rows have. Examples outside `examples` have no outputs.
     """
 
     columns: list[list[str]]
@@ -123,11 +123,11 @@ class AskedTexts(NamedTuple):
 
 
 FIRST = "first_text"
-"""A column of a split: what each row's first text is, a query or a passage; without it all texts are sentences."""
+"""A column of a split: the role of each row's first text, query or passage; without it all texts are sentences."""
 
 
 class TextOfRow(NamedTuple):
-    """A text, and where it stands: a place among rows, which of the row's texts it is, and what it is."""
+    """A text and its position: a place among rows, the number among the row's texts, and its role."""
 
     place: int
     number: int
@@ -150,7 +150,7 @@ def texts_of_rows(task: TaskLike, rows: Mapping[str, Sequence[Any]]) -> list[Tex
 
 
 def asked_pairs(task: TaskLike, rows: Mapping[str, Sequence[Any]]) -> AskedTexts:
-    """Every passage with its query, without prompts; a query by itself is no pair, nor is a sentence."""
+    """Every passage with its query, without prompts; a lone query is no pair, nor is a sentence."""
     found = texts_of_rows(task, rows)
     pairs = [
         (example, one) for example, one in enumerate(found) if one.number and one.kind == PASSAGE
@@ -165,7 +165,7 @@ def asked_pairs(task: TaskLike, rows: Mapping[str, Sequence[Any]]) -> AskedTexts
 
 
 def asked_alone(task: TaskLike, rows: Mapping[str, Sequence[Any]]) -> AskedTexts:
-    """Every text by itself, without prompts."""
+    """Every text separately, without prompts."""
     found = texts_of_rows(task, rows)
     places = [one.place for one in found]
     return AskedTexts([[one.text for one in found]], places, [*range(len(found))], len(found))

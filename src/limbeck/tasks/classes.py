@@ -1,4 +1,4 @@
-"""One class, or one number, for a whole example. Part of `limbeck.tasks`."""
+"""One class, or one number, for an example. Part of `limbeck.tasks`."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -71,12 +71,12 @@ class Classes(TaskType):
             return F.hard_mse(logits.squeeze(-1), labels)
         if labels.is_floating_point() and labels.dim() == 1:
             raise LimbeckError(
-                f"labels are {labels.dtype}, and the head has {logits.shape[-1]} classes, whose ids are whole "
-                "numbers",
+                f"labels are {labels.dtype}, and the head has {logits.shape[-1]} classes, whose ids are "
+                "integers",
                 'cast the column: dataset.cast_column("labels", Value("int64")); of a regression give a head '
                 "of one output (num_labels=1)",
             )
-        # A column of True and False is two classes; shares of the classes (B, C) stay what they are.
+        # A column of True and False is two classes; shares of the classes (B, C) are unchanged.
         labels = labels if labels.is_floating_point() else labels.long()
         return F.hard_cross_entropy(logits, labels, **rule._asdict())
 
@@ -100,7 +100,7 @@ class Classes(TaskType):
     ) -> rules.Results:
         """Scores and predictions of logits (n, C), or numbers (n, 1), of rows with labels.
 
-        Probabilities stand beside class ids with six decimals, as long as they are few enough for a file of JSON.
+        Probabilities are stored next to class ids with six decimals, if they are few enough for a JSON file.
         """
         right = rows.with_format("numpy")[task.label_column][:]
         given = outputs.reshape(-1) if task.regression else outputs.argmax(axis=1)
@@ -217,7 +217,7 @@ SENTENCE = TASK_TYPES.get("sentence")
 #
 # Each class is a question of its own, answered by a sigmoid: Hugging Face's
 # `multi_label_classification`. Labels are 0 and 1 for each class (C,), float32 as its loss wants
-# them, and NaN in a row that has none.
+# them, and NaN in an unlabeled row.
 
 
 METRICS_OF_SEVERAL = ("micro_f1", "macro_f1", "average_precision", "subset_accuracy")
@@ -286,11 +286,11 @@ class MultiLabel(TaskType):
         return found
 
     def tuned(self, task: Any, thresholds: Any) -> Any:
-        """By one for all classes, if nobody says otherwise."""
+        """By default by one for all classes."""
         return replace(task, thresholds=thresholds or "one")
 
     def decided_by(self, task: Any, config: PretrainedConfig) -> Any:
-        """With the model's thresholds, ½ where it has none."""
+        """With the model's thresholds, or ½ by default."""
         return replace(task, thresholds=rules.thresholds_of(config) or rules.USUAL)
 
     # ---- rows ----
@@ -340,7 +340,7 @@ class MultiLabel(TaskType):
         """Binary cross-entropy of logits (B, C) with labels of 0 and 1 (B, C), mean over classes and rows.
 
         Raises:
-            LimbeckError: labels of another shape, a class's number say.
+            LimbeckError: labels of another shape, such as a class id.
         """
         rules.need_labels(batch, self.label_names)
         if batch["labels"].shape != logits.shape:
@@ -355,7 +355,7 @@ class MultiLabel(TaskType):
         return F.binary_cross_entropy(logits, labels, positive_weights=weights, gamma=gamma)
 
     def balanced_weights(self, labels: rules.Labels, classes: int) -> Tensor:
-        """Of the rows that are of each class: as much together as those that are not."""
+        """Weight of the rows of each class: in total as much as all other rows."""
         values = np.asarray(labels, dtype=np.float64).reshape(-1, classes)
         known = values[~np.isnan(values).any(axis=1)]
         return F.balanced_positive_weights(torch.from_numpy(known.sum(axis=0)).long(), len(known))
@@ -370,7 +370,7 @@ class MultiLabel(TaskType):
     # ---- outputs and scores ----
 
     def probabilities(self, logits: np.ndarray) -> np.ndarray:
-        """A sigmoid's, each class by itself."""
+        """A sigmoid's, each class separately."""
         found: np.ndarray = expit(logits.astype(np.float64))
         return found
 
@@ -379,7 +379,7 @@ class MultiLabel(TaskType):
     ) -> rules.Results:
         """Scores and predictions of logits (n, C) of rows with labels of 0 and 1 (n, C).
 
-        Where thresholds are tuned on these rows, each part of them is scored with those that the other parts give.
+        Where thresholds are tuned on these rows, each part of them is scored with thresholds from the other parts.
 
         Raises:
             LimbeckError: no rows, outputs that are not finite, or of another number of classes.
@@ -453,7 +453,7 @@ def several_scores(
 ) -> dict[str, float]:
     """Scores, 0 to 100, of predictions of 0 and 1 (n, C) and probabilities (n, C).
 
-    Means over classes are over those that have rows; what is predicted of the others is wrong all the same.
+    Means over classes are over classes with rows; predictions of the others still count as errors.
     """
     present = np.flatnonzero(labels.any(axis=0))
     each = f1_score(labels, given, average=None, zero_division=0)[present]

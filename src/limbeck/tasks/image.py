@@ -46,7 +46,7 @@ class ImageReading(Reading):
             first = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise LimbeckError(
                 f"model {source!r} has no image processor that can be read: {first}",
-                "put its preprocessor_config.json beside its config.json",
+                "put its preprocessor_config.json next to its config.json",
             ) from error
 
     def describe(self, processor: Processor) -> str:

@@ -1,4 +1,4 @@
-"""What a score is: GLUE's five metrics, F1 weighted by class and top-5 accuracy, on a scale of 0 to 100.
+"""Metrics: GLUE's five metrics, F1 weighted by class and top-5 accuracy, on a scale of 0 to 100.
 
 Read by `tasks` (a task names its metrics), so by evaluation, records and tables. A student that has
 collapsed to one prediction is a result like any other: its correlation is 0, not NaN and not a warning.
@@ -57,7 +57,7 @@ def _correlation(correlate: Callable[..., Any], predicted: np.ndarray, labels: n
     if len(labels) < 2 or np.ptp(predicted) == 0 or np.ptp(labels) == 0:
         return 0.0
     with warnings.catch_warnings():
-        # An almost constant prediction is a bad student, which its score says already.
+        # An almost constant prediction is a bad student, which its score shows already.
         warnings.simplefilter("ignore", category=stats.NearConstantInputWarning)
         statistic = float(correlate(predicted, labels).statistic)
     return 100.0 * statistic if np.isfinite(statistic) else 0.0
@@ -96,7 +96,7 @@ METRICS: Mapping[str, Callable[[np.ndarray, np.ndarray], float]] = {
 }
 
 TEACHER_AGREEMENT, TEACHER_KL = "teacher_agreement", "teacher_kl"
-"""Scores of a student beside its teacher's distributions: the share of places where both find the same token the
+"""Scores of a student compared with its teacher's distributions: the share of places where both find the same token the
 likeliest, and the mean KL divergence from the teacher in hundredths of a nat."""
 
 LOWER_IS_BETTER = frozenset({"mean_absolute_error", "perplexity", "relative_error", TEACHER_KL})
@@ -156,7 +156,7 @@ def mean_of(expression: str, scores: Mapping[str, float]) -> float:
 
 
 # Metrics of many samples of the same predictions at once, as intervals over them need. A sample is
-# a list of numbers of units, with replacement: of rows, or of what a task type has in their place.
+# a list of numbers of units, with replacement: of rows, or of a task type's own units.
 # Each function reads the predictions once and gives what scores samples.
 
 
@@ -165,9 +165,9 @@ SampledScore = Callable[[np.ndarray], np.ndarray]
 
 
 class SampledUnits(NamedTuple):
-    """Kept predictions as what is sampled again.
+    """Kept predictions as units to resample.
 
-    `name`: what a unit is, in the plural. `kept`: predictions and labels by unit.
+    `name`: name of the units, in the plural. `kept`: predictions and labels by unit.
     """
 
     name: str
@@ -177,7 +177,7 @@ class SampledUnits(NamedTuple):
 def ratio_of_sums(
     top: Sequence[float] | np.ndarray, bottom: Sequence[float] | np.ndarray
 ) -> SampledScore:
-    """The sum of a numerator over that of a denominator, each (n,) by unit; 0 where the latter is 0."""
+    """The sum of a numerator over the sum of a denominator, each (n,) by unit; 0 where the latter is 0."""
     above, below = (np.asarray(part, dtype=np.float64) for part in (top, bottom))
 
     def score(units: np.ndarray) -> np.ndarray:
@@ -260,7 +260,7 @@ def mean_average_precision(probabilities: np.ndarray, right: np.ndarray) -> Samp
 
 
 def _average_precision(times: np.ndarray, likely: np.ndarray, meant: np.ndarray) -> np.ndarray:
-    """Of one class in samples that hold each row so many times (B, n)."""
+    """Average precision of one class in samples, given the count of each row (B, n)."""
     order = np.argsort(-likely, kind="stable")
     ends = np.append(np.flatnonzero(np.diff(likely[order])), len(order) - 1)
     ranked = times[:, order]
@@ -283,7 +283,7 @@ def _mean_of_present(each: np.ndarray, present: np.ndarray) -> np.ndarray:
 
 
 def _over(top: np.ndarray, bottom: np.ndarray) -> np.ndarray:
-    """A quotient, 0 where what is below is 0."""
+    """A quotient, 0 where the denominator is 0."""
     return top / np.where(bottom > 0, bottom, 1) * (bottom > 0)
 
 
@@ -291,7 +291,7 @@ def _over(top: np.ndarray, bottom: np.ndarray) -> np.ndarray:
 #
 # Read by task types that rank and by retrieval with embeddings. Gains are the grades themselves and
 # discounts log₂(rank + 1), as trec_eval, BEIR and scikit-learn have them; a candidate is relevant if
-# its grade is above 0. Candidates of equal scores stand in no order: every metric is the mean over
+# its grade is above 0. Candidates of equal scores have no order: every metric is the mean over
 # all orders of them (McSherry and Najork 2008), so that a score does not depend on the order of rows,
 # and a model that gives every candidate one score does not profit from files whose first candidate is
 # the right one. trec_eval orders them by their ids instead.
@@ -331,7 +331,7 @@ def reciprocal_rank(
 def recall(
     scores: np.ndarray, grades: np.ndarray, k: int, known: np.ndarray | None = None
 ) -> float:
-    """The share of all that is relevant which stands among the first k; arguments as of `ndcg`."""
+    """The share of relevant candidates among the first k; arguments as of `ndcg`."""
     return _of_query(_recall, scores, grades, k, known)
 
 
@@ -347,7 +347,7 @@ def ranking_metric(name: str) -> Callable[..., float]:
     """A metric of one query by its name, as `ndcg@10`: called with scores, grades and known grades.
 
     Raises:
-        LimbeckError: there is none of that name.
+        LimbeckError: no metric has that name.
     """
     if plain_metric(name) == "spearman":
         return lambda scores, grades, known=None: spearman(scores, grades) / 100
@@ -387,7 +387,7 @@ def scores_by_query(
     Args:
         names: of metrics, as `ndcg@10`.
         scores: (n,) of all queries' candidates.
-        grades: (n,) how relevant they are; NaN, of a candidate nobody judged, counts as 0.
+        grades: (n,) how relevant they are; NaN, of an unjudged candidate, counts as 0.
         queries: (n,) of which query each is.
     """
     judged = np.nan_to_num(np.asarray(grades, dtype=np.float64), nan=0.0)
@@ -408,13 +408,13 @@ def retrieval_scores(
 ) -> dict[str, np.ndarray]:
     """Every metric of every query that was judged, (queries,) by name in the order of `relevant`, 0 to 1.
 
-    What is relevant counts also where it was not retrieved; what was retrieved and not judged has grade 0. NaN for
+    Relevant passages count even if not retrieved; unjudged retrieved passages have grade 0. NaN for
     a query without anything relevant, 0 for one for which nothing was retrieved.
 
     Args:
         names: of metrics, as `ndcg@10`.
-        ranked: by query the scores of what was retrieved, by passage.
-        relevant: by query the grades of what was judged, by passage (qrels).
+        ranked: by query the scores of retrieved passages, by passage.
+        relevant: by query the grades of judged passages, by passage (qrels).
         tied: by query how many passages that were not judged have the score of the last one retrieved and were not
             retrieved: which of them all are is chance.
     """
@@ -448,7 +448,7 @@ def mean_scores(found: Mapping[str, Iterable[float]], what: str) -> dict[str, fl
             raise LimbeckError(
                 Problem(
                     f"{what}: no query has a candidate with a grade above 0, so that nothing can be ranked",
-                    "give grades: 1 for what answers the query, more for what answers it better, else 0",
+                    "give grades: 1 for a passage that answers the query, more for a better one, otherwise 0",
                 )
             )
         # Exact, so that the queries' order does not move the last digit.
@@ -481,7 +481,7 @@ def _check(scores: np.ndarray, grades: np.ndarray, k: int) -> None:
     if not np.isfinite(scores).all() or not np.isfinite(grades).all() or (grades < 0).any():
         raise LimbeckError(
             "ranking: a score is not finite, or a grade is not finite or below 0",
-            "check the model's outputs; a grade is 0 for what is not relevant",
+            "check the model's outputs; a grade is 0 for an irrelevant passage",
         )
     if k < 1:
         raise LimbeckError(f"ranking: depth {k}", "look at 1 candidate or more")
@@ -498,7 +498,7 @@ def _discounts(k: int) -> np.ndarray:
 
 def _ndcg(grades: np.ndarray, ends: np.ndarray, k: int, known: np.ndarray) -> float:
     discounts = _discounts(k)
-    # At each place of a run stands, in the mean over its orders, the run's mean grade.
+    # Averaged over its orders, each place of a run has the run's mean grade.
     gained = sum(
         grades[start:end].mean() * discounts[start:end].sum()
         for start, end in _blocks(ends)
@@ -514,7 +514,7 @@ def _reciprocal_rank(grades: np.ndarray, ends: np.ndarray, k: int, known: np.nda
         if not relevant:
             continue
         expected, none_yet = 0.0, 1.0
-        # The first relevant one of the run stands at each of its places with some probability.
+        # The first relevant one of the run is at each of its places with some probability.
         for place in range(start, min(end - relevant + 1, k)):
             here = none_yet * relevant / left
             expected += here / (place + 1)

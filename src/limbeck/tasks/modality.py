@@ -1,7 +1,7 @@
-"""How examples of text become batches, and the form in which another kind of input says the same.
+"""How examples of text become batches, and the interface for other kinds of input.
 
-Part of `limbeck.tasks`. A task type names its reading; what stands between rows and batches
-(tokenising, padding, lengths, the processor that travels with a model) is asked of that.
+Part of `limbeck.tasks`. A task type names its modality, which does all work between rows and batches:
+tokenizing, padding, lengths, and the processor that travels with a model.
 """
 
 import json
@@ -18,16 +18,16 @@ from limbeck.embedding import embedder, folder
 from limbeck.support.errors import LimbeckError, Problem
 
 Processor = Any
-"""What makes a model's input and is saved beside it: a tokenizer, or an image processor."""
+"""Makes a model's input and is saved with it: a tokenizer, or an image processor."""
 
 
 class Reading(ABC):
     """One form of input. Stateless; there is one object of each.
 
     Attributes:
-        noun: what a row holds.
-        processor: what makes a model's input.
-        in_columns: whether rows stand in the columns of tables; else each is a file of its own.
+        noun: name of a row's content.
+        processor: name of the object that makes a model's input.
+        in_columns: whether rows are in the columns of tables; otherwise each is a file.
         pads: whether shorter examples of a batch are filled up.
     """
 
@@ -42,16 +42,16 @@ class Reading(ABC):
         """The processor of a checkpoint's folder or Hub name.
 
         Raises:
-            OSError, ValueError, KeyError, LimbeckError: there is none.
+            OSError, ValueError, KeyError, LimbeckError: it does not exist.
         """
 
     @abstractmethod
     def describe(self, processor: Processor) -> str:
-        """All of a processor that decides what an example is encoded as."""
+        """All properties of a processor that affect the encoding of an example."""
 
     @abstractmethod
     def problems(self, processor: Processor, max_length: int, columns: int) -> list[Problem]:
-        """Why rows of so many columns cannot be encoded, if they cannot."""
+        """Why rows of this many columns cannot be encoded, if they cannot."""
 
     @abstractmethod
     def check(self, processor: Processor) -> None:
@@ -65,7 +65,7 @@ class Reading(ABC):
 
     @abstractmethod
     def width(self, rows: Sequence[Mapping[str, Any]], multiple_of: int | None) -> int:
-        """How many positions a batch of these rows needs, rounded up; 0 where it has none."""
+        """How many positions a batch of these rows needs, rounded up; 0 without positions."""
 
     @abstractmethod
     def lengths(self, encoded: Dataset) -> list[int] | None:
@@ -77,7 +77,7 @@ class Reading(ABC):
 
     @abstractmethod
     def is_blank(self, value: Any) -> bool:
-        """Whether a row's input says nothing."""
+        """Whether a row's input is blank."""
 
 
 class TextReading(Reading):
@@ -89,7 +89,7 @@ class TextReading(Reading):
     pads = True
 
     def load(self, source: str) -> Processor:
-        """A checkpoint's tokenizer, in lower case where an embedding model's folder says so."""
+        """A checkpoint's tokenizer, in lower case if an embedding model's folder specifies it."""
         found = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
         return embedder.in_lower_case(found) if folder.lower_cased(source) else found
 
@@ -117,7 +117,7 @@ class TextReading(Reading):
         if max_length < reserved + columns:
             problems.append(
                 Problem(
-                    f"max_length {max_length} leaves no room for text beside {reserved} special "
+                    f"max_length {max_length} leaves no room for text with {reserved} special "
                     "tokens",
                     "raise max_length; 128 is usual for GLUE",
                 )
@@ -129,7 +129,7 @@ class TextReading(Reading):
         if processor.pad_token is None:
             raise LimbeckError(
                 f"{type(processor).__name__} has no padding token, so a batch cannot be made",
-                "set one, say tokenizer.pad_token = tokenizer.eos_token, and the model's "
+                "set one, for example tokenizer.pad_token = tokenizer.eos_token, and the model's "
                 "config.pad_token_id with it",
             )
 
@@ -177,14 +177,14 @@ def encode_cut(
 ) -> Any:
     """`tokenizer(*columns, truncation=True, max_length=max_length)`, of long texts without most of their tokens.
 
-    A long text by itself is cut at a space, far enough behind the limit that no token before it changes; where the
-    beginning has too few tokens for that, all texts are tokenized whole, as pairs and lists of words are.
+    A single long text is cut at a space, far enough behind the limit that no token before it changes; where the
+    beginning has too few tokens for that, all texts are tokenized completely, as pairs and lists of words are.
 
     Args:
         tokenizer: a fast one.
         columns: one or two lists of texts, or one of lists of words.
         max_length: tokens of an example.
-        settings: what else the tokenizer is called with.
+        settings: further arguments of the tokenizer.
     """
     texts = [list(column) for column in columns]
     encode = partial(tokenizer, truncation=True, max_length=max_length, padding=False, **settings)
@@ -198,7 +198,7 @@ def encode_cut(
     ]
     found = encode(parts)
     cut = (part is not text for part, text in zip(parts, texts[0], strict=True))
-    # A second window behind the first: near the cut tokens may be others than in the whole text.
+    # A second window behind the first: near the cut, tokens may differ from those in the full text.
     far_enough = (len(encoding.overflowing) > 1 for encoding in found.encodings)
     if all(not short or far for short, far in zip(cut, far_enough, strict=True)):
         return found

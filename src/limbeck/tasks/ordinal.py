@@ -1,4 +1,4 @@
-"""Classes that stand in an order, as ratings from 1 to 5. Part of `limbeck.tasks`.
+"""Ordered classes, as ratings from 1 to 5. Part of `limbeck.tasks`.
 
 Trained as classes are. Scores count how many classes a prediction is away from the label.
 """

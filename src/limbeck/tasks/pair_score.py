@@ -1,7 +1,7 @@
 """How well a passage answers a query, as one number: cross-encoders that rerank. Part of `limbeck.tasks`.
 
 A row is a query with one of its candidates. Rows with the same query are candidates of one another: the losses of
-lists and the scores compare them among themselves, and batches hold them together. The head is that of a regression;
+lists and the scores compare them among themselves, and batches hold them together. It has the head of a regression;
 its outputs are taken as they are, without a sigmoid.
 """
 
@@ -53,12 +53,12 @@ class PairScore(Sentence):
             LimbeckError: always: the rows of known tasks are no queries with candidates.
         """
         raise LimbeckError(
-            f"kind: {self.name} is for queries with candidates, and the rows of task {task.name!r} are none",
+            f"kind: {self.name} is for queries with candidates, and the rows of task {task.name!r} have no candidates",
             "name a file of your own with queries and candidates, and another task",
         )
 
     def student_config(self, config: PretrainedConfig) -> PretrainedConfig:
-        """With what says that its output is a score as it is."""
+        """With the mark that its output is a score as it is."""
         marked = deepcopy(config)
         setattr(marked, _MARK, self.name)
         marked.sentence_transformers = dict(_CROSS_ENCODER)
@@ -69,11 +69,11 @@ class PairScore(Sentence):
         return ("rank_agreement",)
 
     def claims(self, config: PretrainedConfig) -> bool:
-        """A student of this type; of other cross-encoders nobody knows whether they are a regression."""
+        """A student of this type; other cross-encoders might be a regression."""
         return getattr(config, _MARK, None) == self.name
 
     def disown(self, config: PretrainedConfig) -> PretrainedConfig:
-        """Without what says so."""
+        """Without that mark."""
         if not self.claims(config):
             return config
         plain = deepcopy(config)
@@ -119,7 +119,7 @@ class PairScore(Sentence):
     def file_labels(
         self, task: rules.TaskLike, outputs: np.ndarray, of: rules.ScoredSplit
     ) -> tuple[list[Any], Any]:
-        """A passage's place from below among those of its query: grades of candidates are not negative."""
+        """A passage's place from below among its query's passages: grades of candidates are not negative."""
         queries, scores = query_ids(of.rows[task.text_columns[0]][:]), outputs.reshape(-1)
         ranks = np.empty(len(scores))
         for query in np.unique(queries):
@@ -149,7 +149,7 @@ class PairScore(Sentence):
     def sampled_units(self, task: rules.TaskLike, kept: rules.Kept) -> metrics.SampledUnits | None:
         """Queries with something relevant, each with the scores and grades of its candidates.
 
-        None of predictions of an earlier version, which did not say whose candidates they are of.
+        None for predictions of an earlier version, which did not record their queries.
         """
         if QUERY not in kept:
             return None
@@ -178,12 +178,12 @@ class PairScore(Sentence):
         return 0.0, "one score"
 
     def baseline_of_rows(self, task: rules.TaskLike, rows: Dataset) -> tuple[float, str]:
-        """What one score for every candidate is worth: the mean over all orders."""
+        """The score if all candidates tie: the mean over all orders."""
         same = self.results_of_rows(task, np.zeros(len(rows)), rows)
         return same.scores["primary"], "one score for every candidate"
 
     def spread_rows(self, task: rules.TaskLike, rows: Dataset, wanted: int) -> Dataset:
-        """About so many rows: all candidates of queries that are evenly spaced."""
+        """About this many rows: all candidates of evenly spaced queries."""
         if wanted >= len(rows):
             return rows
         groups = metrics.by_query(query_ids(rows[task.text_columns[0]][:]))
@@ -221,8 +221,8 @@ PAIR_SCORE = abstract_type.TASK_TYPES.get("pair-score")
 # Tuples of texts as a cross-encoder reads them, which teaches an embedding model.
 #
 # Where the student has a text, the teacher has the query of its tuple together with it, so that its
-# one output is the score of that passage. A query by itself is read too, and its score looked at by
-# nobody.
+# one output is the score of that passage. A query alone is read too, but its score is not
+# used.
 
 
 _HEAD = "ForSequenceClassification"

@@ -1,4 +1,4 @@
-"""A tag for every word: named entities and the like, scored by whole entities. Part of `limbeck.tasks`.
+"""A tag for every word: named entities and the like, scored by complete entities. Part of `limbeck.tasks`.
 
 A word may be cut into several pieces; its first piece carries the tag, the others carry no label
 (Devlin et al. 2019, §5.3). Entities are counted as CoNLL-2003's own script counts them (`seqeval`):
@@ -29,18 +29,18 @@ from limbeck.tasks import metrics, modality, rules
 from limbeck.tasks.abstract_type import TASK_TYPES, TaskType, task_type
 from limbeck.tasks.classes import balanced_over
 
-# Task types whose labels stand at positions of a text: tags, masked tokens, target words.
+# Task types with labels at positions of a text: tags, masked tokens, target words.
 
 
 class LabelledPositions(TaskType):
     """A class, or a word of the vocabulary, at every position whose label is not −100."""
 
     def outcomes(self, outputs: int, *, exclusive: bool = True) -> float:
-        """Words of a vocabulary; tags are of no whole example."""
+        """Words of a vocabulary; tags are not of an example."""
         return math.inf if self.over_vocabulary else 0
 
     def targets(self, batch: rules.Batch) -> Tensor:
-        """What the logits of each position are to predict, (B, N); −100 for nothing.
+        """Target of the logits of each position, (B, N); −100 for none.
 
         Raises LimbeckError for a batch without labels.
         """
@@ -53,7 +53,7 @@ class LabelledPositions(TaskType):
         tokenizer: transformers.PreTrainedTokenizerBase,
         width: int,
     ) -> dict[str, Tensor]:
-        """Labels (B, width), padded with −100 on the side where the ids are padded; none if rows have none."""
+        """Labels (B, width), padded with −100 on the side where the ids are padded; empty for unlabeled rows."""
         if "labels" not in rows[0]:
             return {}
         labels = [row.pop("labels") for row in rows]
@@ -80,7 +80,7 @@ class LabelledPositions(TaskType):
     def soft_label_of_tokens(
         self, student: Tensor, teacher: PartialLogits, batch: rules.Batch, rule: rules.SoftRule
     ) -> Tensor:
-        """The student's distribution against what was kept of the teacher's, at the labelled positions."""
+        """The student's distribution against the stored part of the teacher's, at the labeled positions."""
         valid = self.places(batch)
         return partial_soft_label(student, teacher, valid, compare=rule.compare, **rule.at)
 
@@ -102,7 +102,7 @@ _WORDS = "words"
 
 
 def metrics_for_tags(tags: Sequence[str]) -> tuple[tuple[str, ...], str]:
-    """Metrics and primary score: entity F1 where tags mark entities (`entity_tags`), else accuracy."""
+    """Metrics and primary score: entity F1 if tags mark entities (`entity_tags`), otherwise accuracy."""
     if entity_tags(tags) is not None:
         return ("f1", "precision", "recall", "accuracy"), "f1"
     return ("accuracy",), "accuracy"
@@ -140,7 +140,7 @@ def said_of_tags(tags: Sequence[str]) -> Problem:
     if entities_of is not None:
         types = sorted({tag.partition("-")[2] for tag in entities_of} - {""})
         return Problem(
-            f"tags mark entities of {len(types)} types ({', '.join(types[:8])}): whole entities are scored (F1)",
+            f"tags mark entities of {len(types)} types ({', '.join(types[:8])}): complete entities are scored (F1)",
             "",
             "note",
         )
@@ -155,7 +155,7 @@ def said_of_tags(tags: Sequence[str]) -> Problem:
 class Tokens(LabelledPositions):
     """Token classification."""
 
-    summary = "a tag for every word; scored by whole entities"
+    summary = "a tag for every word; scored by complete entities"
     auto = transformers.AutoModelForTokenClassification
     heads = TOKEN_CLASSIFIERS
     scoring_columns = (_WORDS,)
@@ -272,7 +272,7 @@ class Tokens(LabelledPositions):
     def sampled_score(
         self, task: rules.TaskLike, metric: str, kept: rules.Kept
     ) -> metrics.SampledScore | None:
-        """Tag accuracy, and entity F1: 2 hits over the entities given and those that are right."""
+        """Tag accuracy, and entity F1: 2 hits over the predicted and the right entities."""
         rows = [*zip(kept["prediction"], kept["label"], strict=True)]
         names = entity_tags(task.labels) or task.labels
         if metric == "accuracy":

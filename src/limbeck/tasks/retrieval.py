@@ -1,4 +1,4 @@
-"""Scores of embeddings by what they retrieve: queries, a corpus, and what of it is relevant.
+"""Retrieval scores of embeddings: queries, a corpus, and its relevant passages.
 
 A split holds each text once. A query's row names the rows that were judged for it, and their grades; a passage's row
 names none. Search is exact.
@@ -30,7 +30,7 @@ _SHARE = 4
 
 
 def retrieves(task: TaskLike) -> bool:
-    """Whether a task's scores are of what is retrieved."""
+    """Whether a task is scored by retrieval."""
     return is_ranking_metric(task.primary)
 
 
@@ -112,11 +112,11 @@ def _ranked(
 ) -> tuple[dict[int, dict[int, float]], dict[int, int]]:
     """By query the scores of the passages that are nearest, and how many that were not judged are as near as the last.
 
-    Of what was judged, all that is as near as the last is among them: which of equals the search kept follows from the
+    All judged passages as near as the last one are included: which of equals the search kept follows from the
     corpus's order, and no score may.
     """
     place_of = {passage: place for place, passage in enumerate(passages)}
-    # A text that is a query itself is none of the corpus.
+    # A text that is a query itself is not part of the corpus.
     named = [[place_of[one] for one in relevant[query] if one in place_of] for query in queries]
     width = max(map(len, named))
     padded = torch.tensor(
@@ -138,7 +138,7 @@ def _ranked(
 
 
 def some_retrieval_rows(rows: Dataset, wanted: int) -> list[int]:
-    """Places of about so many rows: queries, evenly spaced, all that was judged for them, and other passages."""
+    """Places of about this many rows: evenly spaced queries, all passages judged for them, and others."""
     if wanted >= len(rows):
         return list(range(len(rows)))
     judged = rows[JUDGED][:]
@@ -157,7 +157,7 @@ def _spaced(places: Sequence[int], count: int) -> list[int]:
     return [places[place] for place in np.linspace(0, len(places) - 1, count).round().astype(int)]
 
 
-# The nearest of many vectors, exactly: matrix products of some queries with the whole corpus.
+# The nearest of many vectors, exactly: matrix products of some queries with the full corpus.
 
 
 _SCORES_AT_ONCE = 1 << 26
@@ -180,14 +180,14 @@ class Found(NamedTuple):
 def exact_search(queries: Tensor, corpus: Tensor, k: int, named: Tensor) -> Found:
     """The k rows of the corpus whose inner product with a query is greatest.
 
-    Inner products in float32; cosines, where the vectors have length 1. Which of equals are among the k is left open,
-    and how many more there are is said, so that a score need not depend on it.
+    Inner products in float32; cosines, where the vectors have length 1. Which of equals are among the k is undefined,
+    but the number of further ones is returned, so that a score need not depend on it.
 
     Args:
         queries: (Q, d).
         corpus: (N, d).
         k: how many; all of a corpus that has fewer.
-        named: (Q, m) rows of the corpus whose scores are wanted wherever they stand, -1 for none.
+        named: (Q, m) rows of the corpus whose scores are wanted at any rank, -1 for none.
     """
     searched, size = corpus.float().T, max(1, _SCORES_AT_ONCE // len(corpus))
     parts = []

@@ -29,7 +29,7 @@ _ROUNDING = 1e-6
 ThresholdRule = Literal["one", "by_class"]
 """Tuned: one for all classes, by micro F1, or one for each, by its own F1."""
 Thresholds = ThresholdRule | float | tuple[float, ...]
-"""How they are found, or what they are: one for all classes, or of each in id order."""
+"""The rule for thresholds, or their values: one for all classes, or one per class in id order."""
 
 
 def decided(given: Thresholds, probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -67,7 +67,7 @@ def cross_decided(
 
 
 def thresholds_of(config: Any) -> tuple[float, ...] | None:
-    """What a model's configuration says, in the order of its classes; None where it says nothing.
+    """The thresholds in a model's configuration, in the order of its classes; None without any.
 
     Raises:
         LimbeckError: other than a probability for each class.
@@ -98,7 +98,7 @@ def best_threshold(probabilities: np.ndarray, right: np.ndarray) -> float:
     wanted = hits[-1] if len(hits) else 0
     if not wanted:
         return USUAL
-    # What has one probability but for rounding is taken together: no threshold stands between.
+    # Rows of equal probability up to rounding stay together: no threshold between them.
     ends = np.flatnonzero(np.append(np.diff(ranked) < -_ROUNDING, True))
     scores = 2 * hits[ends] / (ends + 1 + wanted)
     below = np.append(ranked[ends[:-1] + 1], 0.0)
@@ -107,7 +107,7 @@ def best_threshold(probabilities: np.ndarray, right: np.ndarray) -> float:
     return float(best[np.abs(best - USUAL).argmin()])
 
 
-# What types of task read of a task, and what they give back.
+# The parts of a task that task types read, and their results.
 
 
 Rows = dict[str, list[Any]]
@@ -118,10 +118,10 @@ Kept = Mapping[str, Sequence[Any]]
 """Predictions and labels by row, as `Results.predictions` holds them."""
 
 NO_PROMPTS: Mapping[str, str] = MappingProxyType({})
-"""No texts to put before others than what a model has itself."""
+"""No prefixes besides a model's own."""
 
 MOST_PROBABILITIES = 5_000_000
-"""Numbers that a file of predictions may hold beside classes; as text they are ten times as many bytes."""
+"""Numbers that a file of predictions may hold next to classes; as text they take ten times the bytes."""
 
 
 class Labelled(Protocol):
@@ -153,10 +153,10 @@ class TaskLike(Labelled, Protocol):
 
 @dataclass(frozen=True)
 class Results:
-    """A split's scores, and by example what was predicted and what was right.
+    """A split's scores, and each example's prediction and label.
 
-    `predictions` holds lists of equal length, `index`, `prediction` and `label`, and of classes that a
-    head decides `probabilities`; JSON can keep them. `thresholds`: of several labels a row, those that the
+    `predictions` holds lists of equal length, `index`, `prediction` and `label`, and for classes of a
+    head `probabilities`; JSON can keep them. `thresholds`: with several labels per row, the thresholds that the
     predictions were made by, in id order.
     """
 
@@ -206,7 +206,7 @@ class SoftRule(NamedTuple):
 
     @property
     def at(self) -> AtTemperature:
-        """The temperature and what it does, as keyword arguments of a loss."""
+        """The temperature and its scaling, as keyword arguments of a loss."""
         return AtTemperature(temperature=self.temperature, scale_by_t2=self.scale_by_t2)
 
 
@@ -214,18 +214,18 @@ class SoftRule(NamedTuple):
 
 
 EXAMPLE_WEIGHTS = "example_weights"
-"""The column of a batch that says how much each example counts (B,), for the terms that learn from a
+"""The column of a batch with the weight of each example (B,), for the terms that learn from a
 teacher's logits; without it all count alike."""
 
 CUT = "__truncated__"
-"""The column in which `TaskType.encode` says whether an example lost text to the length limit."""
+"""The column in which `TaskType.encode` marks truncated examples."""
 
 ROW = "row"
-"""The column that says which row of the split an encoded example is a part of, where one row can
+"""The column with the row of the split that an encoded example is part of, if one row can
 become several; the examples are then numbered again."""
 
 
-# What a task type refuses: outputs of another shape, no rows, no labels.
+# Inputs that a task type rejects: outputs of another shape, no rows, no labels.
 
 
 def check_outputs(task: TaskLike, outputs: np.ndarray, expected: tuple[int, ...]) -> None:

@@ -38,10 +38,10 @@ from limbeck.tasks.candidates import (
 @task_type("embedding")
 @dataclass(frozen=True)
 class Embedding(TaskType):
-    """Sentence embeddings, learned from a teacher's and scored by the similarity of pairs, or what they retrieve.
+    """Sentence embeddings, learned from a teacher's and scored by the similarity of pairs, or by retrieval.
 
-    `models` reads checkpoints; `width` gives the student a linear map to so many numbers, shipped with it; `prompts`
-    stand before texts, of training rows and of those that are scored alike. `max_tokens` are read of texts that are
+    `models` reads checkpoints; `width` gives the student a linear map to this many numbers, shipped with it; `prompts`
+    are prefixes of texts, in training and scored rows alike. `max_tokens` are read of texts that are
     scored, and by the shipped student; None: as many as of training rows. `similarity` compares two embeddings.
     """
 
@@ -109,11 +109,11 @@ class Embedding(TaskType):
         )
 
     def scored_length(self, max_length: int) -> int:
-        """What the shipped student reads."""
+        """Length limit of the shipped student."""
         return self.max_tokens or max_length
 
     def of_teacher(self, config: PretrainedConfig) -> TaskType:
-        """A cross-encoder reads each text beside the query of its tuple."""
+        """A cross-encoder reads each text together with the query of its tuple."""
         return pair_score.CROSS_ENCODED if pair_score.is_cross_encoder(config) else self
 
     @property
@@ -124,7 +124,7 @@ class Embedding(TaskType):
     def asked_texts(
         self, task: rules.TaskLike, rows: Mapping[str, Sequence[Any]], *, alone: bool = False
     ) -> AskedTexts:
-        """Every passage of a tuple with its query, or every text by itself."""
+        """Every passage of a tuple with its query, or every text separately."""
         return asked_alone(task, rows) if alone else asked_pairs(task, rows)
 
     def student_config(self, config: PretrainedConfig) -> PretrainedConfig:
@@ -154,7 +154,7 @@ class Embedding(TaskType):
         return embedding.modules_of(config) is not None and not any("For" in name for name in names)
 
     def features(self, task: rules.TaskLike) -> dict[str, Any]:
-        """Texts, all but the first of which may be empty, and how similar the first two are, NaN where nobody says."""
+        """Texts, all but the first of which may be empty, and the similarity of the first two, NaN if unknown."""
         texts = {column: Value("string") for column in task.text_columns}
         return texts | {task.label_column: Value("float32")}
 
@@ -169,7 +169,7 @@ class Embedding(TaskType):
     def compared_texts(
         self, task: rules.TaskLike, rows: Mapping[str, Sequence[Any]]
     ) -> list[list[tuple[str, ...]]]:
-        """Each text by itself."""
+        """Each text separately."""
         found: list[list[tuple[str, ...]]] = [[] for _ in rows[task.text_columns[0]]]
         for one in texts_of_rows(task, rows):
             found[one.place].append((one.text,))
@@ -189,7 +189,7 @@ class Embedding(TaskType):
         max_length: int,
         rows: rules.Rows,
     ) -> rules.Rows:
-        """An example for each sentence; `row` names the split's row it is of, the others what it is there."""
+        """An example for each sentence; `row` names its row of the split, the other columns its role there."""
         found = texts_of_rows(task, rows)
         encoded = modality.encode_cut(tokenizer, self._prompted(found), max_length=max_length)
         columns: rules.Rows = {**encoded, rules.CUT: rules.truncated(encoded)}
@@ -211,7 +211,7 @@ class Embedding(TaskType):
     def results(
         self, task: rules.TaskLike, outputs: np.ndarray, of: rules.ScoredSplit
     ) -> rules.Results:
-        """Correlations of what the model makes of each pair with its similarity, times 100; by row what it makes.
+        """Correlations of the model's similarity of each pair with its label, times 100; and the similarity by row.
 
         Of a task of retrieval metrics of the ranks, by query.
 
@@ -250,20 +250,20 @@ class Embedding(TaskType):
             taught = np.asarray(rows[metrics.TEACHER_EMBEDDING][:], dtype=np.float64)
             if (
                 taught.shape == embedded[:, 0].shape
-            ):  # a student of another width has none to compare
+            ):  # a student of another width has no numbers to compare
                 both = np.stack([embedded[:, 0], taught], axis=1)
                 scores[COSINE] = 100 * float(WAYS[COSINE].of_pairs(both).mean())
         kept = {"index": rows["index"][:], "prediction": given.tolist(), "label": right.tolist()}
         return rules.Results(scores | {"primary": scores[task.primary]}, kept)
 
     def sampled_units(self, task: rules.TaskLike, kept: rules.Kept) -> metrics.SampledUnits:
-        """Scored pairs, or of what is retrieved the queries: the rows that are kept."""
+        """Scored pairs, or queries for retrieval: the kept rows."""
         return metrics.SampledUnits("queries" if retrieval.retrieves(task) else "pairs", kept)
 
     def sampled_score(
         self, task: rules.TaskLike, metric: str, kept: rules.Kept
     ) -> metrics.SampledScore | None:
-        """Correlations over pairs; of what is retrieved the mean over queries."""
+        """Correlations over pairs; for retrieval the mean over queries."""
         given, right = kept["prediction"], kept["label"]
         if metric in metrics.CORRELATIONS:
             return metrics.correlation(given, right, ranks=metric == "spearman")
@@ -276,7 +276,7 @@ class Embedding(TaskType):
         return True
 
     def spread_rows(self, task: rules.TaskLike, rows: Dataset, wanted: int) -> Dataset:
-        """Some pairs; of what is to be searched some queries with what was judged for them, and other passages."""
+        """Some pairs; for retrieval some queries with their judged passages, and other passages."""
         if not retrieval.retrieves(task):
             return super().spread_rows(task, rows, wanted)
         return rows.select(retrieval.some_retrieval_rows(rows, wanted))
@@ -290,9 +290,9 @@ class Embedding(TaskType):
 def _tuples(
     task: rules.TaskLike, rows: Mapping[str, Sequence[Any]], sentences: Sequence[TextOfRow]
 ) -> rules.Rows:
-    """Which tuple each sentence is of, and what it is there: a query, what belongs to it, or what does not.
+    """The tuple of each sentence, and its role there: query, relevant or irrelevant passage.
 
-    Rows whose first two texts have a similarity are tuples, and queries with passages that nobody judged. Other
+    Rows whose first two texts have a similarity are tuples, and queries with unjudged passages. Other
     sentences are alone, by numbers below 0.
     """
     index = rows["index"]

@@ -2,7 +2,7 @@
 
 A context too long for the model is read in windows that overlap by a third. The head gives each
 token two logits, start and end; both distributions run over the context's tokens and the first
-token, which stands for "the answer is not in this window" (Devlin et al. 2019, §4.2).
+token, which means "the answer is not in this window" (Devlin et al. 2019, §4.2).
 """
 
 import re
@@ -52,7 +52,7 @@ class Spans(TaskType):
         }
 
     def check_rows(self, task: rules.TaskLike, rows: Dataset) -> list[str]:
-        """Answers that do not stand where they are said to stand."""
+        """Answers that are not at their given position."""
         contexts = rows[task.text_columns[1]][:]
         wrong = [
             question
@@ -68,8 +68,8 @@ class Spans(TaskType):
         if not wrong:
             return []
         return [
-            f"{len(wrong)} of {len(rows)} rows have no answer, or one that does not stand at its "
-            f"answer_start (the first asks {wrong[0]!r:.60})"
+            f"{len(wrong)} of {len(rows)} rows have no answer, or one that is not at its "
+            f"answer_start (the first question is {wrong[0]!r:.60})"
         ]
 
     def encode(
@@ -293,7 +293,7 @@ def _best_span(logits: np.ndarray, offsets: np.ndarray) -> BestSpan | None:
     length = np.arange(len(inside))[None, :] - np.arange(len(inside))[:, None]
     sums = np.where((length >= 0) & (length < _LONGEST_ANSWER), sums, -np.inf)
     first, last = np.unravel_index(sums.argmax(), sums.shape)
-    # The first token stands for "not in this window".
+    # The first token means "not in this window".
     among = logits[np.union1d([0], inside)]
     return BestSpan(
         float(sums[first, last]),
@@ -321,7 +321,7 @@ def normalise(answer: str) -> str:
 
 
 def exact_match(answer: str, right: Sequence[str]) -> float:
-    """1 if the answer equals one of the right ones, else 0."""
+    """1 if the answer equals one of the right ones, otherwise 0."""
     return float(normalise(answer) in {normalise(one) for one in right})
 
 

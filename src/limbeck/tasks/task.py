@@ -1,9 +1,9 @@
-"""What a task is: nine GLUE tasks, three out-of-domain sets and images, their columns, labels and scores.
+"""Tasks: nine GLUE tasks, three out-of-domain sets and images, their columns, labels and scores.
 
 The data stage of a training step starts here. Whatever the source of the rows, the columns, the
 class order and the metrics are the ones written below: they follow the Hugging Face Hub's copy of
 GLUE, so that a model fine-tuned elsewhere means the same thing by class 1. Regression is a
-classification task without classes; tasks whose answer is another thing say so by their kind.
+classification task without classes; tasks with another kind of answer set their kind.
 """
 
 import math
@@ -37,9 +37,9 @@ class HubSource:
 
 @dataclass(frozen=True)
 class ImageTraits:
-    """What is known of a task's images.
+    """Facts about a task's images.
 
-    `side`: height and width in pixels, where no checkpoint's image processor says otherwise.
+    `side`: height and width in pixels, unless a checkpoint's image processor sets them.
     `flip`: whether a mirror image is of the same class.
     """
 
@@ -55,7 +55,7 @@ class Task:
     `labels` holds the class names in id order, none for regression. `primary` is the score that
     selects checkpoints: a metric, or metrics joined by "+" for their mean. `out_of_domain` names
     the task a student of this one is also scored on, `label_column` the column every loaded split
-    carries its class id or number in, `kind` what the answer is (`limbeck.tasks`). `text_columns` of
+    carries its class id or number in, `kind` the task type (`limbeck.tasks`). `text_columns` of
     an image task is the image's column. `dev_is_test`: the published test split is what every epoch
     is scored on, as the papers of that task do. `bounds` are the lowest and highest number a
     regression's label may be, where they are known.
@@ -76,7 +76,7 @@ class Task:
     image_traits: ImageTraits = field(default_factory=ImageTraits)
     dev_is_test: bool = False
     said: Problem | None = None
-    """What was understood of a user's own labels, and how to say otherwise."""
+    """How a user's own labels were read, and how to change that."""
     bounds: tuple[float, float] | None = None
     thresholds: Thresholds = USUAL
     """Of several labels a row, how likely a class has to be: numbers, or how they are tuned."""
@@ -103,7 +103,7 @@ class Task:
 
     @property
     def scored_splits(self) -> tuple[str, ...]:
-        """The splits that a run is scored on where they are there: those that select, then test, which does not."""
+        """The splits that a run is scored on if they exist: first those for selection, then test."""
         return (*self.dev_splits, "test")
 
     def evaluation_splits(self, splits: Iterable[str]) -> tuple[str, ...]:
@@ -220,7 +220,7 @@ _PROJECTIONS: dict[tuple[str, str], dict[str, str]] = {
 
 
 def get_task(name: str) -> Task:
-    """The task of that name; raises LimbeckError with the nearest name when there is none."""
+    """The task of that name; raises LimbeckError with the nearest name if it does not exist."""
     if name not in TASKS:
         raise LimbeckError(unknown("task", name, list(TASKS)))
     return TASKS[name]

@@ -35,7 +35,7 @@ _NO_CLASS = -1
 
 
 TARGET = "target"
-"""The column of stored outputs and of labelled rows that holds what a decoder is to write."""
+"""The column of stored outputs and of labeled rows with the decoder's target text."""
 
 
 @abstract_type.task_type("text")
@@ -51,7 +51,7 @@ class Text(LabelledPositions):
     key_columns = (TARGET,)
     over_vocabulary = True
     prompt: str | None = None
-    """What a model was trained to read, with {0}, {1}, … for a row's texts, where its configuration says so."""
+    """The prompt that a model was trained with, with {0}, {1}, … for a row's texts, if in its configuration."""
 
     def of_model(self, config: transformers.PretrainedConfig) -> "Text":
         """With the prompt of its training, whatever task the rows are called by."""
@@ -194,7 +194,7 @@ class Text(LabelledPositions):
 
 
 def prompt_of(task: rules.TaskLike) -> str:
-    """What a model reads of a task's rows, with {0}, {1}, … for the texts in their order."""
+    """The prompt of a task's rows, with {0}, {1}, … for the texts in their order."""
     fields = {name: [f"{{{at}}}"] for at, name in enumerate(task.text_columns)}
     prompts: list[list[str]] = TEXT.texts(task, fields)
     return prompts[0][0]
@@ -216,7 +216,7 @@ def read_words(
     tokenizer: transformers.PreTrainedTokenizerBase,
     given: Sequence[str],
 ) -> np.ndarray:
-    """Generated words as class ids, or as numbers [n]; −1 for what is no class's name, or no number.
+    """Generated words as class ids, or as numbers [n]; −1 for a text that is no class's name, or no number.
 
     Raises LimbeckError when two classes look alike to the tokenizer.
     """
@@ -230,7 +230,7 @@ def read_words(
             raise LimbeckError(
                 f"task {task.name!r}: the tokenizer reads the class {name!r} as {word!r}"
                 + (f", like {task.labels[classes[word]]!r}" if word else ""),
-                "rename the classes in words that the tokenizer knows and tells apart",
+                "rename the classes in words that the tokenizer knows and distinguishes",
             )
         classes[word] = number
     return np.array([classes.get(word, _NO_CLASS) for word in given])

@@ -152,7 +152,7 @@ class OwnTokens:
             return trace
         if self.spans is None:
             raise LimbeckError(
-                "nothing says which tokens of teacher and student meet, so their layers cannot be compared",
+                "the tokens of teacher and student cannot be aligned, so their layers cannot be compared",
                 "compare the logits (method kd) or pooled states, or choose models of one vocabulary",
             )
         places, mask, their_mask = self._places(batch), text_mask(batch), trace.mask()

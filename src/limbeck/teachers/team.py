@@ -59,7 +59,7 @@ class SampledSpec(_Ranked):
         "uniform",
         description="probability of each teacher: uniform, by the rank of its dev score or of its "
         "student's, best-of (a run with each of these three, the best on dev), adaptive (learned "
-        "in training), or one number a teacher",
+        "in training), or one number per teacher",
     )
     holdout: Count | None = Field(
         None, description="adaptive: training rows held out to see progress on (128)"
@@ -92,7 +92,7 @@ class EnsembleSpec(_Ranked):
         "uniform",
         description="weight of each teacher in the mean of the logits: uniform, by the rank of its "
         "dev score or of its student's, best-of (a run with each of these three, the best on dev), "
-        "or one number a teacher",
+        "or one number per teacher",
     )
 
     @model_validator(mode="after")
@@ -120,7 +120,7 @@ USES: dict[str, type[BaseModel]] = {
 def _check_weights(by: str | list[float]) -> None:
     if isinstance(by, list) and (not by or min(by) < 0 or not 0 < max(by) <= MOST):
         raise ValueError(
-            f"by: give one number a teacher, none below 0 or above {MOST:,.0f}, and not all 0"
+            f"by: give one number per teacher, none below 0 or above {MOST:,.0f}, and not all 0"
         )
 
 
@@ -211,7 +211,7 @@ def learned(by: str, teachers: int, **settings: float) -> LearnedProbabilities:
     if by not in LEARNED:
         raise LimbeckError(
             f"team.by: {by} is part of limbeck.lab, which is not installed",
-            "install the whole of limbeck, or set team.by=uniform",
+            "install all of limbeck, or set team.by=uniform",
         )
     make: Any = LEARNED.get(by)
     found: LearnedProbabilities = make(teachers, **settings)
@@ -385,7 +385,7 @@ class EnsembleTeam(Team):
         if request.items:
             raise LimbeckError(
                 "an ensemble of teachers has no layers in common",
-                "ask for logits only, or sample one teacher for each step: team.use=sample",
+                "request only logits, or sample one teacher per step: team.use=sample",
             )
         request = self.asks(request)
         traces = [member(inputs, request) for member in self.members]

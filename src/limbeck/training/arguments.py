@@ -71,7 +71,7 @@ _COMPILE = (
     "leave it out and set compile=True of DistillationConfig, which compiles the passes of student and teacher",
 )
 _WHOLE = (
-    "student and teacher are looked into layer by layer, which needs whole weights in each process",
+    "limbeck reads student and teacher layer by layer, which needs all weights in each process",
     "leave it out; torchrun runs copies (DDP)",
 )
 _GENERATES = (
@@ -84,7 +84,7 @@ _OF_SEQ2SEQ = {one.name for one in fields(Seq2SeqTrainingArguments)} - {
 
 REFUSED = {
     "label_smoothing_factor": (
-        "the labels' loss is a term of the method, which says what it compares with",
+        "the labels' loss is a term of the method, which defines its target",
         "leave it out; a soft label smooths as the teacher does: method kd",
     ),
     **dict.fromkeys(("torch_compile", "torch_compile_backend", "torch_compile_mode"), _COMPILE),
@@ -96,8 +96,8 @@ REFUSED = {
         "a smaller batch would train the parts of the method again",
         "leave it out; halve per_device_train_batch_size and double gradient_accumulation_steps",
     ),
-    "label_names": ("the student's head says which labels it has", "leave it out"),
-    "liger_kernel_config": ("use_liger_kernel is refused", "leave it out"),
+    "label_names": ("the student's head defines its labels", "leave it out"),
+    "liger_kernel_config": ("use_liger_kernel is not supported", "leave it out"),
     **dict.fromkeys(("fsdp", "deepspeed", "parallelism_config"), _WHOLE),
     **dict.fromkeys(sorted(_OF_SEQ2SEQ), _GENERATES),
     "sortish_sampler": (_GENERATES[0], 'set train_sampling_strategy="group_by_length"'),
@@ -164,7 +164,7 @@ def keyword_problems(given: Mapping[str, Any], *, staged: bool) -> Iterator[Prob
     if given.get("compute_loss_func") is not None:
         yield Problem(
             "compute_loss_func: the loss is the weighted sum of the method's terms",
-            "leave it out and say the terms: objectives={...}; or override compute_loss",
+            "leave it out and set the terms: objectives={...}; or override compute_loss",
         )
     if staged and any(one is not None for one in given.get("optimizers") or ()):
         yield Problem(

@@ -82,7 +82,7 @@ def recorded_start(source: str) -> tuple[StudentSpec, str | None] | None:
         return spec, content["recipe"].get("teacher") if spec.from_teacher else None
     except (ValidationError, KeyError, TypeError) as error:
         raise LimbeckError(
-            f"{path} does not say what its student started from", "name a run that limbeck made"
+            f"{path} does not name its student's initial checkpoint", "name a run that limbeck made"
         ) from error
 
 

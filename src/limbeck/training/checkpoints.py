@@ -104,7 +104,7 @@ def last_whole(folder: str | Path, *, run: str | None = None) -> Path | None:
         broken = damaged(path, sealed) or _broken_best(path)
         if not broken:
             if lost:
-                logger.warning("%s; the run goes on from %s", "; ".join(lost), path.name)
+                logger.warning("%s; the run continues from %s", "; ".join(lost), path.name)
             return path
         lost.append(f"{path} is damaged ({', '.join(broken)})")
     if lost:
@@ -126,8 +126,8 @@ def require_whole(folder: str | Path) -> None:
     sealed = _sealed(path)
     if sealed is None:
         raise LimbeckError(
-            f"{path} is no whole checkpoint of limbeck's: {SEAL} is missing or cut. The Trainer's own are pickled, and "
-            "what is pickled may run code when it is read",
+            f"{path} is no complete checkpoint of limbeck's: {SEAL} is missing or cut. The Trainer's own are pickled, "
+            "and reading a pickle can run code",
             "continue from another one, or train from the beginning",
         )
     _refuse(path, damaged(path, sealed))
@@ -204,8 +204,8 @@ def _broken_best(path: Path) -> list[str]:
 def _refuse(path: Path, broken: list[str]) -> None:
     if broken:
         raise LimbeckError(
-            f"{path} is damaged: {', '.join(broken)} is not what was written",
-            "run the same command again: a run goes on from its last whole checkpoint; and check "
+            f"{path} is damaged: {', '.join(broken)} changed since it was written",
+            "rerun the command: a run continues from its last complete checkpoint; and check "
             "the disk",
         )
 
@@ -354,7 +354,7 @@ class Resumes(SendsBatches):
             found = last_whole(str(self.args.output_dir))
             if found is None:
                 raise LimbeckError(
-                    f"there is no whole checkpoint in {self.args.output_dir}",
+                    f"there is no complete checkpoint in {self.args.output_dir}",
                     "train without resume_from_checkpoint",
                 )
             resume_from_checkpoint = str(found)

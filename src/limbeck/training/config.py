@@ -101,13 +101,13 @@ class DistillationConfig(TrainingArguments):
     )
     optimisation: dict[str, Any] | str | None = said(
         None,
-        "What the Trainer's own arguments do not reach: momentum and nesterov (SGD), milestones and decay (a rate "
-        "that falls in steps), bert_adam and epsilon; the method's own if left out.",
+        "Settings beyond the Trainer's own arguments: momentum and nesterov (SGD), milestones and decay (a rate "
+        "that falls in steps), bert_adam and epsilon; default: the method's own.",
     )
     cache_teacher_outputs: Literal["off", "auto", "memory", "disk"] = said(
         "off",
-        "Ask the teacher once about each training example: memory (logits and pooled states), disk (all that the "
-        "terms ask), auto (disk, where it can be and saves time).",
+        "Run the teacher once on each training example: memory (logits and pooled states), disk (all outputs that the "
+        "terms use), auto (disk, if possible and faster).",
     )
     attn_implementation: str | None = said(
         None,
@@ -128,8 +128,8 @@ class DistillationConfig(TrainingArguments):
     )
     labelled_share: float | None = said(
         None,
-        "Share of labelled examples in each batch, where others have none; an epoch is then one pass over the "
-        "unlabelled ones. As they come if left out.",
+        "Share of labeled examples in each batch, if others are unlabeled; an epoch is then one pass over the "
+        "unlabeled ones. Default: no fixed share.",
     )
     candidates: int | None = said(
         None,
@@ -138,8 +138,8 @@ class DistillationConfig(TrainingArguments):
     )
     compact_metrics: bool = said(
         False,
-        "Hand compute_metrics and predict what the task type's scores need in place of the logits, which are as "
-        "large as a vocabulary for some.",
+        "Pass compute_metrics and predict only the outputs that the scores need, instead of the logits, which can be "
+        "as large as a vocabulary.",
     )
 
     # The Trainer's arguments that a method sets: None, which the Trainer's own types do not have, until

@@ -203,7 +203,7 @@ class FeedsExamples(SendsBatches):
         share, alone = self.labelled_share, self.kind.group_column is None
         known = strategy not in (SEQUENTIAL, REBALANCED) and has_length(dataset)
         if share is not None and not (known and alone):
-            why = f"train_sampling_strategy={strategy}: batches have one order, and rows that are known as a whole"
+            why = f"train_sampling_strategy={strategy}: batches have a fixed order, or the number of rows is unknown"
             raise LimbeckError(
                 f"labelled_share={share:g}, "
                 + (why if alone else "and the candidates of a query belong into one batch"),
@@ -374,7 +374,7 @@ def padded(batch: Any, width: int, padding: int) -> Any:
     if known > width:
         raise LimbeckError(
             f"pad_to {width}: a batch has {known} tokens",
-            "cut the rows to that length, or say another: Recipe.load(METHOD, pad_to=…)",
+            "truncate the rows to that length, or set another: Recipe.load(METHOD, pad_to=…)",
         )
     columns = {"attention_mask": torch.ones_like(tokens), **batch}
     fills = {"input_ids": padding, "labels": -100}

@@ -111,7 +111,7 @@ def with_first_stage(recipe: Recipe, given: Mapping[str, Any] | None) -> Recipe:
         raise LimbeckError(wrong)
     if recipe.first_stage is None and given and "objectives" not in given:
         raise LimbeckError(
-            f"first_stage: method {recipe.method} has none",
+            f"first_stage: method {recipe.method} has no first stage",
             "leave it out, give its objectives, or take a method of two stages (tinybert, cr-ild)",
         )
     problems = _named_only(recipe.first_stage, given)
@@ -221,13 +221,13 @@ def teaching(recipe: Recipe, given: Any) -> tuple[Teacher | Team | None, Members
         if isinstance(by, list) and len(by) != len(members):
             raise LimbeckError(
                 f"team.by: {len(by)} numbers for {len(members)} teachers",
-                "give one number a teacher, in the order of teachers",
+                "give one number per teacher, in the order of teachers",
             )
         return form(recipe.team, members, names), members, names
     if len(members) != 1:
         raise LimbeckError(
             f"teacher: {len(members)} are given, and {recipe.method} learns from one",
-            "take a method of several (skd-uniform, wkd-uniform, mt-bert, takd), or say how they "
+            "take a method of several (skd-uniform, wkd-uniform, mt-bert, takd), or set how they "
             "teach: Recipe.load(NAME, **{'team.use': 'sample'}) with sample, ensemble or chain",
         )
     return members[0], members, names
@@ -289,7 +289,7 @@ def _check_formed(recipe: Recipe, team: Team) -> None:
     elif spec.by in RANKED:
         said = "ranks its teachers, and this team has its shares"
     elif learns and not isinstance(getattr(team, "sampling", None), LearnedProbabilities):
-        said = "learns whom to sample, and this team's probabilities are fixed"
+        said = "learns its sampling probabilities, and this team's are fixed"
     else:
         return
     raise LimbeckError(

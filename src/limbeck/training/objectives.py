@@ -146,7 +146,7 @@ def _shared_weights(student: PreTrainedModel, teacher: Teacher, called: str) -> 
             f"the student shares {count} weights with {called}, which is frozen, so they would not be "
             f"trained: {_some(shared)}",
             "give it weights of its own: limbeck.build_student(teacher, layers=…), or copy.deepcopy "
-            "of what it takes from the teacher",
+            "of the modules that it takes from the teacher",
         )
     ]
 
@@ -197,7 +197,7 @@ def foreign_optimizer(optimizer: torch.optim.Optimizer | None, student: nn.Modul
         return []
     return [
         Problem(
-            "optimizers: the optimiser has none of the student's weights, so nothing of it would be trained",
+            "optimizers: the optimizer has no weights of the student, so the student would not be trained",
             "make it from the parameters of the model that is passed as model=",
         )
     ]
@@ -230,8 +230,8 @@ def warn_of_lost_segments(teachers: Iterable[Teacher], rows: Any) -> None:
     if any(_has_segments(teacher) for teacher in teachers) and _has_pairs(rows):
         logger.warning(
             "train_dataset has pairs of texts and no %s, so the teacher reads both as one text; "
-            "if it was fine-tuned with them, tokenise with its own tokenizer and keep that column (a student "
-            "without segments is not given it); if not, a column of zeros says so",
+            "if it was fine-tuned with them, tokenize with its own tokenizer and keep that column (a student "
+            "without segments is not given it); if not, add a column of zeros",
             _TYPES,
         )
 

@@ -44,7 +44,7 @@ class Optimisation:
             problems.append(_meaningless("momentum", self.momentum, "a number from 0 to below 1"))
         shares = list(self.milestones)
         if not all(0 < share < 1 for share in shares) or shares != sorted(set(shares)):
-            say = "shares of the run one after the other, say (5/8, 3/4, 7/8)"
+            say = "increasing shares of the run, such as (5/8, 3/4, 7/8)"
             problems.append(_meaningless("milestones", self.milestones, say))
         if not 0 < self.decay <= 1:
             problems.append(_meaningless("decay", self.decay, "a number above 0 to 1"))

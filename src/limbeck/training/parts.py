@@ -179,7 +179,7 @@ class Course:
                 identity = json.loads((folder / IDENTITY).read_text(encoding="utf-8"))["run"]
             except (OSError, ValueError, KeyError, TypeError):
                 raise LimbeckError(
-                    f"resume_from_checkpoint: {folder} holds no training to go on from",
+                    f"resume_from_checkpoint: {folder} holds no training to resume",
                     "name a checkpoint, or leave resume_from_checkpoint out to begin",
                 ) from None
             own = machine.agreed(checkpoints.last_whole(folder, run=identity))
@@ -209,7 +209,7 @@ class Course:
         found = machine.agreed(checkpoints.last_whole(folder, run=self.identity))
         if self.parts_are_done and (found is None or not checkpoints.is_last(found)):
             raise LimbeckError(
-                f"resume_from_checkpoint: {folder} does not hold what was trained there before the checkpoint",
+                f"resume_from_checkpoint: {folder} does not contain the parts trained before the checkpoint",
                 "put the folder back, or train from the beginning",
             )
         return found
@@ -315,7 +315,8 @@ class MethodPlan:
             terms = stage.recipe.objectives.values()
             if terms and all(term.compare in without for term in terms):
                 raise LimbeckError(
-                    f"objectives: method {self.recipe.method} learns from labels alone, and kind {kind.name} has none",
+                    f"objectives: method {self.recipe.method} learns from labels alone, and kind {kind.name} has "
+                    "no labels",
                     "take a method that learns from a teacher: limbeck methods",
                 )
 
@@ -405,7 +406,7 @@ class TrainerParts(Maker[FinishedPart]):
         started = assistant_start.pretrained_start(model, seed=self.trainer.args.seed)
         if started is None:
             log.warning(
-                "assistant %s starts from the weights that it was given with: nothing says which pretrained checkpoint "
+                "assistant %s starts from its given weights: it is unknown which pretrained checkpoint "
                 "they were fine-tuned from. Load it from its run's folder, or fine-tune it in the process that loaded "
                 "the pretrained checkpoint",
                 self.names[place],
@@ -509,7 +510,7 @@ def unscorable(trainer: TakesSteps, members: Sequence[Teacher], by: str) -> list
         member.own_tokens is not None or (member.inputs is not None and bool(member.inputs.own))
         for member in members
     ]
-    fix = "say the shares: Recipe.load(METHOD, **{'team.by': [3, 2, 1]})"
+    fix = "set the shares: Recipe.load(METHOD, **{'team.by': [3, 2, 1]})"
     if trainer.eval_dataset is None:
         said = "ranks by scores, and there is nothing to score on"
         fix = f"pass eval_dataset=, or {fix}"

@@ -90,7 +90,7 @@ def why_live(
     if not asked.items and not asked.logits:
         return "no term asks the teacher anything"
     if disk and objectives.sees_padding:
-        return f"what stands at padding counts in {', '.join(objectives.sees_padding)}"
+        return f"padding counts in {', '.join(objectives.sees_padding)}"
     return None
 
 

@@ -35,5 +35,5 @@ def test_a_key_twice_in_a_record_is_refused(tmp_path):
     plain = {"schema": 1, "kind": "distill", "method": "kd", "task": "t", "data": "d", "seed": 1}
     twice = json.dumps(plain)[:-1] + ', "seed": 2}'
     (tmp_path / "record.json").write_text(twice, encoding="utf-8")
-    with pytest.raises(LimbeckError, match="'seed' stands twice"):
+    with pytest.raises(LimbeckError, match="'seed' occurs twice"):
         Record.load(tmp_path)

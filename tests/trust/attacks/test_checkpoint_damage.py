@@ -192,7 +192,7 @@ def test_an_older_checkpoint_stands_in_for_a_damaged_one(
     with caplog.at_level(logging.WARNING, "limbeck"):
         assert last_whole(tmp_path).name == "checkpoint-6"
     assert f"checkpoint-8 is damaged ({file})" in caplog.text
-    assert "goes on from checkpoint-6" in caplog.text
+    assert "continues from checkpoint-6" in caplog.text
     if how == "bit":  # whatever the damage was, it is the same one that the run goes on from
         assert_same(start(tmp_path, RECIPE), unbroken)
 
@@ -231,7 +231,7 @@ def test_a_named_checkpoint_that_is_damaged_is_refused(tmp_path):
     with pytest.raises(LimbeckError, match=r"checkpoint-6 is damaged: rng_state\.safetensors"):
         start(tmp_path / "new", recipe, resume_from=str(tmp_path / "checkpoint-6"))
     (tmp_path / "checkpoint-6" / "checksums.json").unlink()
-    with pytest.raises(LimbeckError, match="no whole checkpoint"):
+    with pytest.raises(LimbeckError, match="no complete checkpoint"):
         start(tmp_path / "new", recipe, resume_from=str(tmp_path / "checkpoint-6"))
 
 

@@ -115,7 +115,7 @@ def test_a_stopped_run_loses_no_step_with_its_record(place, tmp_path, monkeypatc
     monkeypatch.setattr(RunFolder, "remove_checkpoints", lambda self: None)
     with caplog.at_level(logging.WARNING, "limbeck"):
         distill(recipe, folder, report=False)
-    assert "record.json is damaged: the run goes on" in caplog.text
+    assert "record.json is damaged: the run continues" in caplog.text
     assert {seal: seal.stat().st_mtime_ns for seal in folder.rglob("checksums.json")} == seals
     name = "student/model.safetensors"
     assert contents(folder)[name] == contents(place / "run")[name]
@@ -133,7 +133,7 @@ def test_no_damaged_part_of_a_student_teaches(copied, name):
     """A bit in the configuration or the vocabulary changes answers as one in the weights does."""
     path = copied / "student" / name
     path.write_text(path.read_text() + " ")
-    with pytest.raises(LimbeckError, match=f"student/{name} is not what the run wrote"):
+    with pytest.raises(LimbeckError, match=f"student/{name} changed since the run wrote it"):
         load_model(copied)
 
 

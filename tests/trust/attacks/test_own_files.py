@@ -102,7 +102,7 @@ def test_a_score_out_of_the_tasks_range(tmp_path):
         (folder / f"{name}.tsv").write_text(text, encoding="utf-8")
     assert load_task("stsb", tmp_path)[0] is TASKS["stsb"]
     (folder / "dev.tsv").write_text(text + "\n30\tone\ttwo\t7\n", encoding="utf-8")
-    with pytest.raises(LimbeckError, match=r"1 of 31 scores lie outside 0 to 5.*row 31: 7"):
+    with pytest.raises(LimbeckError, match=r"1 of 31 scores are outside 0 to 5.*row 31: 7"):
         load_task("stsb", tmp_path)
 
 
@@ -117,7 +117,7 @@ def test_a_column_twice(tmp_path):
     with pytest.raises(LimbeckError, match="two columns have the name 'label'"):
         load_task("sst2", tmp_path)
     (tmp_path / "d.jsonl").write_text('{"q": "a", "y": 1, "y": 0}\n' * 9)
-    assert "line 1: not JSON: the key 'y' stands twice" in refusal(tmp_path / "d.jsonl")
+    assert "line 1: not JSON: the key 'y' occurs twice" in refusal(tmp_path / "d.jsonl")
     table = pa.table([["a", "b"] * 9, [0, 1] * 9, [1, 0] * 9], names=["q", "y", "y"])
     parquet.write_table(table, tmp_path / "d.parquet")
     assert "two columns have one name" in refusal(tmp_path / "d.parquet")

@@ -42,7 +42,7 @@ def problems_of(recipe="kd", **settings) -> list[str]:
         ("student: {layers: 0}", "student.layers: "),
         ("student: {layers: [1, -1]}", "student.layers.1: "),
         ("student: [a]", "student: "),
-        ("student: {layers: 2, layers: 3}", "'layers' stands twice"),
+        ("student: {layers: 2, layers: 3}", "'layers' occurs twice"),
         ("text_columns: 3", "text_columns: "),
         ("task: [a]", "task: "),
         ("data: 3", "data: "),

@@ -24,7 +24,7 @@ def test_a_table_says_over_how_many_seeds_it_is(seeds, said):
 def test_rows_of_different_numbers_of_seeds_do_not_pass_for_alike():
     runs = [a_run("kd", 1, 71.0), a_run("kd", 2, 72.0), a_run("finetune", 1, 70.0)]
     (note,) = (note for note in build_table(runs).notes if "seed" in note)
-    assert note.endswith("over seeds; n stands where it is not the usual.")
+    assert note.endswith("over seeds; n is shown if it differs from the usual.")
 
 
 def test_one_run_of_two_tasks_is_one_seed_each():

@@ -82,7 +82,7 @@ def test_the_averages_test_by_trying_every_flip(seed):
 
 def test_the_note_says_for_which_tasks_the_average_speaks():
     notes = " ".join(build_table(a_study(), baseline="finetune").notes)
-    assert "for these tasks alone" in notes
+    assert "for only these tasks" in notes
 
 
 # --- what was tested is what is shown -----------------------------------------------------------

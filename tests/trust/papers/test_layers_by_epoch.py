@@ -100,7 +100,7 @@ def test_an_early_end_gives_the_next_layer_its_own_epochs():
 
 
 def test_parts_of_an_epoch_need_the_other_reading():
-    with pytest.raises(ValueError, match="whole epochs"):
+    with pytest.raises(ValueError, match="integer number of epochs"):
         CurriculumSpec(
             terms=["cosine"], order="progressive", move_on="epochs", epochs_per_layer=[1, 0.5]
         )

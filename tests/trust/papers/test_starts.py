@@ -129,7 +129,7 @@ def test_the_teachers_tokenizer_of_then_comes_along(place, tmp_path):
         ({"init": "teacher"}, "started from a teacher of its own"),
         ({"init": "./gone/model"}, "that is gone"),
         ({"init": "google-bert/bert-base-uncased", "layers": 6}, "has only some layers of"),
-        ({"start": "?"}, "does not say it"),
+        ({"start": "?"}, "does not name it"),
     ],
 )
 def test_an_origin_that_is_not_known_is_asked_for(place, tmp_path, student, reason):

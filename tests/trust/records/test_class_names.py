@@ -157,7 +157,7 @@ def test_tags_follow_the_teacher_too(tmp_path):
 @pytest.mark.parametrize(
     ("classes", "message"),
     [
-        (["positive", "neutral"], "holds 'negative', which is none of positive, neutral"),
+        (["positive", "neutral"], "holds 'negative', which is not one of positive, neutral"),
         (["positive", "negative", "positive"], "named twice"),
     ],
 )

@@ -179,7 +179,7 @@ def test_a_checkpoint_of_anybodys_is_scored(place):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("DIR", "does not say what to score it on"),
+        ("DIR", "does not name rows to score it on"),
         ("DIR --task stsb --data glue", "stsb"),
         ("swapped --task mrpc --data glue", "in another order than the data's"),
         ("no/such/folder --task mrpc --data glue", "no such folder"),

@@ -76,7 +76,7 @@ def test_probabilities_are_named(tmp_path, caplog):
     [
         (["a", "b"], {"holds": "numbers"}, "labels: numbers, but label column 'y' holds 'a'"),
         (PROBABILITIES, {"holds": "classes"}, "labels: classes, but label column 'y' holds 0.12"),
-        (["a", "b"], {"classes": ("a", "b"), "holds": "numbers"}, "numbers have none"),
+        (["a", "b"], {"classes": ("a", "b"), "holds": "numbers"}, "numbers have no classes"),
     ],
 )
 def test_what_cannot_be_meant(tmp_path, labels, known, message):

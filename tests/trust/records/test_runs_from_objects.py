@@ -340,14 +340,14 @@ def test_tags_keep_their_names():
         ({"teacher": torch.nn.Linear(2, 2)}, "teacher: a Linear is not a transformers model"),
         ({"student": 3}, "student: a int is not a transformers model"),
         ({"tokenizer": None}, r"without its tokenizer\n.*teacher=\(model, tokenizer\)"),
-        ({"tokenizer": 7}, "tokenizer: a int is none"),
+        ({"tokenizer": 7}, "tokenizer: a int is no tokenizer"),
         ({"tokenizer": "no/such/folder"}, "no/such/folder"),
         ({"teacher": "no-model", "student": "no-model"}, "belongs to model objects"),
         ({"student": "a", "student.init": "b"}, "student.init is given twice"),
         ({"data": 5}, "data: a int holds no rows"),
         ({"data": {"test": []}}, "holds no rows"),
-        ({"data": {}}, "none of the splits"),
-        ({"data": {"training": []}}, "training is none of the splits train, dev"),
+        ({"data": {}}, "is not one of the splits"),
+        ({"data": {"training": []}}, "training is not one of the splits train, dev"),
         ({"data": {"dev": [{"text": "a", "label": 1}]}}, "no train split"),
         ({"data": [{"a": "x", "b": "y", "label": 1}]}, "no text columns are named"),
         ({"data": [{"text": "x", "b": "y"}]}, "1 different text, too few to hold some out"),
@@ -362,7 +362,7 @@ def test_objects_that_cannot_be_read_are_refused(changes, message, tmp_path):
 
 def test_nothing_is_ignored_beside_a_checked_recipe(tmp_path):
     recipe = Recipe.load("kd", teacher="x", task="mrpc", data="glue")
-    with pytest.raises(LimbeckError, match="teacher, tokenizer: beside a Recipe"):
+    with pytest.raises(LimbeckError, match="teacher, tokenizer: next to a Recipe"):
         distill(recipe, tmp_path / "run", teacher=teacher(), tokenizer=tiny.tokenizer())
 
 

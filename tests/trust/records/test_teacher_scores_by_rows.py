@@ -176,5 +176,5 @@ def test_records_of_an_earlier_version_are_marked():
     old = a_run("kd", 1, 81.0, teacher=a_teacher(90.0))
     old.examples.fingerprints = {}
     notes = " ".join(build_table([old]).notes)
-    assert "may be of other dev rows" in notes and "kd" in notes
+    assert "may be on other dev rows" in notes and "kd" in notes
     assert "other dev rows" not in " ".join(build_table([a_run("kd", 1, 81.0)]).notes)

@@ -202,7 +202,7 @@ def test_own_keys_need_a_mixture():
         },
     )
     assert problem.startswith(
-        "first_stage.objectives.attention: keys: own tells partners' keys apart, and nothing is mixed"
+        "first_stage.objectives.attention: keys: own separates partners' keys, and nothing is mixed"
     )
     (problem,) = problems_of(
         Recipe.load, "cr-ild", **{"first_stage.objectives.attention.keys": "own"}

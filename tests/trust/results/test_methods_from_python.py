@@ -178,7 +178,7 @@ def test_an_assistant_starts_from_its_pretrained_weights(tmp_path, assistants_of
     expected = small.state_dict() if by == "nothing" else pretrained.state_dict()
     body = [key for key in expected if key.startswith("bert.")]
     assert body and all(torch.allclose(found[key], expected[key], atol=1e-6) for key in body)
-    said = "assistant small starts from the weights that it was given with" in caplog.text
+    said = "assistant small starts from its given weights" in caplog.text
     assert said is (by == "nothing")
 
 

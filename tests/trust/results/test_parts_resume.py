@@ -161,7 +161,7 @@ def test_what_an_earlier_training_left_is_not_taken_for_this_ones(tmp_path, unbr
 
 
 def test_there_has_to_be_something_to_go_on_from(tmp_path):
-    with pytest.raises(LimbeckError, match="holds no training to go on from"):
+    with pytest.raises(LimbeckError, match="holds no training to resume"):
         build(tmp_path, "tinybert").train(resume_from_checkpoint=True)
     plain = DistillationTrainer(
         own.bert(2),
@@ -184,7 +184,7 @@ def test_there_has_to_be_something_to_go_on_from(tmp_path):
 def test_parts_that_are_gone_are_said(tmp_path):
     build(tmp_path, "takd").train()
     (tmp_path / "out" / "assistants" / "02-teacher-1" / "checkpoint-4" / "checksums.json").unlink()
-    with pytest.raises(LimbeckError, match=r"02-teacher-1 does not hold what was trained"):
+    with pytest.raises(LimbeckError, match=r"02-teacher-1 does not contain the parts trained"):
         build(tmp_path, "takd").train(resume_from_checkpoint=str(tmp_path / "out" / "checkpoint-2"))
 
 

@@ -245,7 +245,7 @@ def _weights(
 
 ANALYSES.register("layer-attention")(
     Analysis(
-        "what each teacher layer counts for each student layer, where a mapping attends (ALP-KD)",
+        "weight of each teacher layer for each student layer, if a mapping attends (ALP-KD)",
         LayerAttentionSettings,
         _layer_attention,
         suits=_attending,

@@ -149,7 +149,7 @@ class LossSurfaceSettings(Settings):
         | None
     ) = Field(
         None,
-        description="two more runs: the plane through the three students' weights, in place of random directions",
+        description="two more runs: the plane through the three students' weights, instead of random directions",
     )
 
 
@@ -231,7 +231,7 @@ def _further(run: AnalysedRun, named: Any) -> dict[str, AnalysedRun]:
     if len({*names}) < len(names):
         raise LimbeckError(
             f"through: {names[0]} is named twice",
-            "name two runs, which lie in folders of other names",
+            "name two runs, in folders of different names",
         )
     return dict(zip(names, runs, strict=True))
 

@@ -57,14 +57,14 @@ def settings_problems(recipe: RecipeFields) -> list[Problem]:
     if spec.model is None and spec.embeddings is None:
         problems.append(
             Problem(
-                "augment.replace_by: nearest, and nothing says whose word vectors",
+                "augment.replace_by: nearest, and no source of word vectors is given",
                 "set augment.model=teacher, another encoder, or augment.embeddings=FILE",
             )
         )
     if spec.model is not None and spec.embeddings is not None:
         problems.append(
             Problem(
-                f"augment.model: {spec.model} would have no effect: with replace_by=nearest all vectors are those of "
+                f"augment.model: {spec.model} would have no effect: with replace_by=nearest all vectors come from "
                 "augment.embeddings",
                 "leave one of them out",
             )
@@ -72,7 +72,7 @@ def settings_problems(recipe: RecipeFields) -> list[Problem]:
     if spec.context == "edited":
         problems.append(
             Problem(
-                "augment.context: edited is what a masked language model reads, and replace_by=nearest asks none",
+                "augment.context: edited is for a masked language model, and replace_by=nearest does not use one",
                 "leave one of them out",
             )
         )
@@ -85,8 +85,8 @@ def _outputs_problems(recipe: RecipeFields) -> list[Problem]:
         return []
     return [
         Problem(
-            "augment, outputs: stored outputs know no augmented examples, of which the student would learn",
-            "give the teacher (--teacher DIR in the place of outputs), or leave augment out",
+            "augment, outputs: the student would train on augmented examples, which have no stored outputs",
+            "give the teacher (--teacher DIR instead of outputs), or leave augment out",
         )
     ]
 
@@ -95,7 +95,7 @@ def _masked_problems(model: str | None) -> list[Problem]:
     if model is None:
         return [
             Problem(
-                "augment.model: none is named, and a masked language model proposes the words",
+                "augment.model: no model is named, and a masked language model proposes the words",
                 "set augment.model=DIR, or augment.replace_by=nearest",
             )
         ]

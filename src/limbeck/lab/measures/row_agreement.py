@@ -110,7 +110,7 @@ def _example(
 ) -> AgreementExample:
     def named(number: int) -> str:
         # A model that writes its answer may write a text that is no class.
-        return names[number] if number < len(names) else "none of them"
+        return names[number] if number < len(names) else "no class"
 
     def shares(given: ClassPredictions) -> tuple[float, ...] | None:
         return None if given.probabilities is None else tuple(map(float, given.probabilities[row]))

@@ -200,7 +200,7 @@ _OTHERS = tuple(verb for verb, signs in lexicon.IMPLICATIVES.items() if 0 in sig
 
 
 def _chain(random: Random, verbs: int) -> tuple[list[str], int]:
-    """The words between the name and the deed, and what follows from them: 1 done, -1 not done, 0."""
+    """The words between the name and the deed, and what they entail: 1 done, -1 not done, 0."""
     words, sign = ["did"], 1
     for _ in range(verbs):
         if chance(random, _NEGATED):

@@ -2,7 +2,7 @@
 
 Before the data stage of a training step: the generators draw from these lists and the tokenizer
 knows exactly these words. Meaning is defined here too: which words are synonyms, which kinds contain
-which, which verbs flip the truth of what they govern. The lists are short so that a teacher meets
+which, which verbs flip the truth of their complement. The lists are short so that a teacher meets
 every word often enough to learn it in a minute.
 """
 
@@ -79,7 +79,7 @@ ACTIONS = MappingProxyType(
     }
 )
 
-# Implicatives (rte): what follows for the verb's complement when it is affirmed and when denied:
+# Implicatives (rte): the entailment for the verb's complement if affirmed and if negated:
 # 1 it happened, -1 it did not, 0 nothing follows (Karttunen 1971; Nairn et al. 2006).
 IMPLICATIVES = MappingProxyType(
     {

@@ -3,7 +3,7 @@
 Before the data stage of a training step. A review is a tree: "not dull plot" turns a quality round,
 "critics deny X" turns a complete opinion round, and of two opinions the contrast word decides which one
 counts ("X but Y": Y; "although X , Y": Y; "X though Y": X; "X despite Y": X). Brackets show what
-belongs together. The label is the sentiment of the whole text. Words alone are little evidence: the
+belongs together. The label is the sentiment of the complete text. Words alone are little evidence: the
 opinion that loses has words too.
 """
 

@@ -163,5 +163,5 @@ def needs_optuna() -> None:
     if find_spec("optuna") is None:
         raise LimbeckError(
             "select.search: Optuna is not installed",
-            "pip install 'limbeck[optuna]', or give select.grid in its place",
+            "pip install 'limbeck[optuna]', or use select.grid instead",
         )

@@ -21,7 +21,7 @@ class FigureSpec(Settings):
     """One figure."""
 
     draw: str = Field(description="lines, boxes, bars, heat, curves, probabilities or analysis")
-    title: str = Field("", description="what it shows; by default its name")
+    title: str = Field("", description="title; by default the figure's name")
     methods: Names | None = Field(
         None, description="rows of the table that are in it; all by default"
     )
@@ -33,7 +33,7 @@ class FigureSpec(Settings):
         "their sum",
     )
     rows: str | None = Field(None, description="heat: a key of axes, task or method")
-    columns: str | None = Field(None, description="heat: likewise")
+    columns: str | None = Field(None, description="heat: the same, for the columns")
     of: str | None = Field(None, description="analysis: which, as `limbeck analyze` calls it")
     settings: dict[str, Any] = Field(default_factory=dict, description="analysis: its settings")
     split: str | None = Field(

@@ -46,8 +46,8 @@ def tasks_beyond(study: study_fields.Study) -> dict[str, str]:
     found = {task: beyond for task, beyond in wanted.items() if _lies_in(folder, beyond)}
     if wanted and not found:
         raise LimbeckError(
-            f"table.out_of_domain: alone shows scores on {', '.join(wanted.values())}; {folder} has none of them",
-            "put their folders beside the tasks' (docs/data.md says in which form), or take data: hub",
+            f"table.out_of_domain: alone shows scores on {', '.join(wanted.values())}; {folder} has no folder of them",
+            "put their folders next to the tasks' (format: docs/data.md), or use data: hub",
         )
     return found
 

@@ -363,4 +363,4 @@ def _fix(address: str | None) -> str:
         return f"{address}: name a cluster that runs, HOST:PORT, or none"
     if named := os.environ.get("RAY_ADDRESS"):
         return f"RAY_ADDRESS is {named}: name a cluster that runs, HOST:PORT, or unset it"
-    return "look for what else of Ray runs on this machine (ray status), or leave --engine out"
+    return "look for other Ray processes on this machine (ray status), or leave --engine out"

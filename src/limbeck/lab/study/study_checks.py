@@ -41,7 +41,7 @@ def study_problems(study: study_fields.Study) -> list[Problem]:
         found.append(
             Problem(
                 f"teachers.at: {at!r} is one place for {len(study.tasks)} tasks",
-                "write {task} where its name stands",
+                "write {task} at the position of its name",
             )
         )
     found += _team_problems(study, labels)
@@ -50,7 +50,7 @@ def study_problems(study: study_fields.Study) -> list[Problem]:
         twice = sorted({one for one in values if values.count(one) > 1})
         if twice:
             found.append(
-                Problem(f"{key}: {', '.join(twice)} stands there twice", "leave one of them out")
+                Problem(f"{key}: {', '.join(twice)} occurs there twice", "leave one of them out")
             )
     found += [
         unknown(f"task in {key}:", task, study.tasks)
@@ -120,7 +120,7 @@ def _team_problems(study: study_fields.Study, labels: list[str]) -> list[Problem
     if cut and study.students.get("student.init") == "pretrained":
         found.append(
             Problem(
-                "students: student.init: pretrained is the whole model that a teacher was fine-tuned from, and "
+                "students: student.init: pretrained is the full model that a teacher was fine-tuned from, and "
                 f"{', '.join(cut)} of teachers.team {'has' if len(cut) == 1 else 'have'} only some layers of one",
                 f'write student.init: "{study_fields.MODEL}"',
             )
@@ -222,7 +222,7 @@ def _rest_problems(place: str, grid: study_fields.Grid) -> list[Problem]:
     ]
     found = [
         Problem(
-            f"{place}.{key}: {grid[key]} holds `rest`, which is what a grid's other weights leave of 1",
+            f"{place}.{key}: {grid[key]} holds `rest`, the remainder of 1 after a grid's other weights",
             "give it to one weight, as its only value: objectives.hard.weight: [rest]",
         )
         for key in wrong

@@ -56,12 +56,12 @@ class StudyEstimate:
         if self.device is None:
             return [f"{words.count_of(self.runs, 'run')}, all of them held by records already"]
         hours = spoken_hours(self.left / jobs)
-        beside = f" by {jobs} processes side by side" if jobs > 1 else ""
+        parallel = f" with {jobs} processes in parallel" if jobs > 1 else ""
         return [
             f"{words.count_of(self.runs, 'run')}, {self.held} of them held by records already",
-            f"about {hours}{beside} for the rest, from a measured step on {self.device}",
-            f"about {words.human_size(self.disk)} of disk for teachers and checkpoints; stored teacher outputs "
-            "beside, where they pay (cache_limit)",
+            f"about {hours}{parallel} for the rest, from a measured step on {self.device}",
+            f"about {words.human_size(self.disk)} of disk for teachers and checkpoints, and more for stored teacher "
+            "outputs if they pay (cache_limit)",
         ]
 
 

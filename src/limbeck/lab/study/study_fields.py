@@ -67,7 +67,7 @@ class MethodSpec(Settings):
     )
     grid: Grid | None = Field(
         None,
-        description="the values tried for this method, in place of select.grid; of `method` whole methods",
+        description="values tried for this method, instead of select.grid; of `method`, complete methods",
     )
     teachers: Annotated[list[str], Field(min_length=1)] | None = Field(
         None, description="members of teachers.team that it learns from; all, if left out"
@@ -96,7 +96,7 @@ class TeacherSpec(Settings):
     )
     grids: dict[str, dict[str, Grid]] = Field(
         default_factory=dict,
-        description="member of the team (or `teacher`) → task → what is tried there in place of `grid`",
+        description="member of the team (or `teacher`) → task → values tried there instead of `grid`",
     )
 
 
@@ -130,7 +130,7 @@ class SelectSpec(Settings):
 
     grid: Grid = Field(default_factory=dict, description="recipe key → values that are tried")
     search: SearchSpec | None = Field(
-        None, description="ranges that are searched in place of a grid, by Optuna"
+        None, description="ranges that Optuna searches instead of a grid"
     )
     seeds: Count = Field(1, description="how many of the study's seeds the choice is made on")
     keep: Literal["all", "best"] = Field(
@@ -147,7 +147,7 @@ class TableSpec(Settings):
     baseline: str | None = Field(None, description="the row every other one is tested against")
     correction: str = Field("table", description="which tests Holm's correction takes together")
     columns: list[str] = Field(
-        default_factory=lambda: [*DEFAULT_FACTS], description="measured columns beside the scores"
+        default_factory=lambda: [*DEFAULT_FACTS], description="measured columns next to the scores"
     )
     out_of_domain: OutOfDomain = Field(
         "beside", description="whether scores on out-of-domain sets have columns"
@@ -157,7 +157,7 @@ class TableSpec(Settings):
 class PrintedSpec(Settings):
     """The paper's own table."""
 
-    source: str = Field(description="where it stands, and of which models")
+    source: str = Field(description="its place in the paper, and the models")
     decimals: int = Field(1, ge=0, le=3, description="digits after the point")
     columns: list[str] = Field(
         description="titles as the table has them, `average`, and names in table.columns, as speedup"
@@ -170,11 +170,11 @@ class PrintedSpec(Settings):
         description="titles of columns that the paper averages and does not print",
     )
     rows: dict[str, list[float | int | None]] = Field(
-        description="row → numbers, null where the paper has none; `teacher` is the teacher's"
+        description="row → numbers, null for a missing number; `teacher` is the teacher's"
     )
     test: dict[str, list[float | int | None]] = Field(
         default_factory=dict,
-        description="likewise, of the benchmark's test files, where the paper prints dev and test",
+        description="the same for the benchmark's test files, if the paper prints dev and test",
     )
 
     def numbers(self) -> dict[str, dict[str, float]]:
@@ -200,8 +200,8 @@ class Study(Settings):
     """A study at one scale."""
 
     name: str
-    title: str = Field(description="what the table is called")
-    paper: str = Field("", description="the paper it repeats")
+    title: str = Field(description="name of the table")
+    paper: str = Field("", description="the paper that it reproduces")
     scale: str | None = None
     data: str | None = Field(None, description="where every run's rows come from")
     model: str | None = Field(
@@ -227,13 +227,13 @@ class Study(Settings):
     table: TableSpec = Field(default_factory=lambda: TableSpec.model_validate({}))
     printed: PrintedSpec | None = None
     figures: dict[str, FigureSpec] = Field(
-        default_factory=dict, description="a figure's name → what is drawn, and of what"
+        default_factory=dict, description="a figure's name → its type and data"
     )
     differs: list[str] = Field(
-        default_factory=list, description="what is other than in the paper and no key shows"
+        default_factory=list, description="differences from the paper that no key shows"
     )
     jobs: Count | None = Field(
-        None, description="processes side by side, where the command line says nothing"
+        None, description="parallel processes, unless set on the command line"
     )
     keep_students: bool = Field(
         False, description="keep the students' weights, not only their records"

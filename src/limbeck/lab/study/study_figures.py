@@ -80,7 +80,7 @@ _LEADS = {
     "bars": "Mean primary dev score over seeds; whiskers reach from the lowest to the highest. Dashed: the teacher.",
     "heat": "Mean primary dev score over seeds.",
     "curves": "By epoch, mean over seeds; bands reach from the lowest to the highest seed.",
-    "probabilities": "Of each teacher (columns) its probability of being sampled on each task (rows), or its weight in "
+    "probabilities": "Probability of sampling each teacher (columns) on each task (rows), or its weight in "
     "the mean, at the start of the run; mean over seeds.",
 }
 
@@ -108,7 +108,7 @@ def study_figures(
             found.append(_analysed(name, spec, chosen, made, watch))
             continue
         panels = _DRAWN[spec.draw](spec, [one.point for one in chosen], teachers)
-        notes = () if panels else ("No run has recorded what it shows.",)
+        notes = () if panels else ("No run has recorded its data.",)
         title, lead = spec.title or name, _LEADS[spec.draw]
         found.append(StudyFigure(name, title, lead, tuple(panels), notes))
     return found

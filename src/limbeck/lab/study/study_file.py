@@ -93,7 +93,7 @@ class StudyNames:
                     self.problems.append(unknown(f"name in {place}:", one, values))
             missing = [one for one in values if one not in self.tables[key]]
             if missing:
-                self._problem(f"{place}: says nothing of {', '.join(missing)}", "give each a value")
+                self._problem(f"{place}: no value for {', '.join(missing)}", "give each a value")
         elif isinstance(value, list) and len(value) == len(self.values.get(name, [])):
             self.tables[key] = dict(zip(map(str, self.values[name]), value, strict=True))
         else:
@@ -170,7 +170,7 @@ class _Expansion:
     def unused(self) -> list[Problem]:
         """Unused names."""
         return [
-            Problem(f"{NAMES}.{key}: {{{key}}} stands nowhere", "use it, or take it out")
+            Problem(f"{NAMES}.{key}: {{{key}}} is not used", "use it, or remove it")
             for key in self.names.known()
             if key not in self.read
         ]
@@ -215,7 +215,7 @@ class _Expansion:
             if word in self.names.values and word not in bound
         }
         if prod(map(len, free.values())) > _MOST:
-            self._problem(f"{place}: {text} stands for more than {_MOST} entries", "list fewer")
+            self._problem(f"{place}: {text} expands to more than {_MOST} entries", "list fewer")
             return
         for one in product(*free.values()):
             yield {**bound, **dict(zip(free, one, strict=True))}
@@ -234,7 +234,7 @@ class _Expansion:
             return text
         if name not in bound:
             self._problem(
-                f"{place}: {text} stands where no key around it has {{{name}}}",
+                f"{place}: no key around {text} has {{{name}}}",
                 f"write {{{name}}} into the name of the entry, or take it out here",
             )
             return text
@@ -252,7 +252,7 @@ class _Expansion:
             else:
                 self._problem(
                     f"{place}: the study lists no names, and {{{key}}} is one",
-                    f"list what it stands for: {NAMES}: {{{key}: [A, B]}}",
+                    f"list its values: {NAMES}: {{{key}: [A, B]}}",
                 )
         return not wrong
 

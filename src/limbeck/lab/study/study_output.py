@@ -57,7 +57,7 @@ def _tasks(ours: list[str], theirs: list[str]) -> list[str]:
     if set(ours) <= set(theirs):
         return [f"{len(ours)} of {words.count_of(len(theirs), 'task')}"]
     here, there = (", ".join(map(task_title, names)) for names in (ours, theirs))
-    return [f"{here} in place of {there}"]
+    return [f"{here} instead of {there}"]
 
 
 def _seeds(ours: int, theirs: int) -> list[str]:

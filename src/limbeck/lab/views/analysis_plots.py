@@ -196,7 +196,7 @@ def map_panels(found: Mapping[str, AttentionMaps]) -> list[Panel]:
             title = f"{name}, layer {pair.student_layer}"
             panel = Panel(
                 title,
-                f"Attention of the student's layer {pair.student_layer} beside the teacher's layer "
+                f"Attention of the student's layer {pair.student_layer} next to the teacher's layer "
                 f"{pair.teacher_layer}{said}.",
                 2 * side + 0.9,
                 side + 0.3,

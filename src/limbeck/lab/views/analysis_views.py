@@ -312,7 +312,7 @@ for _name, _view in {
     "layer-attention": AnalysisView(
         LayerAttention,
         "Attention over teacher layers",
-        "How much each teacher layer counts in what a student layer learns from: the mean over examples, then "
+        "Weight of each teacher layer in the target of a student layer: the mean over examples, then "
         "examples one by one. Each row adds up to 1.",
         draw.attention_panels,
     ),
@@ -348,8 +348,8 @@ for _name, _view in {
     "attention-maps": AnalysisView(
         AttentionMaps,
         "Attention maps",
-        "What each token of one example attends to, the student on the left and the teacher on the right, both in one "
-        "scale of colour, which goes by the square root. KL: the divergence of the teacher's maps from the student's, "
+        "Attention of each token of one example, the student on the left and the teacher on the right, both on one "
+        "color scale, which follows the square root. KL: the divergence of the teacher's maps from the student's, "
         "mean over heads and tokens.",
         plane.map_panels,
         wide=True,
@@ -359,7 +359,7 @@ for _name, _view in {
         "Loss surface",
         "The loss of the labels with all weights moved: along two random directions, each filter as long as the "
         "model's own, or in the plane through three students. The cross is the model, circle and square are the "
-        "others. Wide and flat is said to generalise.",
+        "others. Wide, flat minima are thought to generalize.",
         plane.surface_panels,
     ),
     "pca": AnalysisView(

@@ -117,7 +117,7 @@ def answer_schema(answers: Sequence[str]) -> dict[str, Any]:
 
 
 class AnswerReader:
-    """Parses the class out of a text; a text that names no class, or several, has none.
+    """Parses the class out of a text; None if the text names no class or several.
 
     Raises:
         LimbeckError: the label is a logit, which no text has.

@@ -172,7 +172,7 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
         if not self._warned and np.median(found.get("coverage", 1.0)) < _LOW_COVERAGE:
             self._warned = True
             log.warning(
-                "%s: answers that name no class have more than half of the probability: say in the prompt how to "
+                "%s: answers that name no class have more than half of the probability: describe in the prompt how to "
                 "answer, or set answers: letters",
                 self.name,
             )
@@ -450,7 +450,7 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
                 continue
             if self.settings.max_cost is not None and not self.costs()["prompt_tokens"]:
                 raise LimbeckError(
-                    f"max_cost: {self.settings.max_cost}, but endpoint {self.settings.url} does not say how many "
+                    f"max_cost: {self.settings.max_cost}, but endpoint {self.settings.url} does not report how many "
                     "tokens it used",
                     "leave --max-cost out",
                 )
@@ -541,7 +541,7 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
         if isinstance(error, ValueError | openai.APIResponseValidationError):
             # A URL behind which something else answers.
             return LimbeckError(
-                f"endpoint {settings.url} does not answer as OpenAI's protocol says: {said!r}",
+                f"endpoint {settings.url} does not answer in OpenAI's format: {said!r}",
                 "most URLs end in /v1; check --endpoint",
             )
         variable = settings.api_key_env or KEY_VARIABLE

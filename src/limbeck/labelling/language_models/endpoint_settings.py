@@ -66,7 +66,7 @@ class EndpointAccess(Settings):
             found.append(
                 Problem(
                     "endpoint: it is no plain URL; a user, a password or a query would be recorded",
-                    "write one like http://localhost:8000/v1; a key stands in a variable that --api-key-env names",
+                    "write one like http://localhost:8000/v1; --api-key-env names the variable that contains a key",
                 )
             )
         if self.max_cost is not None and (self.price_in is None or self.price_out is None):
@@ -105,5 +105,7 @@ class EndpointSettings(EndpointAccess):
     )
     votes: int = Field(5, ge=1, le=1000, description="answers sampled for a row")
     temperature: float = Field(1.0, gt=0, le=2, description="temperature of sampled answers")
-    top_logprobs: int = Field(20, ge=2, le=1000, description="likeliest tokens to ask for")
+    top_logprobs: int = Field(
+        20, ge=2, le=1000, description="number of most likely tokens to request"
+    )
     seed: Seed = Field(0, description="random seed of sampled answers")

@@ -48,7 +48,7 @@ class Prompt(Settings):
         normalize_length: score a verbalization by its mean log-probability per token, not the sum; of classes alone.
         score: two answers, the worse first: the row's label is the log-odds of the second. With one answer of one token
             the label is its logit. Or answer → number: the label is the expected number. None: the label is a class.
-        questions: class → a yes/no question, shown in `{question}`; each is asked about each row, and its log-odds are
+        questions: class → a yes/no question, shown in `{question}`; each runs on each row, and its log-odds are
             the logit of a class that does not exclude others.
         roles: of a chat template that has roles for a row's columns, in their order, instead of `template`.
         chat_template_kwargs: arguments of the chat template, as `enable_thinking: false`.
@@ -304,7 +304,7 @@ def _class_problems(prompt: Prompt, classes: tuple[str, ...]) -> list[Problem]:
     # Case is not held against a model's answer.
     words = {name: prompt.words(name).casefold() for name in classes}
     problems += [
-        Problem(f"verbalizations: class {name!r} has none", f"write {name}: WORDS")
+        Problem(f"verbalizations: class {name!r} has no words", f"write {name}: WORDS")
         for name, own in words.items()
         if not own
     ]
@@ -357,7 +357,7 @@ def _use_problems(prompt: Prompt, columns: Sequence[str]) -> list[Problem]:
     if prompt.roles:
         return []
     return [
-        Problem(f"template: it needs {{{name}}}, and has none", f"put {{{name}}} at its place")
+        Problem(f"template: it needs {{{name}}}", f"insert {{{name}}} at its place")
         for name in sorted(needed - named)
     ]
 

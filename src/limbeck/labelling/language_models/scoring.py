@@ -160,7 +160,7 @@ class PromptTokenizer:
             written = self.tokenizer.apply_chat_template(messages, tokenize=False, **settings)
         except (TemplateError, ValueError) as error:  # templates raise it, as for an unknown role
             raise LimbeckError(
-                f"the tokenizer's chat template refuses the prompt: {error}",
+                f"the tokenizer's chat template rejects the prompt: {error}",
                 "set chat: false, or leave system out if the template has no such role",
             ) from None
         return str(written).removesuffix(_STANDS_FOR_ANSWER)
