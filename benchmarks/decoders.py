@@ -1,9 +1,9 @@
 """Decoders cut in depth and taught by their teacher: do layer terms help, and which layers are best kept?
 
 The text is news (Reuters-52) and newsgroup posts (20 Newsgroups), 64 tokens of each. 320 texts fine-tune the teacher,
-SmolLM2-135M-Instruct. A student keeps some of its 30 layers and takes 80 steps on 640 texts, sampled by the seed. It
-learns the texts' next tokens alone, or the teacher's logits too, or layers beside both. Every student is scored on 128
-held-out texts beside its teacher.
+SmolLM2-135M-Instruct. A student keeps some of its 30 layers, by importance unless its name says otherwise, and takes 80
+steps on 640 texts, sampled by the seed. It learns the texts' next tokens alone, or the teacher's logits too, or layers
+beside both. Every student is scored on 128 held-out texts beside its teacher.
 
     python benchmarks/decoders.py run --model SMOLLM2_DIR --texts TEXTS_DIR [--work DIR] [--seeds 3]
         [--layers 15 10] [--only kd …]
@@ -48,11 +48,12 @@ STUDENTS: dict[str, tuple[str, dict[str, Any]]] = {
     "RAIL-KD": ("rail-kd-l", {}),
     "ALP-KD": ("alp-kd", LAST_TOKEN),
     "MiniLMv2, then logits": ("minilmv2", HALVES),
-    "kd, first layers": ("kd", {"student.pick": "first"}),
+    "kd, every second layer": ("kd", {"student.pick": "skip"}),
     "kd, last layers": ("kd", {"student.pick": "last"}),
-    "kd, layers by importance": ("kd", {"student.pick": "importance"}),
+    "kd, first layers": ("kd", {"student.pick": "first"}),
+    "fine-tuning alone, every second layer": ("finetune", {"student.pick": "skip"}),
 }
-PICKS = [name for name in STUDENTS if "layers" in name]
+PICKS = [name for name, (_, own) in STUDENTS.items() if "student.pick" in own]
 COMMON = {
     "kind": "causal-lm", "max_length": LENGTH, "text_columns": ["text"], "batch_size": BATCH, "epochs": 1,
     "precision": "auto", "attention": "eager", "skip_unused_embeddings": False, "cache": "never", "floor": False,
@@ -94,10 +95,11 @@ def made(name: str, layers: int, seed: int, args: argparse.Namespace) -> Path:
         return limbeck.distill(recipe, out=args.work / TEACHER, report=False).path
     method, own = STUDENTS[name]
     teacher = str(made(TEACHER, 30, 0, args))
+    settings |= {"student.layers": layers, "student.pick": "importance"}
     if method == "finetune":
-        settings |= {"student.init": str(Path(teacher) / "student"), "student.layers": layers}
+        settings |= {"student.init": str(Path(teacher) / "student")}
     else:
-        settings |= {"teacher": teacher, "student.init": "teacher", "student.layers": layers}
+        settings |= {"teacher": teacher, "student.init": "teacher"}
     if "first_stage.max_steps" in own:
         settings |= {"first_stage.lr": args.lr, "first_stage.batch_size": BATCH}
     place = args.work / f"{layers}-{name.replace(' ', '-').replace(',', '')}-s{seed}"
