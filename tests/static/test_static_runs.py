@@ -51,6 +51,12 @@ def run(place, settings):
     return limbeck.distill(Recipe.load("kd", **settings), out=place / "run")
 
 
+def test_activations_are_not_computed_again_where_there_are_no_layers(settings, tmp_path) -> None:
+    recipe = Recipe.load("kd", **settings, activation_checkpointing=True)
+    with pytest.raises(LimbeckError, match="activation_checkpointing: StaticStudent"):
+        limbeck.distill(recipe, out=tmp_path / "run")
+
+
 def printed(*words) -> str:
     done = CliRunner().invoke(app, [*map(str, words)])
     assert done.exit_code == 0, done.output

@@ -221,6 +221,31 @@ def test_stored_outputs_of_some_tokens_teach_as_live_ones(settings, teachers, tm
         torch.testing.assert_close(weights[0][name], weights[1][name], rtol=1e-3, atol=1e-4)
 
 
+def test_activations_that_are_computed_again_change_nothing(
+    settings, teachers, tmp_path, monkeypatch
+):
+    given = settings(
+        "causal-lm", epochs=1, teacher=str(teachers["causal-lm"].path), cache="never",
+        **{"student.init": "teacher", "student.layers": 2},
+    )  # fmt: skip
+    passes, forward = [], hf.models.llama.modeling_llama.LlamaMLP.forward
+
+    def counted(self, states):
+        passes[-1] += 1
+        return forward(self, states)
+
+    monkeypatch.setattr(hf.models.llama.modeling_llama.LlamaMLP, "forward", counted)
+    weights = []
+    for again in (False, True):
+        passes.append(0)
+        recipe = Recipe.load("rail-kd-l", **given, activation_checkpointing=again)
+        run = distill(recipe, out=tmp_path / str(again), report=False)
+        weights.append(load_file(run.path / "student" / "model.safetensors"))
+    assert passes[1] > passes[0]
+    for name in weights[0]:
+        torch.testing.assert_close(weights[1][name], weights[0][name], rtol=1e-5, atol=1e-7)
+
+
 def beside_by_a_loop(student, teacher, words) -> tuple[float, float]:
     """Agreement and divergence of two models, text by text and token by token, in float64."""
     same, divergences = [], []

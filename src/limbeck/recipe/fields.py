@@ -321,6 +321,11 @@ class RecipeFields(Settings):
         description="compile the training passes of student and teacher (torch.compile): takes minutes at the start; "
         "for long runs on an accelerator",
     )
+    activation_checkpointing: bool = Field(
+        False,
+        description="compute the student's activations again in the backward pass instead of keeping them (gradient "
+        "checkpointing): less memory, more time",
+    )
     skip_unused_embeddings: bool = Field(
         True,
         description="leave the embeddings of tokens that are in no training row out of every step, if a first batch "

@@ -16,6 +16,11 @@ from limbeck.tasks import LOWER_IS_BETTER
 from limbeck.training.config import OWN_SETTINGS, DistillationConfig
 from limbeck.training.method import OBJECTS
 
+# Its name before transformers 5.24, deprecated since.
+_CHECKPOINTING = "activation_checkpointing"
+if not hasattr(TrainingArguments, _CHECKPOINTING):
+    _CHECKPOINTING = "gradient_checkpointing"
+
 
 def training_arguments(
     recipe: Recipe, checkpoints: Path, *, select: bool = True, name: str | None = None
@@ -29,6 +34,7 @@ def training_arguments(
     assert share is not None  # pre-flight has refused it
     # A command line gives a method by its name; who teaches is formed already.
     method: Any = recipe.model_copy(update={"team": None, "teachers": None})
+    checkpointing: Any = {_CHECKPOINTING: recipe.activation_checkpointing}
     return DistillationConfig(
         output_dir=str(checkpoints),
         method=method,
@@ -42,6 +48,7 @@ def training_arguments(
         per_device_eval_batch_size=max(recipe.batch_size, 64),
         gradient_accumulation_steps=share.accumulation,
         bf16=recipe.precision == "bf16",
+        **checkpointing,
         # bf16 on CPU must be requested under this name.
         use_cpu=accelerator() is None,
         eval_strategy="epoch" if select else "no",
