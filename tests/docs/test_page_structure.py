@@ -62,14 +62,6 @@ def test_the_site_shows_every_page() -> None:
     assert len(shown) == len(set(shown))
 
 
-def test_the_readme_lists_every_page_as_the_site_does() -> None:
-    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
-    shown = re.findall(r"([\w./-]+\.md)$", navigation, re.MULTILINE)
-    listed = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Documentation")[2]
-    beside = ["CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"]
-    assert ["index.md", *re.findall(r"\]\(docs/([\w./-]+\.md)\)", listed), *beside] == shown
-
-
 def test_every_recipe_key_stands_on_its_page() -> None:
     place = ROOT / "scripts" / "recipe_page.py"
     spec = importlib.util.spec_from_file_location("recipe_page", place)

@@ -44,21 +44,6 @@ def test_the_methods_side_by_side():
     assert {method: cells[method] for method in said} == said
 
 
-def test_the_readme_prints_every_three_layer_student_of_the_study():
-    """All of them, whatever they reach, and their teacher."""
-    columns = ("layers", "parameters", "speedup", "kept")
-    runs = collect([RECORDS / "real_glue.jsonl.gz"])
-    printed = rows(render(build_table(runs, baseline="finetune", facts=columns), "markdown"))
-    kept = [row for row in printed if re.match(r"\| (method|teacher|\S+ \| 3) \|", row)]
-    assert len(kept) == 9
-    start = README.index(kept[0])
-    assert README[start:].splitlines()[:1] + README[start:].splitlines()[2:10] == kept
-    # "No method is significantly different", and "92 to 93 %".
-    assert not any(mark in row for row in kept for mark in "▲▼")
-    shares = {int(float(row.rsplit("|", 2)[1])) for row in kept[2:]}
-    assert (min(shares), max(shares)) == (92, 93)
-
-
 def test_the_readme_states_measured_times():
     record = json.loads((RECORDS / "end_to_end.json").read_text(encoding="utf-8"))
     run = record["tasks"]["sst2"]
@@ -132,6 +117,19 @@ def test_the_readme_says_what_compress_found():
         costs = one["costs"]
         numbers = {"score": one["score"], "mb": costs["size"] / 1e6, "ms": costs["latency"]}
         assert said.format(**numbers) in README
+
+
+def test_the_first_pages_quote_what_their_commands_printed():
+    found = json.loads((RECORDS / "first_student.json").read_text(encoding="utf-8"))
+    printed = {line.rstrip() for lines in found.values() for line in lines}
+    first = (ROOT / "docs" / "get-started.md").read_text(encoding="utf-8")
+    for page in (README, first):
+        blocks = re.findall(r"^```text\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+        assert blocks
+        quoted = [line.rstrip() for block in blocks for line in block.splitlines()]
+        assert [line for line in quoted if line not in printed] == []
+    commands = [command.split("#")[0].strip() for command in found]
+    assert [command for command in commands if command not in first] == []
 
 
 def test_the_readme_begins_with_few_labels_on_real_rows(few_labels):
