@@ -5,8 +5,8 @@ fine-tuned on the labeled rows. The teacher's logits of all rows teach a static 
 logistic regression on the teacher's classes of the same rows, and on the labels alone; model2vec's own classifier and a
 3-layer student on the labels alone; cascades of static student and teacher, also with a taught 3-layer student in int8
 between. Of embeddings, all-MiniLM-L6-v2's of 20,000 sentences of GLUE teach a static student, and 80,000 another.
-Beside them: model2vec's own `distill` of the same teacher, and that one trained by Tokenlearn on the same 20,000. All are
-scored on STS-B's dev pairs.
+Beside them: model2vec's own `distill` of the same teacher, and that one trained by Tokenlearn on the same 20,000.
+All are scored on STS-B's dev pairs.
 
     python benchmarks/static.py run --model MINILM_DIR --data GLUE_DIR --texts TEXTS_DIR [--work DIR] [--seeds 5]
         [--tasks SST-2 STS-B "20 Newsgroups" Reuters-52 Questions]
