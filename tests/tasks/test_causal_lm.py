@@ -21,6 +21,8 @@ from limbeck.objectives import ModelShape, Shape
 from limbeck.objectives.predictions import LogitMse, LogitMseSpec
 from limbeck.recipe import Recipe
 from limbeck.run import distill
+from limbeck.run.begin import new_record
+from limbeck.run.prepare import prepare
 from limbeck.scoring import evaluate
 from limbeck.support.errors import LimbeckError
 from limbeck.support.step_state import StepState
@@ -47,6 +49,7 @@ CHAT = (
     "{% for turn in messages %}{% if turn['role'] == 'user' %}<user> {{ turn['content'] }} {% else %}"
     "<model> {{ turn['content'] }} </s>{% endif %}{% endfor %}{% if add_generation_prompt %}<model> {% endif %}"
 )
+LAYER = "model.layers.{}.mlp.up_proj.weight"
 TEXTS = ["ann saw the cat in rome .", "lee saw rome .", "the cat saw lee and ann in rome ."]
 
 
@@ -219,6 +222,24 @@ def test_stored_outputs_of_some_tokens_teach_as_live_ones(settings, teachers, tm
     weights = [load_file(run.path / "student" / "model.safetensors") for run in runs.values()]
     for name in weights[0]:
         torch.testing.assert_close(weights[0][name], weights[1][name], rtol=1e-3, atol=1e-4)
+
+
+def test_layers_are_picked_by_importance_unless_the_recipe_says_otherwise(settings, teachers):
+    given = settings(
+        "causal-lm", teacher=str(teachers["causal-lm"].path),
+        **{"student.init": "teacher", "student.layers": 1},
+    )  # fmt: skip
+    whole, picked = teachers["causal-lm"].student.state_dict(), []
+    for own in ({}, {"student.pick": "importance"}, {"student.pick": "last"}):
+        prepared = prepare(Recipe.load("kd", **given, **own))
+        kept = prepared.student.model.layers[0].mlp.up_proj.weight
+        layers = [
+            number for number in (1, 2, 3) if torch.equal(kept, whole[LAYER.format(number - 1)])
+        ]
+        picked.append(layers)
+        known = new_record(Recipe.load("kd", **given, **own), prepared).picked_layers
+        assert known == (None if "last" in own.values() else {"main": layers})
+    assert picked == [[1], [1], [3]]
 
 
 def test_activations_that_are_computed_again_change_nothing(

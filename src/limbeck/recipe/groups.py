@@ -53,8 +53,8 @@ class StudentSpec(settings.Settings):
     pick: Literal["first", "last", "skip", "upper", "importance"] | None = Field(
         None,
         description="which layers to keep when `layers` is a number: first, last, skip, upper, or importance (the "
-        "layers that turn hidden states most on training rows); default: skip for classes and numbers of "
-        "complete texts and for causal-lm, first for other task types and with a paper's settings",
+        "layers that turn hidden states most on training rows); default: importance for causal-lm, skip for "
+        "classes and numbers of complete texts, first for other task types and with a paper's settings",
     )
     hidden: settings.Width | None = Field(
         None,

@@ -45,7 +45,7 @@ def new_record(recipe: Recipe, prepared: Prepared) -> Record:
         outputs=beside_teacher.outputs_facts(prepared),
         vocabulary=prepared.vocabulary,
         picked_layers=getattr(prepared.student.config, depth.PICKED)
-        if recipe.student.ranks_layers
+        if prepared.recipe.student.ranks_layers
         else None,
         examples=Examples(
             train=rows,

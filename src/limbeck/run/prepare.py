@@ -22,7 +22,7 @@ from limbeck.run.prepared import FinalRows, Prepared, StageInputs
 from limbeck.run.rows import EncodedRows, add_unlabelled, check_left, load_rows, stage_rows
 from limbeck.static import StaticStudent, token_vectors
 from limbeck.students import depth
-from limbeck.students.build import Layers
+from limbeck.students.build import BY_ROWS, Layers
 from limbeck.students.static import build_static
 from limbeck.students.vocabulary import shrink_vocabulary
 from limbeck.support.errors import LimbeckError, unknown
@@ -45,6 +45,7 @@ def prepare(
     if problems:
         raise LimbeckError(problems)
     task, splits = load_rows(recipe)
+    recipe = _with_pick(recipe, task)
     splits, unlabelled = add_unlabelled(recipe, task, splits)
     augmenter = None
     if recipe.augment is not None:
@@ -90,6 +91,16 @@ def prepare(
         held, trained = hold_out(prepared.train.encoded, recipe.team.holdout, recipe.seed)
         return prepared.holding_out(held, trained)
     return prepared
+
+
+def _with_pick(recipe: Recipe, task: Task) -> Recipe:
+    """The recipe, with `student.pick` if it is left out and layers are usually picked by rows."""
+    spec = recipe.student
+    if spec.pick or not isinstance(spec.layers, int) or spec.init == "fresh":
+        return recipe
+    if task.kind.usual_pick != BY_ROWS:
+        return recipe
+    return recipe.model_copy(update={"student": spec.model_copy(update={"pick": BY_ROWS})})
 
 
 Loaded = tuple[Task, DatasetDict]

@@ -45,8 +45,9 @@ def build_student(
     weights, the teacher's configuration) or a configuration (random weights).
     `layers`: how many `pick` keeps, or the layers themselves (1-based); for an encoder-decoder it
     applies to both stacks, or give `{"encoder": …, "decoder": …}`. None keeps them all.
-    `pick`: `first`, `last`, `skip`, `upper` (see `pick_layers`; by rows: `important_layers`). If left out, `skip` where
-    a head reads a complete text off one token, as lower layers write nothing into it yet, otherwise `first`.
+    `pick`: `first`, `last`, `skip`, `upper` (see `pick_layers`; by rows: `important_layers`). If left out, `skip` for
+    models that generate and where a head reads a complete text off one token, as lower layers write nothing into it
+    yet, otherwise `first`.
     `config`: entries that replace the configuration's (`with_settings`).
     `task`: names its head's outputs; None: the head is the one of its start.
     `kind`: what its head answers, and so its class, as a task type or by its name.
@@ -177,8 +178,8 @@ def wanted_layers(base: PretrainedConfig, layers: Layers) -> dict[str, int | Seq
 
 
 def default_pick(kind: tasks.TaskType) -> str:
-    """The rule by which layers are picked where none is named."""
-    return kind.usual_pick
+    """The rule by which layers are picked where none is named, and there are no rows."""
+    return "skip" if kind.usual_pick == BY_ROWS else kind.usual_pick
 
 
 def picked_layers(base: PretrainedConfig, layers: Layers, pick: str) -> dict[str, list[int]]:

@@ -177,8 +177,8 @@ class CausalLM(LanguageModel):
     auto = transformers.AutoModelForCausalLM
     heads = CAUSAL_LANGUAGE_MODELS
     generates = True
-    # The head reads the states of the last layers, which the first layers alone do not give.
-    usual_pick = "skip"
+    # Some layers of a decoder can go, others ruin it: benchmarks/decoders.py.
+    usual_pick = "importance"
 
     def targets(self, batch: rules.Batch) -> Tensor:
         """The label of the position behind it; padding predicts nothing, on whichever side it is."""
