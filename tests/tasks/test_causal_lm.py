@@ -17,6 +17,7 @@ import tiny_runs
 from limbeck.activations import Request, capture
 from limbeck.data import Collator, encode, load_task
 from limbeck.data.splits import make_split
+from limbeck.evaluation.model_outputs import compact_outputs_of
 from limbeck.objectives import ModelShape, Shape
 from limbeck.objectives.predictions import LogitMse, LogitMseSpec
 from limbeck.recipe import Recipe
@@ -102,6 +103,22 @@ def test_of_a_prompt_and_its_answer_the_answer_alone_is_learned(chat, prompt, an
 def test_a_chat_template_that_rewrites_the_prompt_is_refused():
     with pytest.raises(LimbeckError, match="does not begin with its prompt"):
         answers_encoded("{{ messages | length }}")
+
+
+def test_few_texts_are_scored_at_once(monkeypatch, settings, teachers, tmp_path):
+    sizes, whole = [], CAUSAL_LM.compact_outputs
+
+    def watched(model, batch, logits):
+        sizes.append(len(logits))
+        return whole(model, batch, logits)
+
+    monkeypatch.setattr(CAUSAL_LM, "compact_outputs", watched)
+    encoded, _ = texts_encoded(rows=TEXTS * 6)
+    compact_outputs_of(tiny.model("causal-lm"), encoded, Collator(tokenizer(), kind=CAUSAL_LM))
+    assert sizes == [8, 8, 2]
+    given = settings("causal-lm", epochs=1, teacher=str(teachers["causal-lm"].path), batch_size=2)
+    distill(Recipe.load("kd", **given), out=tmp_path / "run", report=False)
+    assert max(sizes) == 8
 
 
 @pytest.mark.parametrize("side", ["right", "left"])

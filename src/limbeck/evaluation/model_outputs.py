@@ -22,7 +22,6 @@ from limbeck.support.settings import Pool
 from limbeck.tasks import TaskType, as_array, join
 
 Batch = Mapping[str, Tensor]
-_BATCH = 64
 
 
 @contextmanager
@@ -74,7 +73,7 @@ def outputs_by_batch(
 def compact_outputs_of(model: PreTrainedModel, encoded: Dataset, collate: Collator) -> np.ndarray:
     """The compact outputs of each example, in the split's order; on an accelerator if the machine has one."""
     model.eval().to(device())
-    batches = batches_of(encoded, collate, _BATCH, model.device)
+    batches = batches_of(encoded, collate, collate.kind.scored_at_once, model.device)
     return join([one.kept for one in outputs_by_batch(model, batches, collate.kind)])
 
 

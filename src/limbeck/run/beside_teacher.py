@@ -168,10 +168,6 @@ def _learned_from(path: str, task: Task, rows: Dataset) -> bool:
     return True
 
 
-# Both sides' logits over a vocabulary are held at once.
-_FEW = 8
-
-
 def scores_beside_teacher(
     prepared: Prepared, scored: SplitsToScore, student: PreTrainedModel
 ) -> dict[str, Numbers]:
@@ -187,7 +183,7 @@ def scores_beside_teacher(
     student.eval()
     for split, rows in scored.items():
         sums = []
-        for batch in batches_of(rows.encoded, collate, _FEW, student.device):
+        for batch in batches_of(rows.encoded, collate, kind.scored_at_once, student.device):
             with torch.no_grad():
                 moved = {name: value.to(teacher.device) for name, value in batch.items()}
                 ours, theirs = (

@@ -107,7 +107,11 @@ def train_stage(
         prepared.student,
         inputs.teacher,
         training_arguments(
-            recipe, checkpoints, select=stage.last, name=f"{name}/{part}".rstrip("/")
+            recipe,
+            checkpoints,
+            select=stage.last,
+            name=f"{name}/{part}".rstrip("/"),
+            scored_at_once=prepared.task.kind.scored_at_once,
         ),
         holdout=inputs.holdout,
         train_dataset=inputs.rows.encoded,

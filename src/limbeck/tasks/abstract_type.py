@@ -417,6 +417,11 @@ class TaskType(ScoredOutputs):
     # ---- models ----
 
     @property
+    def scored_at_once(self) -> int:
+        """Examples in a batch that is scored: few where each token has logits over a vocabulary."""
+        return 8 if self.over_vocabulary else 64
+
+    @property
     def usual_pick(self) -> str:
         """The rule by which a student's layers are picked where none is named."""
         return "skip" if self.whole_text else "first"

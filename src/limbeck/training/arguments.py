@@ -23,12 +23,17 @@ if not hasattr(TrainingArguments, _CHECKPOINTING):
 
 
 def training_arguments(
-    recipe: Recipe, checkpoints: Path, *, select: bool = True, name: str | None = None
+    recipe: Recipe,
+    checkpoints: Path,
+    *,
+    select: bool = True,
+    name: str | None = None,
+    scored_at_once: int = 64,
 ) -> DistillationConfig:
     """The configuration for a recipe of one stage; checkpoints go to this folder.
 
     With `select` every epoch is scored and the best one kept; without, the last weights are. `name`: what
-    experiment trackers call the run.
+    experiment trackers call the run. `scored_at_once`: fewest examples of a scored batch.
     """
     share = share_of_step(recipe.batch_size, recipe.accumulation)
     assert share is not None  # pre-flight has refused it
@@ -45,7 +50,7 @@ def training_arguments(
         compact_metrics=True,
         skip_unused_embeddings=recipe.skip_unused_embeddings,
         per_device_train_batch_size=share.batch_size,
-        per_device_eval_batch_size=max(recipe.batch_size, 64),
+        per_device_eval_batch_size=max(recipe.batch_size, scored_at_once),
         gradient_accumulation_steps=share.accumulation,
         bf16=recipe.precision == "bf16",
         **checkpointing,
