@@ -226,7 +226,7 @@ def test_a_recipe_says_what_is_wrong_with_its_weights(given, words):
     [
         (lambda: objectives(min_confidence=0.3), "of 3 classes the likeliest has at least 0.33"),
         (lambda: objectives(classes=2, min_confidence=0.5), "0.5 leaves nothing out"),
-        (lambda: objectives(classes=1, min_confidence=0.8), "a regression has none"),
+        (lambda: objectives(classes=1, min_confidence=0.8), "a regression has no classes"),
         (lambda: objectives("dist", min_confidence=0.8), r"none of the terms .* \(dist\)"),
         (lambda: objectives("hard_label", example_weights="llkd"), "soft_cross_entropy"),
     ],

@@ -38,7 +38,9 @@ def test_teachers_and_students_of_a_task_with_such_a_set_are_scored_on_it(tmp_pa
 
 def test_a_folder_without_any_such_set_is_refused_before_the_first_run(tmp_path, caplog) -> None:
     (tmp_path / "glue").mkdir()
-    with pytest.raises(LimbeckError, match=r"out_of_domain: alone .* imdb; .*glue has none"):
+    with pytest.raises(
+        LimbeckError, match=r"out_of_domain: alone .* imdb; .*glue has no folder of them"
+    ):
         StudyPlan.of(study_of(tmp_path, ALONE, str(tmp_path / "glue")))
     assert "no score on imdb: " in caplog.text
 

@@ -335,7 +335,7 @@ def test_refusals_name_what_text_and_images_do_not_share(net, vit, tmp_path):
     views = recipe(
         task="mrpc", data="pocket", train_rows=None, **{"student.init": "pocket"}, **PLAIN
     )
-    assert "images: the task 'mrpc' has none" in refused(views, tmp_path / "views")
+    assert "images: the task 'mrpc' has no images" in refused(views, tmp_path / "views")
     corpus = {"first_stage.corpus": {"source": "pocket", "size": 9}}
     size = {"teacher": str(vit.path), "student.init": "teacher", "images.size": 8}
     message = refused(recipe("tinybert", **size, **corpus), tmp_path / "words")

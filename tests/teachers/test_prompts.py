@@ -87,7 +87,7 @@ def test_all_that_is_wrong_at_once() -> None:
     assert [problem.message for problem in caught.value.problems] == [
         "unknown class in verbalizations 'negatve'",
         "unknown class in descriptions 'neutral'",
-        "verbalizations: class 'negative' has none",
+        "verbalizations: class 'negative' has no words",
         "unknown name in template 'sentnce'",
         "text: expected '}' before end of string",
         "unknown name in example 'label'",

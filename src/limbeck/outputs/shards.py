@@ -230,7 +230,7 @@ def map_shard(files: StoreFiles, shard: ShardRecord) -> pa.Table:
         )
     if damaged(files.folder, {shard.name: shard.checksum}):
         raise LimbeckError(
-            f"{where} is missing, or damaged since it was written",
+            f"{where} is missing or damaged since it was written",
             "remove the entry (limbeck outputs clear KEY) and run the training again, which makes it again",
         )
     return pa.ipc.open_stream(pa.memory_map(str(files.folder / shard.name))).read_all()

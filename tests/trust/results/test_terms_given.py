@@ -174,7 +174,7 @@ def test_a_first_stage_may_have_rows_and_a_teacher_of_its_own(tmp_path):
 @pytest.mark.parametrize(
     ("method", "first", "words"),
     [
-        ("kd", {"epochs": 1}, "first_stage: method kd has none"),
+        ("kd", {"epochs": 1}, "first_stage: method kd has no first stage"),
         ("tinybert", {"epoch": 1}, "unknown key in first_stage 'epoch'"),
         ("tinybert", {"lr": -1}, "first_stage.lr"),
         (
