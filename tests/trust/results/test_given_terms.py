@@ -141,7 +141,7 @@ def test_teachers_that_take_turns_have_copies_of_their_own(tmp_path):
 
 
 def test_a_request_that_the_traits_deny_is_refused_by_name(tmp_path):
-    with pytest.raises(LimbeckError, match=r"objectives\.mine.*needs_layers of Denied"):
+    with pytest.raises(LimbeckError, match=r"objectives\.mine.*needs_layers = False of Denied"):
         build(tmp_path, objectives={"mine": Denied()})
 
 
