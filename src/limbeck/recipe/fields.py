@@ -92,8 +92,8 @@ class RecipeFields(Settings):
     dev: str | None = Field(
         None,
         description="your own data in one file: another file whose rows select the best epoch; default: a part of "
-        "`data` (`dev_share`). Required for kind embedding: scored pairs of texts, or a folder of "
-        "queries and a corpus",
+        "`data` (`dev_share`). Kind embedding: scored pairs of texts, or a folder of queries and a "
+        "corpus; may be left out where `data` is text alone",
     )
     test: str | None = Field(
         None,

@@ -241,6 +241,10 @@ def check_run(prepared: Prepared, *, show: bool) -> Prepared:
     if prepared.vocabulary is not None:
         said = f"{prepared.vocabulary.said}; {prepared.vocabulary.lengths}"
         problems.append(Problem(f"student.vocabulary: {said}", "", "note"))
+    if recipe.activation_checkpointing and not prepared.student.supports_gradient_checkpointing:
+        name = type(prepared.student).__name__
+        said = f"activation_checkpointing: {name} does not support it"
+        problems.append(Problem(said, "leave it out"))
     problems += preflight.checking.check_workers(recipe.workers)
     problems += preflight.checking.check_share(last.recipe.batch_size, last.recipe.accumulation)
     sides = {}

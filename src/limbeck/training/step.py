@@ -19,7 +19,6 @@ from limbeck.data.row_facts import facts_of
 from limbeck.input_transforms import InputTransform, StepInputs
 from limbeck.objectives import Objectives, TeamObjectives
 from limbeck.static import StaticStudent
-from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import is_first, on_host
 from limbeck.support.step_state import StepState
 from limbeck.tasks import TaskType
@@ -85,11 +84,8 @@ class Distiller(nn.Module):
         return self.student.get_input_embeddings()
 
     def activation_checkpointing_enable(self, **kwargs: Any) -> None:
-        """Trade time for memory in the student; raises LimbeckError if its class cannot."""
-        try:
-            self.student.activation_checkpointing_enable(**kwargs)
-        except ValueError as error:
-            raise LimbeckError(f"activation_checkpointing: {error}", "leave it out") from None
+        """Trade time for memory in the student."""
+        self.student.activation_checkpointing_enable(**kwargs)
 
     def gradient_checkpointing_enable(self, **kwargs: Any) -> None:
         """Trade time for memory in the student."""
