@@ -136,7 +136,7 @@ def beside(student: Path, teacher: Path, texts: list[str]) -> dict[str, list[flo
 
 
 def cells(args: argparse.Namespace) -> list[tuple[str, int, int]]:
-    """What is measured, in this order: the teacher, methods, picks of the deepest students, the next depth."""
+    """The measured cells in their order: the teacher, methods, picks of the deepest students, the next depth."""
     found = [(TEACHER, 30, 0)]
     for seed in range(1, args.seeds + 1):
         for layers in args.layers:
@@ -146,7 +146,7 @@ def cells(args: argparse.Namespace) -> list[tuple[str, int, int]]:
 
 
 def run(args: argparse.Namespace) -> None:
-    """What has no record, seed by seed."""
+    """Measure the cells without a record, seed by seed."""
     texts = list(pd.read_csv(rows(args)["held_out"])["text"])
     for name, layers, seed in cells(args):
         if str(seed) in read().get(str(layers), {}).get(name, {}):
@@ -172,9 +172,9 @@ def read() -> dict[str, Any]:
 def table() -> None:
     """A row a student: means over its seeds, and its loss less that of `kd` over the same texts and seeds."""
     record = read()
-    whole = record.pop("30")
+    teacher = record.pop("30")
     for layers, students in record.items():
-        students |= whole
+        students |= teacher
         print(
             f"| {layers} layers | seeds | perplexity | agreement | KL | loss less kd's | KL less kd's |"
         )

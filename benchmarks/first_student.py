@@ -36,6 +36,7 @@ COMMANDS = (
 def run(args: argparse.Namespace) -> None:
     """Run every command and keep the end of its output."""
     args.work.mkdir(parents=True, exist_ok=True)
+    (args.work / "predictions.csv").unlink(missing_ok=True)  # of an earlier call
     rows = pd.read_csv(args.texts / "questions.csv").sample(frac=1.0, random_state=0)
     rows[["text", "label"]][:LABELED].to_csv(args.work / "questions.csv", index=False)
     rows[["text"]][LABELED:].to_csv(args.work / "more.csv", index=False)

@@ -186,7 +186,7 @@ def read() -> dict[str, Any]:
 
 
 def table() -> None:
-    """A row a student: means over its seeds, and how it stands to the teacher and to plain 3 layers."""
+    """A row a student: means over its seeds, compared with the teacher and with plain 3 layers."""
     for task, students in read().items():
         tweets = task == "sst2"
         heads = [task, "seeds", "score", "of the teacher's", "less 3 layers'", *["tweets"] * tweets]

@@ -47,7 +47,7 @@ def counts() -> dict[str, int]:
 def test_no_file_becomes_harder_to_read() -> None:
     allowed = json.loads(COUNTS.read_text(encoding="utf-8"))
     more = {
-        name: f"{number} in place of {allowed.get(name, 0)}"
+        name: f"{number} instead of {allowed.get(name, 0)}"
         for name, number in counts().items()
         if number > allowed.get(name, 0)
     }

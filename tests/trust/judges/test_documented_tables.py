@@ -68,20 +68,21 @@ def test_the_page_of_several_labels_prints_the_benchmarks_tables(capsys):
     assert [row for row in printed if row not in page] == []
 
 
-def test_the_page_of_static_students_prints_the_benchmarks_tables(benchmarks, capsys):
-    benchmarks("static").table()
+@pytest.mark.parametrize(
+    ("benchmark", "page"),
+    [
+        ("static", "static-students"),
+        ("parallel", "other-languages"),
+        ("sizes", "smaller-students"),
+        ("decoders", "decoders"),
+    ],
+)
+def test_a_page_prints_its_benchmarks_tables(benchmarks, capsys, benchmark, page):
+    benchmarks(benchmark).table()
     printed = rows(capsys.readouterr().out)
-    page = (ROOT / "docs" / "static-students.md").read_text(encoding="utf-8").splitlines()
-    assert len(printed) >= 4
-    assert [row for row in printed if row not in page] == []
-
-
-def test_the_page_of_other_languages_prints_the_benchmarks_table(benchmarks, capsys):
-    benchmarks("parallel").table()
-    printed = rows(capsys.readouterr().out)
-    page = (ROOT / "docs" / "other-languages.md").read_text(encoding="utf-8").splitlines()
+    lines = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8").splitlines()
     assert len(printed) >= 3
-    assert [row for row in printed if row not in page] == []
+    assert [row for row in printed if row not in lines] == []
 
 
 @pytest.fixture
