@@ -10,7 +10,7 @@ import pytest
 
 import limbeck
 from limbeck.data.text_rows import read_text_rows
-from limbeck.labelling.fill import LabelWork, measure
+from limbeck.labelling.fill import _TRIED_ROWS, LabelWork, measure
 from limbeck.outputs.files import StoreFiles
 from limbeck.outputs.scored_shard import ShardContent
 from limbeck.outputs.store import open_store
@@ -149,3 +149,27 @@ def test_a_team_of_models_is_measured_warm_as_each_of_them_is(rows):
     found = measured(team, rows)
     assert [one.calls for one in team.members] == [2, 2]
     assert found.seconds < _EACH
+
+
+class Heavy:
+    """So slow that a batch of its size would take as long as the work."""
+
+    name, kind, classes, outputs, batch_size = "heavy", "sentence", ("a", "b"), ("logits",), 20
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def fingerprint(self):
+        return {}
+
+    def score(self, rows):
+        self.seen += len(rows)
+        return {"logits": np.ones((len(rows), 2), dtype=np.float32)}
+
+
+@pytest.mark.parametrize(("quick", "seen"), [(60.0, _TRIED_ROWS + 20), (0.0, _TRIED_ROWS)])
+def test_a_slow_model_is_measured_by_few_rows(rows, monkeypatch, quick, seen):
+    monkeypatch.setattr("limbeck.labelling.fill._WARM_SECONDS", quick)
+    labeller = Heavy()
+    measured(labeller, rows)
+    assert labeller.seen == seen

@@ -205,21 +205,26 @@ def measure(work: LabelWork) -> LabelEstimate:
         RowsMissingError: no row has outputs.
         LimbeckError: the problem with the labeller's outputs.
     """
-    labeller, content = work.labeller, work.content
-    outputs, size = content.outputs, content.batch_size
-    count = min(len(work), max(size, _TRIED_ROWS))
+    counts = bool(costs_of(work.labeller))
+    batch = max(work.content.batch_size, _TRIED_ROWS)
+    # A slow model is measured by few rows. A labeller that counts its costs caches its outputs: run again it would
+    # only look fast.
+    found, seconds = _measured(work, batch if counts else _TRIED_ROWS)
+    if seconds < _WARM_SECONDS and not counts:
+        found, _ = _measured(work, batch)
+    return found
+
+
+def _measured(work: LabelWork, count: int) -> tuple[LabelEstimate, float]:
+    """Label up to this many rows, and return the estimate with the seconds that they took together."""
+    labeller, content, count = work.labeller, work.content, min(len(work), count)
     places = work.rows.first[np.arange(count) * len(work) // count]
     texts = {name: taken(column, places).to_pylist() for name, column in work.rows.columns.items()}
     before, began = costs_of(labeller), time.perf_counter()
-    answered = scored_shard.score_answered(labeller, texts, outputs, size)
-    seconds = (time.perf_counter() - began) / count
+    answered = scored_shard.score_answered(labeller, texts, content.outputs, content.batch_size)
+    seconds = time.perf_counter() - began
     costs = {name: (now - before.get(name, 0)) / count for name, now in costs_of(labeller).items()}
     left = scored_shard.texts_at(texts, [at for at in range(count) if at not in answered.reasons])
-    # A labeller that counts its costs caches its outputs: run again it would only look fast.
-    if seconds * count < _WARM_SECONDS and not costs:
-        began = time.perf_counter()
-        scored_shard.score_rows(labeller, left, outputs, size)
-        seconds = (time.perf_counter() - began) / scored_shard.rows_in(left)
     stored = sum(
         part.nbytes
         for value in answered.values.values()
@@ -227,7 +232,8 @@ def measure(work: LabelWork) -> LabelEstimate:
     )
     if content.text_names:
         stored += sum(len(text.encode()) for column in left.values() for text in column)
-    return LabelEstimate(stored / scored_shard.rows_in(left) + _ID, seconds, costs)
+    size = stored / scored_shard.rows_in(left) + _ID
+    return LabelEstimate(size, seconds / count, costs), seconds
 
 
 def _say(
