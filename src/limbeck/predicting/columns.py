@@ -13,8 +13,15 @@ _USUAL = {
     "tokens": (("tokens",), ("words",), (files.TEXT_COLUMN,), ("sentence",)),
     "spans": (("question", "context"),),
     "image": ((stream.IMAGE_COLUMN,), ("img",), ("file",)),
+    "causal-lm": (("prompt",), (files.TEXT_COLUMN,)),
 }
-_WIDTHS = {"tokens": (1, 1), "spans": (2, 2), "image": (1, 1), "pair-score": (2, 2)}
+_WIDTHS = {
+    "tokens": (1, 1),
+    "spans": (2, 2),
+    "image": (1, 1),
+    "pair-score": (2, 2),
+    "causal-lm": (1, 1),
+}
 
 Heads = Mapping[str, Sequence[str]]
 

@@ -125,11 +125,12 @@ class TorchRowModel:
                 made.sequences, made.scores, normalize_logits=True
             )
         ends = torch.tensor(_listed(says.eos_token_id), device=logs.device)
-        ended = torch.isin(made.sequences[:, -logs.shape[1] :], ends).int()
+        new = made.sequences[:, -logs.shape[1] :]
+        ended = torch.isin(new, ends).int()
         # The end itself is the model's choice, the tokens after it are not.
         behind = (ended.cumsum(1) - ended) > 0
         likely = logs.float().masked_fill(behind, 0.0).sum(1).exp()
-        return PassOutputs(tokens=as_array(made.sequences), scores=as_array(likely))
+        return PassOutputs(tokens=as_array(new), scores=as_array(likely))
 
     def fingerprint(self) -> str:
         """Fingerprint of configuration and weights, and the precision."""

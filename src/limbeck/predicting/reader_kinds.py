@@ -21,6 +21,7 @@ from limbeck.predicting.model import PassOutputs, RowModel, TorchRowModel
 from limbeck.predicting.settings import PredictSettings
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import modality, positions
+from limbeck.tasks.language_models import turns
 from limbeck.tasks.rules import ROW, Rows
 from limbeck.tasks.spans import OFFSETS, best_spans, without_space
 from limbeck.tasks.text import answer_limit
@@ -264,6 +265,26 @@ class TextReader(readers.RowReader):
         return self.named((pa.string(), pa.float32()), asked)
 
 
+class ContinuingReader(TextReader):
+    """A decoder's texts: the answer to a prompt behind its chat template, or without one the text's continuation."""
+
+    one_pass = False  # embeddings are of the text without the template
+
+    def encode(self, model: RowModel, texts: Sequence[list[Any]]) -> tuple[Rows, int]:
+        """The prompts up to the answer, padded on the left, where no padding parts them from it."""
+        tokenizer: Any = model.processor
+        tokenizer.padding_side = "left"
+        ids, _ = turns(tokenizer, texts[0], [""] * len(texts[0]), [tokenizer.eos_token_id])
+        kept = [one[-model.max_length :] for one in ids]
+        masks = [[1] * len(one) for one in kept]
+        encoded: Rows = {"input_ids": kept, "attention_mask": masks, "index": [*range(len(kept))]}
+        return encoded, sum(len(one) > model.max_length for one in ids)
+
+    def _enough(self, model: RowModel) -> int | None:
+        """As long as the folder's `generation_config` allows."""
+        return None
+
+
 # Who reads the rows for a model.
 
 
@@ -293,6 +314,8 @@ def reader_of(facts: AboutModel, settings: PredictSettings, columns: int) -> rea
     reader: readers.RowReader
     if kind.classes_as_text:
         reader = TextReader(facts, kind, columns, settings.max_new_tokens)
+    elif kind.generates:
+        reader = ContinuingReader(facts, kind, columns, settings.max_new_tokens)
     elif kind.name in _READERS:
         reader = _READERS[kind.name](facts, kind, columns)
     elif kind.problem_of(facts.regression) is not None:

@@ -211,7 +211,7 @@ class CausalLM(LanguageModel):
             ]
             learned = [0] * len(whole)
         else:
-            opened, answers = _turns(tokenizer, texts[0], texts[1], end)
+            opened, answers = turns(tokenizer, texts[0], texts[1], end)
             whole = [before + answer for before, answer in zip(opened, answers, strict=True)]
             learned = [len(before) for before in opened]
             cut = [len(ids) > max_length for ids in whole]
@@ -243,7 +243,7 @@ def _distances(student: Tensor, teacher: Tensor) -> Tensor:
     return torch.stack([torch.ones_like(same), same, divergence], -1)
 
 
-def _turns(
+def turns(
     tokenizer: transformers.PreTrainedTokenizerBase,
     prompts: Sequence[str],
     answers: Sequence[str],

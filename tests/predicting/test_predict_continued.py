@@ -1,0 +1,52 @@
+"""A decoder's predictions are transformers' own greedy texts of each row by itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+import limbeck
+from tiny_language_models import save_language_model
+
+PROMPTS = ["a good film", "bad", "what a very long and good question this is ?"]
+
+
+def alone(folder, prompt: str, most: int) -> tuple[str, float]:
+    """The answer without padding, and the product of its tokens' probabilities."""
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    if tokenizer.chat_template:
+        turn = [{"role": "user", "content": prompt}]
+        prompt = tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True)
+    given = tokenizer(prompt, add_special_tokens=False, return_tensors="pt").input_ids
+    ids, likely = given, 1.0
+    with torch.no_grad():
+        for _ in range(most):
+            last = model(ids).logits[0, -1].softmax(-1)
+            ids = torch.cat([ids, last.argmax().reshape(1, 1)], 1)
+            likely *= last.max().item()
+            if ids[0, -1] == tokenizer.eos_token_id:
+                break
+    return tokenizer.decode(ids[0, given.shape[1] :], skip_special_tokens=True).strip(), likely
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen3"])
+@pytest.mark.parametrize("chat", [True, False])
+def test_answers_are_those_of_each_row_alone(tmp_path, family, chat):
+    folder = save_language_model(tmp_path / "model", family, chat=chat)
+    rows = [{"prompt": prompt, "answer": "unread"} for prompt in PROMPTS]
+    found = limbeck.predict(folder, rows, output=["labels", "scores"], max_new_tokens=6)
+    texts, likely = zip(*(alone(folder, prompt, 6) for prompt in PROMPTS), strict=True)
+    assert [row["prediction"] for row in found] == [*texts]
+    assert np.allclose([row["score"] for row in found], likely, rtol=1e-4)
+    assert len({*texts}) > 1
+
+
+def test_a_long_prompt_loses_its_start_and_is_counted(tmp_path):
+    folder = save_language_model(tmp_path / "model", chat=False)
+    given = {"max_length": 8, "max_new_tokens": 4}
+    whole, cut = (limbeck.predict(folder, [text], **given) for text in ("he is so", "and he is so"))
+    assert (whole.cut, cut.cut) == (0, 1)
+    assert whole.rows[0]["prediction"] == cut.rows[0]["prediction"]
