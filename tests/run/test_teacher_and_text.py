@@ -33,6 +33,7 @@ from limbeck.cli.app import app
 from limbeck.data import RowsAsked
 from limbeck.embedding import SENTENCE_EMBEDDERS
 from limbeck.recipe import Recipe
+from limbeck.recipe.teacher_text import WHY
 from limbeck.records import Record
 from limbeck.run import beside_teacher, teacher_labels
 from limbeck.run.distill import plan_run
@@ -42,6 +43,7 @@ from limbeck.support.errors import LimbeckError
 from limbeck.support.files import TEACHER_LABELS
 from limbeck.tables import build_table, render
 from limbeck.tables.classes import confusion_table, disagreement_table
+from limbeck.tasks import TASK_TYPES
 
 QUICK = ("--layers", "1", "--epochs", "1", "--max-length", "24")
 SETTINGS: dict[str, Any] = {"student.layers": 1, "epochs": 1, "max_length": 24, "floor": False}
@@ -121,9 +123,14 @@ def classes(place, tmp_path_factory) -> tuple[Path, Record, str]:
     return (out, *run(place, out, "classes", place / "text.txt", floor=True))
 
 
+def test_every_usual_method_has_its_reason():
+    assert {kind.distilled_by for kind in map(TASK_TYPES.get, TASK_TYPES)} | {"kd-soft"} == {*WHY}
+
+
 def test_classes_are_scored_by_the_teachers_own(place, classes):
-    out, record, _ = classes
+    out, record, said = classes
     assert (record.method, record.examples.labels) == ("kd-soft", "teacher")
+    assert f"Why: {WHY['kd-soft']}" in said
     for split in ("dev", "test"):
         rows = held_out(record, split)
         theirs = logits(place / "classes", CLASSIFIER, rows["text"])

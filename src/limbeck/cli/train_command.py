@@ -151,6 +151,7 @@ def run_recipe(
 ) -> None:
     """Load the recipe with its settings, run it, print how good the result is and where."""
     from limbeck.recipe import Recipe
+    from limbeck.recipe.teacher_text import WHY
 
     recipe = Recipe.load(name, **settings)
 
@@ -161,6 +162,7 @@ def run_recipe(
     if is_first():
         if name is None:
             console.say(f"Method:  {recipe.method} ({recipe.summary}), as none was named", hang=9)
+            console.say(f"Why:     {WHY.get(recipe.method, 'the usual one')}", hang=9)
         finished.show_result(result)
 
 

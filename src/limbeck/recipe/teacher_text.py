@@ -23,6 +23,14 @@ _PAIR = {"query", "passage"}
 _WORDS_OF_A_TEXT = 4
 _HEADS = ("Classification", "QuestionAnswering")
 
+WHY = {
+    "kd": "with labels no other method was reliably better, with or without more text",
+    "kd-soft": "without labels the teacher's outputs are all there is",
+    "embedding-mse": "no other method kept significantly more of an embedder",
+    "listwise-kl": "it kept most of a reranker",
+}
+"""By usual method, the measured reason (docs/which-method.md)."""
+
 
 def usual_method(kind: tasks.TaskType, *, labelled: bool) -> str:
     """Choose the method of a recipe that names none: the teacher's outputs, and labels where there are some."""

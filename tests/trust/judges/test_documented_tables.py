@@ -8,6 +8,7 @@ import re
 import statistics
 from pathlib import Path
 
+import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
@@ -75,6 +76,7 @@ def test_the_page_of_several_labels_prints_the_benchmarks_tables(capsys):
         ("parallel", "other-languages"),
         ("sizes", "smaller-students"),
         ("decoders", "decoders"),
+        ("which_method", "which-method"),
     ],
 )
 def test_a_page_prints_its_benchmarks_tables(benchmarks, capsys, benchmark, page):
@@ -83,6 +85,47 @@ def test_a_page_prints_its_benchmarks_tables(benchmarks, capsys, benchmark, page
     lines = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8").splitlines()
     assert len(printed) >= 3
     assert [row for row in printed if row not in lines] == []
+
+
+def test_the_recommendations_are_of_the_table(benchmarks, capsys):
+    which = benchmarks("which_method")
+    which.table()
+    page = (ROOT / "docs" / "which-method.md").read_text(encoding="utf-8")
+    said = re.findall(
+        r"[+-]\d+\.\d \([+-]\d+\.\d to [+-]\d+\.\d\)", page.split("## The evidence")[0]
+    )
+    assert len(said) > 6
+    assert {*said} <= {*re.findall(r"[+-]\d+\.\d \([^)]*\)", capsys.readouterr().out)}
+
+
+def test_the_usual_method_is_as_good_as_logits_on_rows_with_text(benchmarks):
+    """By SciPy, over the seeds; and what the page states of both."""
+    kept = json.loads((RECORDS / "which_method.json").read_text(encoding="utf-8"))
+    assert set(kept) == {"Questions", "SST-2"}
+    for models in kept.values():
+        ours, theirs = ({int(s): one["score"] for s, one in models[name].items()} for name in
+            ("kd, text", "logit-mse, text"))  # fmt: skip
+        assert len(ours) == 3 and paired_p(ours, theirs) > 0.05
+        assert abs(statistics.mean(ours.values()) - statistics.mean(theirs.values())) < 1
+
+
+def test_a_case_is_of_the_seeds_that_all_methods_have(benchmarks):
+    which = benchmarks("which_method")
+    draw = np.random.default_rng(0)
+    right = {name: draw.random((4, 50)) < share for name, share in (("a", 0.9), ("b", 0.6))}
+    kept = {
+        name: {str(seed): {"right": row.tolist(), "tflop": 2.0} for seed, row in enumerate(rows)}
+        for name, rows in right.items()
+    }
+    del kept["b"]["3"]
+    arms = which.of_rows(kept, {"a": "A", "b": "B"})
+    row = which.Case(("", "", "", "", ""), arms, "B").row()
+    means = {name: 100 * rows[:3].mean() for name, rows in right.items()}
+    assert row[5] == f"A {means['a']:.1f}, B {means['b']:.1f}"
+    assert row[6] == row[7] and row[6].startswith(f"{means['a'] - means['b']:+.1f} (")
+    assert row[9] == "3" and row[10] == "2 / 2"
+    low, high = (float(end) for end in re.findall(r"[+-][\d.]+", row[6])[1:])
+    assert low < means["a"] - means["b"] < high
 
 
 @pytest.fixture
