@@ -156,6 +156,23 @@ def test_what_is_left_out_is_chosen_said_kept_and_not_chosen_again(
         distill(recipe("kd", epochs=19, lr=None, **own), tmp_path)
 
 
+@pytest.mark.parametrize(("quality", "epochs"), [("fast", 7), ("best", 60)])
+def test_the_quality_multiplies_the_usual_epochs(tmp_path, recipe, capfd, quality, epochs):
+    own = {"student.init": "teacher", "student.layers": 1, "batch_size": 54}
+    open_ = recipe("kd", epochs=None, lr=None, quality=quality, **own)
+    record = distill(open_, tmp_path, show=True, report=False).record
+    assert f"{epochs} epochs at 0.0001 for quality {quality} (" in capfd.readouterr().err
+    assert len(record.epochs) == epochs  # a third of 20 or three times as many
+    assert Recipe.load(tmp_path / "recipe.yaml") == open_
+
+
+def test_a_quality_that_cannot_be_followed_is_an_error(recipe):
+    with pytest.raises(LimbeckError, match=r"quality: .*'bets'.*\n.*did you mean 'best'"):
+        recipe("kd", quality="bets")
+    with pytest.raises(LimbeckError, match="quality: has an effect only with epochs=null"):
+        recipe("kd", epochs=2, quality="best")
+
+
 def test_regression(tmp_path, recipe):
     tiny.save(tiny.knowing_teacher(4, regression=True), tmp_path / "teacher")
     file = tiny.write_csv(tmp_path / "stars.csv", 60, regression=True)

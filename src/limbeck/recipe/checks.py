@@ -39,6 +39,7 @@ def _without_effect(recipe: RecipeFields) -> Iterator[Problem]:
         "momentum": (not sgd and momentum is not None, "optimizer=sgd"),
         "nesterov": (recipe.nesterov and not (sgd and momentum != 0), "optimizer=sgd and momentum"),
         "adam_epsilon": (sgd and recipe.adam_epsilon is not None, "optimizer=adamw"),
+        "quality": (recipe.quality != "usual" and (recipe.epochs or recipe.max_steps), "epochs=null"),
         "stratified": (recipe.stratified and not sampled, "train_rows"),
         "joint": (recipe.joint and first is None, "first_stage"),
         "keep_first_stage": (

@@ -259,6 +259,10 @@ class RecipeFields(Settings):
         description="passes over the training rows; default: 3, or more for few rows, to reach 200 steps (at most 20 "
         "epochs)",
     )
+    quality: Literal["fast", "usual", "best"] = Field(
+        "usual",
+        description="how long to train if epochs is not set; fast: a third of the usual epochs, best: three times",
+    )
     max_steps: Count | None = Field(None, description="most optimization steps; overrides epochs")
     optimizer: Literal["adamw", "bert_adam", "sgd"] = Field(
         "adamw",

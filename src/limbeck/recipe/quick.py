@@ -42,6 +42,9 @@ USUAL = Training(epochs=3.0, lr=5e-5)
 STATIC = Training(epochs=10.0, lr=2e-3)
 """Epochs and learning rate of static students, whose vectors move independently."""
 
+QUALITY = {"fast": 1 / 3, "usual": 1.0, "best": 3.0}
+"""Multiples of the usual epochs."""
+
 _SHORTENED_LR = 1e-4
 _SHORTENED = 2 / 3
 # Few rows need more epochs: a model has to take some steps before its scores mean anything.

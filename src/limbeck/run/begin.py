@@ -1,6 +1,7 @@
 """A run begins: what its recipe leaves open is resolved, its record and its folder are made. Part of `limbeck.run`."""
 
 import logging
+import math
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal
@@ -8,7 +9,7 @@ from typing import Any, Literal
 from limbeck.activations import stack_names
 from limbeck.objectives import ModelShape
 from limbeck.recipe import Recipe, departures
-from limbeck.recipe.quick import USUAL, training_for
+from limbeck.recipe.quick import QUALITY, USUAL, training_for
 from limbeck.records import Record, hardware, versions
 from limbeck.records.facts import Examples, Execution
 from limbeck.run import beside_teacher, earlier_run
@@ -139,7 +140,7 @@ def say_training(prepared: Prepared, *, show: bool) -> None:
     own, whole = _depths(prepared)
     layers = "" if own is None or own == whole else f", {own} of {whole} layers"
     passes = f"{words.count_of(recipe.passes, 'epoch')} at {recipe.lr:g}"
-    others = "(set --epochs and --lr for others)"
+    others = f"for quality {recipe.quality} (set --epochs and --lr for others)"
     terminal.print_line(terminal.messages(), f"training: {rows}{layers}: {passes} {others}")
 
 
@@ -152,6 +153,7 @@ def _training(prepared: Prepared) -> dict[str, float]:
         step = recipe.batch_size * recipe.accumulation
         depth = 0.0 if recipe.student.static else (own or 1) / (whole or own or 1)
         found = training_for(_examples(prepared), step, depth)
+    found = found._replace(epochs=float(math.ceil(QUALITY[recipe.quality] * found.epochs)))
     return {key: value for key, value in found._asdict().items() if getattr(recipe, key) is None}
 
 
