@@ -1,7 +1,7 @@
-"""The records of `noisy_teachers.py` and `language_model_labels.py` as the tables of the results page.
+"""The record of `noisy_teachers.py` as the table of the results page.
 
-    python benchmarks/noisy_labels_table.py           # print those that have a record
-    python benchmarks/noisy_labels_table.py --write   # put them in place of those in docs/results.md
+    python benchmarks/noisy_labels_table.py           # print it
+    python benchmarks/noisy_labels_table.py --write   # put it in place of the one in docs/results.md
 
 A mark says that a way of using confidence is significantly better (▲) or worse (▼) than none on outputs with the same
 mistakes: paired t-tests over the students' seeds, Holm-corrected over the table, p < 0.05.
@@ -16,7 +16,6 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from language_model_labels import RECORD as LANGUAGE_MODEL
 from limbeck.evaluation.compare import holm, paired, paired_t_test, summary
 from noisy_teachers import METHODS, NOISE
 from noisy_teachers import RECORD as NOISY
@@ -43,26 +42,6 @@ def noisy_lines(record: dict[str, Any]) -> list[str]:
         for method in METHODS
     ]
     return _table(("learns by", *(_heading(*noise) for noise in noises)), rows)
-
-
-def language_model_lines(record: dict[str, Any]) -> list[str]:
-    """Rows a second, with keys and values of a prompt used again and without."""
-    results = record["results"]
-    rows = []
-    for name, said in (("short", "template alone"), ("with_two_examples", "two examples")):
-        reused, plain = (results[f"rows_per_second_{name}_{way}"] for way in ("reused", "plain"))
-        rows.append((said, f"{reused:.0f}", f"{plain:.0f}", f"{reused / plain:.1f}"))
-    return _table(("prompt", "rows/s", "each prompt with each answer", "ratio"), rows)
-
-
-def tables() -> list[list[str]]:
-    """Those that have a record."""
-    printed = ((NOISY, noisy_lines), (LANGUAGE_MODEL, language_model_lines))
-    return [
-        lines(json.loads(path.read_text(encoding="utf-8")))
-        for path, lines in printed
-        if path.is_file()
-    ]
 
 
 def _dev(runs: dict[int, dict[str, Any]]) -> dict[int, float]:
@@ -104,17 +83,14 @@ def _table(headings: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[s
 
 
 def main() -> None:
-    """Print the tables, or put them into the page."""
+    """Print the table, or put it into the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", action="store_true")
+    table = noisy_lines(json.loads(NOISY.read_text(encoding="utf-8")))
     if parser.parse_args().write:
-        page = PAGE.read_text(encoding="utf-8")
-        for table in tables():
-            page = replaced(page, table)
-        PAGE.write_text(page, encoding="utf-8")
+        PAGE.write_text(replaced(PAGE.read_text(encoding="utf-8"), table), encoding="utf-8")
     else:
-        for table in tables():
-            print("\n".join([*table, ""]))
+        print("\n".join([*table, ""]))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pages import PAGES, fences
 
-from limbeck.labelling.language_models.prompt import Prompt, bind_prompt
+from limbeck.labelling.language_models.prompt import Prompt, bind_prompt, columns_of
 from limbeck.support.plain import read_yaml
 
 PROMPTS = [
@@ -16,8 +16,9 @@ PROMPTS = [
 @pytest.mark.parametrize("fence", PROMPTS, ids=lambda fence: fence.place)
 def test_prompts_bind(fence) -> None:
     prompt = Prompt.model_validate(read_yaml(fence.text, fence.place))
-    bound = bind_prompt(prompt, tuple(prompt.verbalizations or ()), ("review",))
-    assert "a film" in bound.whole({"review": "a film"})
+    (column,) = columns_of(prompt)
+    bound = bind_prompt(prompt, tuple(prompt.verbalizations or ()), (column,))
+    assert "a film" in bound.whole({column: "a film"})
 
 
 def test_there_are_some() -> None:
