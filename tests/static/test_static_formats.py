@@ -51,7 +51,7 @@ def near(found, expected) -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [{**CLASSES, "pairs": 30}, {"num_labels": 1, "problem_type": "regression", "pairs": 30}, EMBEDS,
+    [{**CLASSES, "pairs": 30, "pair_power": 0.5}, {"num_labels": 1, "problem_type": "regression", "pairs": 30}, EMBEDS,
      {"embeds": True, "pairs": 30}],
 )  # fmt: skip
 @pytest.mark.parametrize("int8", [False, True])

@@ -35,15 +35,16 @@ def test_output_is_the_weighted_mean_of_the_tokens_that_count() -> None:
     torch.testing.assert_close(made(ids, mask).logits, expected)
 
 
-def test_pairs_of_neighbors_are_hashed_and_averaged() -> None:
-    made = small(pairs=7)
+@pytest.mark.parametrize(("power", "divisor"), [(1.0, 2.0), (0.5, 1.41421356), (0.0, 1.0)])
+def test_pairs_of_neighbors_are_hashed_and_averaged(power, divisor) -> None:
+    made = small(pairs=7, pair_power=power)
     made.counted[4] = False
     with torch.no_grad():
         made.pairs.weight.copy_(torch.arange(14.0).view(7, 2))
     ids = torch.tensor([[4, 1, 2, 3, 4]])
     # Of whole numbers without a bound: neither the special token 4 nor padding has a pair.
     rows = [(a * 1692481079 + b * 1267914797) % 2147483647 % 7 for a, b in ((1, 2), (2, 3))]
-    added = [sum(2.0 * row for row in rows) / 2, sum(2.0 * row + 1 for row in rows) / 2]
+    added = [sum(2.0 * row + odd for row in rows) / divisor for odd in (0, 1)]
     expected = torch.tensor([[2.0 + added[0], 20.0 + added[1]]])
     torch.testing.assert_close(made(ids).logits, expected)
 
@@ -127,6 +128,7 @@ def test_a_new_student_counts_all_tokens_alike_and_no_pairs() -> None:
     made = static_student(tiny.tokenizer(), 4, num_labels=3)
     config = made.config
     assert (config.pairs, config.head_width, config.token_dropout) == (200_000, 64, 0.5)
+    assert config.pair_power == 0.5
     assert (made.weights.weight == 1).all() and not made.pairs.weight.any()
     assert made.vectors.weight.std() > 0
     embeds = static_student(tiny.tokenizer(), 4, embeds=True)

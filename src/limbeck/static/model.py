@@ -43,6 +43,7 @@ class StaticConfig(PreTrainedConfig):
         embeds: the output is a sentence embedding, and there is no head.
         normalize: embeddings are divided by their length.
         pairs: rows of the table of hashed word pairs; 0 for none.
+        pair_power: the sum over a text's pairs is divided by their number to this power; 1 for their mean.
         head_width: hidden units of the head; 0 for a linear head.
         token_dropout: share of the tokens and of the pairs that a training pass leaves out.
     """
@@ -54,6 +55,7 @@ class StaticConfig(PreTrainedConfig):
     embeds: bool = False
     normalize: bool = False
     pairs: int = 0
+    pair_power: float = 1.0
     head_width: int = 0
     token_dropout: float = 0.0
     num_hidden_layers: int = 0
@@ -143,7 +145,9 @@ class StaticStudent(PreTrainedModel):
         if self.pairs is not None:
             both = some_of(part[:, :-1] & part[:, 1:], rate, generator)
             hashed = pair_rows(input_ids[:, :-1], input_ids[:, 1:], self.config.pairs)
-            output = output + _mean_of(hashed, both, self.pairs)
+            seen = both.sum(1, keepdim=True).clamp(min=1).to(output.dtype)
+            scale = seen ** (1 - self.config.pair_power)
+            output = output + scale * _mean_of(hashed, both, self.pairs)
         if self.config.normalize:
             output = F.normalize(output, dim=-1)
         return SequenceClassifierOutput(logits=output)

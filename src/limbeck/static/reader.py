@@ -42,7 +42,8 @@ class StaticReader:
             both = part[:-1] & part[1:]
             hashed = (ids[:-1] * 1692481079 + ids[1:] * 1267914797) % 2147483647
             rows = arrays["pairs.weight"][hashed[both] % len(arrays["pairs.weight"])]
-            output = output + rows.sum(0) / max(1, len(rows))
+            power = self.config.get("pair_power", 1.0)
+            output = output + rows.sum(0) / max(1, len(rows)) ** power
         if self.config["normalize"]:
             output = output / max(np.linalg.norm(output), 1e-12)
         return np.asarray(output)
