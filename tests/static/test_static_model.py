@@ -127,7 +127,7 @@ def test_a_saved_student_is_loaded_by_transformers(settings, tmp_path) -> None:
 def test_a_new_student_counts_all_tokens_alike_and_no_pairs() -> None:
     made = static_student(tiny.tokenizer(), 4, num_labels=3)
     config = made.config
-    assert (config.pairs, config.head_width, config.token_dropout) == (200_000, 64, 0.5)
+    assert (config.pairs, config.head_width, config.token_dropout) == (200_000, 64, 0.3)
     assert config.pair_power == 0.5
     assert (made.weights.weight == 1).all() and not made.pairs.weight.any()
     assert made.vectors.weight.std() > 0

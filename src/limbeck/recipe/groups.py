@@ -100,7 +100,7 @@ class StudentSpec(settings.Settings):
         None,
         ge=0,
         lt=1,
-        description="static: share of tokens and pairs that a training step leaves out; default: 0.5, for embeddings "
+        description="static: share of tokens and pairs that a training step leaves out; default: 0.3, for embeddings "
         "0",
     )
 
