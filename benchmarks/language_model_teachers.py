@@ -10,8 +10,8 @@ and scored by that file.
     python benchmarks/language_model_teachers.py table
 
 Resumable: what `benchmarks/records/language_model_teachers.json` holds is not made again. Seconds are CPU time of one
-thread. The prompt was chosen among ten, on 100 labeled rows that are not used here, and the one of yes and no among
-seven, on such rows too.
+thread. The prompt was chosen among ten, on 100 labeled rows that are not used here. The one of yes and no was chosen
+among seven: four tried on rows set aside, three on lists of rows behind the held-out ones.
 """
 
 from __future__ import annotations
