@@ -38,8 +38,8 @@ def on_page_markdown(markdown: str, **_: object) -> str:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds the pages that lie at the repository's root and one page for each package."""
-    for page in ROOT.glob("*.md"):
+    """Adds the files of the repository's root that pages link to, and one page for each package."""
+    for page in (*ROOT.glob("*.md"), ROOT / "CITATION.cff"):
         name = "index.md" if page.name == "README.md" else page.name
         # Links in these pages start at the repository's root, those of the site at docs/.
         content = page.read_text(encoding="utf-8").replace("](docs/", "](")
