@@ -177,6 +177,20 @@ def test_a_store_teaches_where_all_is_known(tmp_path):
     assert_understood(looked)
 
 
+def test_a_table_of_labels_teaches_a_student():
+    store = Store()
+    store.classes = ("bad", "good")
+    store.manifest.rows = SimpleNamespace(columns=("a b", "c"))
+    said = after_labelling(store, ["a/model"], "rows.csv", "my labels.csv")
+    assert said == (
+        "limbeck distill --method kd-soft --data 'my labels.csv' --text-columns 'a b' c --label-column label "
+        "--outputs 's t' --student ENCODER --layers 3"
+    )
+    assert_understood(said)
+    store.classes = ()  # a table of numbers
+    assert after_labelling(store, ["a/model"], "rows.csv", "l.csv").startswith("limbeck outputs")
+
+
 def test_a_store_beside_more_rows_without_labels_is_looked_at(tmp_path):
     record = a_run("finetune", 1, 81.0, layers=6, data=str(tmp_path / "rows"))
     record.recipe |= {"unlabelled": [str(tmp_path / "*.txt")]}

@@ -20,6 +20,7 @@ from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.run.in_place import open_outputs, stored_teachers
 from limbeck.run.inputs import places
+from limbeck.run.rows import load_rows
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import SENTENCE, Task
 
@@ -173,6 +174,26 @@ def test_what_is_said_of_classes_that_do_not_fit(stored, classes, said, what, fi
     place = stored(Words(classes=classes))
     with pytest.raises(LimbeckError, match=f"(?s){what}.*{fix}"):
         read(place, output_classes=said)
+
+
+def test_a_class_of_a_store_that_no_row_has_stays_a_class(stored, tmp_path):
+    classes = ("positive", "absent", "negative")
+    table = tmp_path / "rows.csv"
+    labels = [CLASSES[number % 2] for number in range(len(TEXTS))]
+    lines = [f"{text},{label}" for text, label in zip(TEXTS, labels, strict=True)]
+    table.write_text("\n".join(["sentence,label", *lines]))
+
+    def task_of(place: str):
+        return load_rows(of_outputs(place).model_copy(update={"data": str(table)}))
+
+    task, rows = task_of(stored(Words(classes=classes)))
+    assert task.labels == classes
+    kept = {row["sentence"]: classes[row["label"]] for row in rows["train"]}
+    assert kept.items() <= dict(zip(TEXTS, labels, strict=True)).items()
+    # With the same classes, or others, their order is the data's.
+    for others in (classes[::2], ("LABEL_0", "LABEL_1", "LABEL_2")):
+        assert task_of(stored(Words(classes=others), name=others[0]))[0].labels == CLASSES
+    assert task_of("nowhere")[0].labels == CLASSES
 
 
 def test_of_several_outputs_the_order_is_for_those_without_the_datas_names(stored):

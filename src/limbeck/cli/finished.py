@@ -162,14 +162,24 @@ def after_export(export: Path, run: Path) -> str | None:
     return shlex.join(words)
 
 
-def after_labelling(store: OutputStore, teachers: Sequence[str], data: str | None) -> str:
+def after_labelling(
+    store: OutputStore, teachers: Sequence[str], data: str | None, to: str | None = None
+) -> str:
     """What to do with a store of outputs.
 
     The command trains a student on the store if its rows are the training rows of its only teacher, so that all
-    settings are known; otherwise it shows the store.
+    settings are known, or on a written table of classes; otherwise it shows the store.
     """
     url = store.files.url
-    return _taught_by(store, teachers, data) or shlex.join(["limbeck", "outputs", "show", url])
+    if found := _taught_by(store, teachers, data):
+        return found
+    if to is None or not store.classes:
+        return shlex.join(["limbeck", "outputs", "show", url])
+    from limbeck.outputs.shards import LABEL
+
+    words = ["limbeck", "distill", "--method", "kd-soft", "--data", to, "--text-columns"]
+    words += [*store.manifest.rows.columns, "--label-column", LABEL, "--outputs", url]
+    return shlex.join([*words, "--student", "ENCODER", "--layers", "3"])
 
 
 def _taught_by(store: OutputStore, teachers: Sequence[str], data: str | None) -> str | None:

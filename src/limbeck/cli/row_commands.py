@@ -153,4 +153,6 @@ def label(
     )
     size = words.human_size(made.manifest.bytes)
     say(f"{made.files.url}: {len(made):,} rows, {size}")
-    say_command("Next:    ", finished.after_labelling(made, teacher or (), data))
+    say_command(
+        "Next:    ", finished.after_labelling(made, teacher or (), data, settings.get("to"))
+    )

@@ -41,6 +41,7 @@ class Labelling:
         teacher: names of the teacher's outputs in id order, one for a regression; () without one.
         separator: the separator between several labels of a row, if they are text; None to find it.
         ordered: whether the classes have an order, which has to be given or numerical.
+        stored: classes of stored outputs in id order; used only if the rows lack some of them.
     """
 
     classes: tuple[str, ...] = ()
@@ -48,6 +49,7 @@ class Labelling:
     teacher: tuple[str, ...] = ()
     separator: str | None = None
     ordered: bool = False
+    stored: tuple[str, ...] = ()
 
     def problems(self) -> list[Problem]:
         """Why these cannot all hold."""
@@ -82,6 +84,8 @@ class LabelColumn:
 def class_order(found: Sequence[str], given: Labelling, column: str) -> tuple[str, ...]:
     """The classes in id order: as given, otherwise as in the teacher, otherwise as found.
 
+    Stored outputs with more classes than the rows define the classes.
+
     Raises:
         LimbeckError: a class is found that is not among the given ones; or they need an order that is not given, and
             are no numbers.
@@ -107,7 +111,7 @@ def class_order(found: Sequence[str], given: Labelling, column: str) -> tuple[st
     theirs = {spelled(name): name for name in given.teacher}
     if own.keys() <= theirs.keys() and not generic_labels(given.teacher):
         return tuple(own.get(plain, name) for plain, name in theirs.items())
-    return tuple(found)
+    return given.stored if set(found) < set(given.stored) else tuple(found)
 
 
 def read_labels(

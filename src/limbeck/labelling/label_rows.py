@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from limbeck.data.label_column import some_of
 from limbeck.data.text_rows import TextRows, joined, read_target_rows, read_text_rows
 from limbeck.labelling import logged, plain_table
 from limbeck.labelling.fill import LabelWork, fill
@@ -127,9 +128,16 @@ def label(
             )
     store = open_store(files.url)
     if asked.to is not None:
-        tied = plain_table.write_plain_labels(Path(asked.to), store, rows)
+        tied, counts = plain_table.write_plain_labels(Path(asked.to), store, rows)
         none = f", {tied:,} without a label: several classes are equally likely" if tied else ""
         console.print(f"{asked.to}: {len(rows):,} rows{none}")
+        if counts:
+            said = [f"{name} {count:,}" for name, count in counts.most_common() if count]
+            console.print(f"labels: {some_of(said)}")
+        if unused := [name for name, count in counts.items() if not count]:
+            console.print(
+                f"no row has the label {some_of(unused)}: add rows or examples of it, or leave the class out"
+            )
     return store
 
 

@@ -5,6 +5,7 @@ Only numbers are held for all rows at once; their texts are read and written pie
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -88,12 +89,12 @@ def check_labels(path: str, work: LabelWork) -> None:
         )
 
 
-def write_plain_labels(path: Path, store: OutputStore, rows: TextRows) -> int:
+def write_plain_labels(path: Path, store: OutputStore, rows: TextRows) -> tuple[int, Counter[str]]:
     """Write a row for every row read: its texts under the user's own names, `label` (a class's name, or a number),
     and of classes `confidence`; of a query's candidate `score`, as its label would be a grade.
 
     They are empty where the store was made without the row; the label also where several classes are equally likely.
-    Returns how many such rows of several there are.
+    Returns how many such rows of several there are, and how many rows have each class.
 
     Raises:
         LimbeckError: rows are missing in the store, or the file cannot be written.
@@ -119,7 +120,12 @@ def write_plain_labels(path: Path, store: OutputStore, rows: TextRows) -> int:
     with written_whole(path) as stream:
         pieces = (piece(start, _PIECE) for start in range(0, len(rows), _PIECE))
         _write(stream, path.suffix.lower(), piece(0, 0).schema, pieces)
-    return int(tied[place[stored]].sum())
+    several, counts = tied[place[stored]], Counter[str]()
+    if store.classes:
+        chosen = label[place[stored]][~several].astype(int)
+        found = np.bincount(chosen, minlength=len(store.classes)).tolist()
+        counts.update(dict(zip(store.classes, found, strict=True)))
+    return int(several.sum()), counts
 
 
 def _write(stream: IO[bytes], ending: str, schema: pa.Schema, tables: Iterator[pa.Table]) -> None:

@@ -13,6 +13,7 @@ from transformers import PretrainedConfig, PreTrainedModel
 
 from limbeck import students
 from limbeck.data import Labelling, text_rows
+from limbeck.outputs.store import open_store, place_and_member
 from limbeck.recipe import Recipe
 from limbeck.static import StaticConfig, train_tokenizer
 from limbeck.support import files, machine, words
@@ -282,13 +283,21 @@ def labelling_of(recipe: Recipe) -> Labelling:
         tuple(map(str, recipe.classes or ())), recipe.labels, separator=recipe.label_separator
     )
     path = recipe.teachers[0] if recipe.teachers else recipe.teacher
-    if recipe.outputs:  # by name, in whatever order the data's are
-        path = None
     # Only data of the user's own have classes to find.
     own = is_reference(recipe.data) or files.at_home(recipe.data).exists()
+    if own and recipe.outputs:  # by name, in whatever order the data's are
+        return replace(given, stored=_classes_of_store(recipe.outputs[0]))
     if path is None or not own:
         return given
     return replace(given, teacher=names_at(path))
+
+
+def _classes_of_store(place: str) -> tuple[str, ...]:
+    """The classes of stored outputs; () if they have no names or cannot be read, which is reported later."""
+    try:
+        return open_store(place_and_member(place)[0]).classes
+    except LimbeckError:
+        return ()
 
 
 def names_at(path: str | Path) -> tuple[str, ...]:
