@@ -10,7 +10,7 @@ import pytest
 
 import limbeck
 from limbeck.data.text_rows import read_text_rows
-from limbeck.labelling.fill import _TRIED_ROWS, LabelWork, measure
+from limbeck.labelling.fill import _MANY_ROWS, _TRIED_ROWS, LabelWork, measure
 from limbeck.outputs.files import StoreFiles
 from limbeck.outputs.scored_shard import ShardContent
 from limbeck.outputs.store import open_store
@@ -173,3 +173,8 @@ def test_a_slow_model_is_measured_by_few_rows(rows, monkeypatch, quick, seen):
     labeller = Heavy()
     measured(labeller, rows)
     assert labeller.seen == seen
+    # Of many rows it is measured warm.
+    rows.write_text("\n".join(f"row {number}" for number in range(_MANY_ROWS)))
+    labeller = Heavy()
+    measured(labeller, rows)
+    assert labeller.seen == max(seen, 2 * _TRIED_ROWS)

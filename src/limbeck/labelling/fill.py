@@ -25,6 +25,8 @@ _ROWS_OF_SHARD = "rows of a shard"
 _WARM_SECONDS = 2.0
 # Rows that are labelled at least; where not one of them has outputs, the teacher is taken to give none.
 _TRIED_ROWS = 16
+# With this many rows or more, measuring a slow model once more costs little.
+_MANY_ROWS = 50 * _TRIED_ROWS
 # Bytes of a row's id; its class, if there are few classes, and the row offsets take only some bits when compressed.
 _ID = 8
 
@@ -210,8 +212,9 @@ def measure(work: LabelWork) -> LabelEstimate:
     # A slow model is measured by few rows. A labeller that counts its costs caches its outputs: run again it would
     # only look fast.
     found, seconds = _measured(work, batch if counts else _TRIED_ROWS)
-    if seconds < _WARM_SECONDS and not counts:
-        found, _ = _measured(work, batch)
+    quick = seconds < _WARM_SECONDS
+    if not counts and (quick or len(work) >= _MANY_ROWS):
+        found, _ = _measured(work, batch if quick else _TRIED_ROWS)
     return found
 
 
