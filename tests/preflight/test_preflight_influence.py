@@ -8,7 +8,7 @@ from torch import nn
 
 from limbeck.activations import ActivationKey, Request, capture
 from limbeck.preflight import errors_of
-from limbeck.preflight.checking import check_influence, check_start, check_weights
+from limbeck.preflight.checking import check_influence, check_sizes, check_start, check_weights
 
 
 def test_influence_of_each_kind_of_term():
@@ -55,6 +55,29 @@ def test_influence_leaves_existing_gradients_and_notices_frozen_students():
     assert all(bool((weight.grad == 1).all()) for weight in student.parameters())
     student.requires_grad_(False)
     assert "no parameter" in check_influence(terms, {"hard": 1.0}, student, BATCH)[0].message
+
+
+def test_a_term_that_dwarfs_the_others_is_warned_of():
+    values = {"hard": torch.tensor(8.0), "soft": torch.tensor(8.0), "states": torch.tensor(5000.0)}
+    weights = {"hard": 0.5, "soft": 0.5, "states": 0.2}
+    (found,) = check_sizes(values, weights)
+    assert found.severity == "warning" and found.message.startswith("objectives.states: 1e+03 on")
+    # The advised weight brings it to the size of the others: 5000 · 0.0016 = 8.
+    assert found.fix.endswith("objectives.states.weight=0.002")
+    assert not check_sizes(values, weights | {"states": 0.04})
+    assert not check_sizes({"states": values["states"]}, {})
+
+
+def test_only_terms_of_a_decoder_are_compared():
+    student = model()
+
+    def terms(batch):
+        loss = student(**batch).loss
+        return {"hard": loss, "states": 100 * loss}
+
+    assert check_influence(terms, {}, student, BATCH) == []
+    (found,) = check_influence(terms, {}, student, BATCH, decoder=True)
+    assert "objectives.states" in found.message
 
 
 def test_weights():

@@ -53,13 +53,15 @@ def check_influence(
     student: nn.Module,
     batch: Mapping[str, Tensor],
     modules: Iterable[nn.Module] = (),
+    *,
+    decoder: bool = False,
 ) -> list[Problem]:
     """Terms whose value does not depend on the student, or is not a finite number.
 
     `terms(batch)` gives the unweighted terms by name, as the engine computes them. `weights` holds
     the largest weight each ever has; terms of weight 0 are left to `check_weights`. `modules` are
     others that `terms` runs and whose buffers it may write (objectives). The student runs in the
-    mode it is in.
+    mode it is in. In a `decoder` the terms' sizes are compared too.
     """
     parameters = [weight for weight in student.parameters() if weight.requires_grad]
     if not parameters:
@@ -70,7 +72,27 @@ def check_influence(
         for name, value in values.items():
             if weights.get(name, 1.0) != 0:
                 problems += _check_term(name, value, parameters)
-    return problems
+    return problems + (check_sizes(values, weights) if decoder and not errors_of(problems) else [])
+
+
+# ALP-KD's squared errors of a decoder's raw states, which ruin the student, are 150 times the other terms.
+_DWARFS = 30
+
+
+@problem_list
+def check_sizes(values: Mapping[str, Tensor], weights: Mapping[str, float]) -> Iterator[Problem]:
+    """A term that is far larger than all others together, weighted."""
+    sizes = {name: value.item() * weights.get(name, 1.0) for name, value in values.items()}
+    largest = max(sizes, key=sizes.__getitem__)
+    others = sum(sizes.values()) - sizes[largest]
+    if others > 0 and sizes[largest] > _DWARFS * others:
+        weight = weights.get(largest, 1.0) * others / sizes[largest]
+        yield Problem(
+            f"objectives.{largest}: {sizes[largest]:,.3g} on the first batch, all other terms together "
+            f"{others:,.3g}; the student would hardly learn from the others",
+            f"set a smaller weight, such as objectives.{largest}.weight={weight:.1g}",
+            "warning",
+        )
 
 
 # A student of an encoder's first layers starts at a thousandth and less, one that has its last layer above a hundredth.
@@ -260,7 +282,12 @@ def check(
             problems += _check_score(task, dev, side, teacher, max_length, found.asked)
     if method.terms is not None and method.batch is not None and not errors_of(problems):
         problems += check_influence(
-            method.terms, method.weights, student, method.batch, method.modules
+            method.terms,
+            method.weights,
+            student,
+            method.batch,
+            method.modules,
+            decoder=task.kind.generates,
         )
     return found
 

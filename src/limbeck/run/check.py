@@ -346,7 +346,12 @@ def _inspect_stage(inputs: StageInputs, prepared: Prepared) -> list[Problem]:
     problems += preflight.checking.check_weights(method.weights)
     if not preflight.errors_of(problems):
         problems += preflight.checking.check_influence(
-            method.terms, method.weights, prepared.student, method.batch, method.modules
+            method.terms,
+            method.weights,
+            prepared.student,
+            method.batch,
+            method.modules,
+            decoder=prepared.task.kind.generates,
         )
     return problems
 
