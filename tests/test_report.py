@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from html.parser import HTMLParser
 
@@ -150,7 +151,7 @@ def test_the_score_comes_first_and_a_constant_student_before_everything(tmp_path
     record.kept = KeptFacts(share=0.912, low=0.88, high=0.94, rows=100)
     page = write_report([record], tmp_path).read_text(encoding="utf-8")
     big = re.findall(r'<p class="card-big">(.*?)</p>', page)
-    assert big[-1] == "80.0" and 'class="alert"' not in page
+    assert big[0] == "80.0" and 'class="alert"' not in page
     assert (
         "91.2 % of the teacher&#39;s score (95 % interval 88.0 to 94.0, bootstrap over 100 dev rows)"
         in page
@@ -162,9 +163,23 @@ def test_the_score_comes_first_and_a_constant_student_before_everything(tmp_path
     found = ClassificationScores.model_construct(rows=100, names=["no", "yes"], classes=classes)
     record.classification = {"dev": found}
     assert Content([record], [record], build_table([record])).alerts() == [
-        f"The student of {record.student.layers} layers by kd, seed 1 predicts 'yes' for every dev row: it has "
-        "learned nothing. Train it longer or at a higher rate, and look at the learning curves below."
+        f"The student of {record.student.layers} layers by kd, seed 1 predicts 'yes' for every dev row, which needs "
+        "no model; train it longer, at another rate or on more rows."
     ]
+
+
+def test_a_phone_and_a_screen_reader_can_use_the_page(study):
+    """What axe-core checks and its rules call serious or moderate, without a browser."""
+    text, page = study
+    assert '<html lang="en">' in text and 'content="width=device-width, initial-scale=1"' in text
+    regions = re.findall(r'role="region" aria-label="([^"]+)"', text)
+    assert regions and len(regions) == len({*regions}) == text.count("<table")
+    # Whatever may scroll takes the keyboard's focus; no heading of a table is empty.
+    assert text.count("<figure") == text.count('<figure tabindex="0">') > 0
+    assert text.count('class="scroll"') == text.count('class="scroll" tabindex="0"')
+    assert not re.search(r"<th[^>]*>\s*</th>", text)
+    levels = [int(tag[1]) for tag in page.tags if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1 and all(b - a <= 1 for a, b in itertools.pairwise(levels))
 
 
 def test_text_in_drawings_has_one_size(study):

@@ -106,7 +106,10 @@ def test_a_card_names_no_folder_of_the_machine(run):
 def test_a_card_says_what_was_measured(made):
     text, record = card_of(made).text, Record.load(made)
     kept = record.kept
-    assert f"It keeps {100 * kept.share:.1f} % of the teacher's primary score" in text
+    first = text.split("\n## ")[0]  # before anything else
+    assert f"**Score:** dev accuracy {record.scores['dev']['accuracy']:.1f}" in first
+    assert f": {100 * kept.share:.1f} % kept (95 % interval" in first and "**Size:**" in first
+    assert "Warning" not in first and "| primary |" not in text
     assert f"interval {100 * kept.low:.1f} to {100 * kept.high:.1f}," in text
     for one in record.classes:
         row = next(line for line in section(text, "By class").splitlines() if one.name in line)

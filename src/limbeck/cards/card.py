@@ -14,7 +14,13 @@ from limbeck.cards.settings import CardSettings, read_settings
 from limbeck.recipe import Recipe
 from limbeck.recipe.catalog import HEADER, find, names
 from limbeck.records import Record
-from limbeck.records.words import agreement_said, one_answer, repeated_said
+from limbeck.records.words import (
+    agreement_said,
+    headline,
+    one_answer,
+    one_answer_said,
+    repeated_said,
+)
 from limbeck.runtimes.cascade import is_cascade
 from limbeck.runtimes.manifest import exports_of_student
 from limbeck.support import cells, files, plain, templates
@@ -107,6 +113,10 @@ def _content(
     return {
         "title": name,
         "summary": _summary(student),
+        "warning": cells.in_markdown(one_answer_said(record) or ""),
+        "headline": [
+            (label, cells.in_markdown(line)) for label, line in headline(record, student.bytes)
+        ],
         "usage": None if python is None else python.rstrip(),
         "exports": tables.export_table(student) if exports else None,
         "several_exports": len(exports) > 1,
@@ -161,9 +171,6 @@ def _score_notes(student: StudentFacts, seeds: Sequence[str]) -> list[str]:
     record = student.record
     agreement = agreement_said(record.examples)
     notes = [] if agreement is None else [f"Scores are {agreement}: no labels were read."]
-    if record.kept is not None:
-        share = f"{100 * record.kept.share:.1f} % of the teacher's primary score"
-        notes.append(f"It keeps {share} ({record.kept.interval}).")
     for split, tests in [*record.row_tests_alone.items()][:1]:
         notes += [
             cells.in_markdown(f"On {split}, {words}.")
@@ -295,7 +302,5 @@ def _weak_classes(record: Record) -> Iterator[str]:
         if one.recall is not None and one.recall < _WEAK:
             yield f"Of the {one.rows:,} dev rows of class {one.name!r} it finds {one.recall:.1f} %."
     never = [one.name for one in record.classes if one.precision is None]
-    if (only := one_answer(record)) is not None:
-        yield f"It predicts {only!r} for every dev row: the input makes no difference."
-    elif never:
+    if never and one_answer(record) is None:
         yield f"It never predicted {', '.join(map(repr, never))} on dev."

@@ -7,7 +7,7 @@ from limbeck.cards.facts import StudentFacts, public_name, teacher_names
 from limbeck.cards.metadata import METRICS
 from limbeck.records import Record
 from limbeck.records.facts import ModelFacts
-from limbeck.records.words import rows_said, teacher_scores
+from limbeck.records.words import primary_name, rows_said, teacher_scores
 from limbeck.support.cells import (
     CellTable,
     decimal,
@@ -34,10 +34,9 @@ def score_table(record: Record, splits: Sequence[str]) -> CellTable:
     beneath = any(floor.get(split) for split in splits)
     heading = ["split", "metric", *["words alone"] * beneath, *["teacher"] * taught, "student"]
     cells = [[*heading, *["share kept"] * taught]]
-    task = TASKS.get(record.task)
     for split in splits:
         for metric, value in record.scores[split].items():
-            if metric == "primary" and task is not None and "+" not in task.primary:
+            if metric == "primary" and primary_name(record.scores[split]) != "score":
                 continue
             other = theirs.get(split, {}).get(metric)
             row = [split, _metric(record, metric)]
@@ -65,7 +64,7 @@ def size_table(student: StudentFacts) -> CellTable:
     if record.teacher is not None:
         models.append(("teacher", record.teacher, 4 * (record.teacher.parameters or 0)))
     models.append(("this model", record.student, student.bytes))
-    cells = [["", "layers", "hidden size", "parameters", "MB (fp32)", "FLOPs / example"]]
+    cells = [["model", "layers", "hidden size", "parameters", "MB (fp32)", "FLOPs / example"]]
     for name, facts, size in models:
         counts = [shown(facts.layers), shown(facts.hidden_size), shown(facts.parameters, magnitude)]
         megabytes = decimal(size / _MB if size else None)

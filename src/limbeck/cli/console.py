@@ -54,21 +54,10 @@ def say_command(label: str, command: str) -> None:
     print_command(output(), label, command)
 
 
-def scores_said(scores: Mapping[str, float | None]) -> str:
-    """Say scores, 0 to 100, the primary one first; a score that is not a number is a dash.
-
-    A primary score that is one of the others is not printed twice; a mean of them is called "score".
-    """
-    others = {name: value for name, value in scores.items() if name != "primary"}
-    primary = scores.get("primary")
-    names = [name for name, value in others.items() if "primary" in scores and value == primary]
-    first = {names[0]: primary} if names else {"score": primary} if "primary" in scores else {}
-    shown = (first | others).items()
-    return ", ".join(f"{name} {'–' if value is None else f'{value:.1f}'}" for name, value in shown)
-
-
 def show_scores(scores: Mapping[str, float | None], title: str = "") -> None:
     """Print scores on one line."""
+    from limbeck.records.words import scores_said
+
     say(" ".join([title, scores_said(scores)] if title else [scores_said(scores)]))
 
 

@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from limbeck.cli import console, options
 from limbeck.records import RECORD_NAME, Record
-from limbeck.records.words import agreement_said, one_answer, rows_said, teacher_scores
-from limbeck.support import files, words
+from limbeck.records.words import headline, one_answer, one_answer_said, rows_said
+from limbeck.support import files
 from limbeck.support.given import PREFIX
 
 if TYPE_CHECKING:
     from limbeck.outputs.store import OutputStore
     from limbeck.run import Result
 
-_MB = 1e6
 _LABEL = 9
 """Columns of a label."""
 
@@ -36,23 +35,8 @@ def show_result(result: Result) -> None:
 
 def last_lines(record: Record, path: Path) -> Iterator[tuple[str, str]]:
     """Label and text of each line, in the order in which they are printed."""
-    from limbeck.tables.facts import speedup
-
-    for split in record.scores:
-        yield "Score", _score(record, split)
-    floor = {} if record.floor is None else record.floor.scores
-    known = {split: floor.get(split, {}).get("primary") for split in record.scores}
-    if words := [f"{split} {score:.1f}" for split, score in known.items() if score is not None]:
-        yield "Floor", f"{', '.join(words)} by words alone (TF-IDF and a linear model)"
-    if files := list((path / "student").glob("*.safetensors")):
-        yield "Size", _size(record, sum(file.stat().st_size for file in files))
-    if record.vocabulary is not None:
-        yield "Kept", record.vocabulary.said
-    for stack, layers in (record.picked_layers or {}).items():
-        of = "" if stack == "main" else f" of the {stack}"
-        yield "Layers", f"{', '.join(map(str, layers))}{of}, picked by importance"
-    if (ratio := speedup(record)) is not None:
-        yield "Speed", f"{ratio:.1f} × the teacher's ({_how_timed(record)})"
+    weights = (path / "student").glob("*.safetensors")
+    yield from headline(record, sum(file.stat().st_size for file in weights))
     if (rows := rows_said(record.examples)) is not None:
         yield "Rows", f"{rows}, in training"
     if processes := record.execution.processes_said:
@@ -61,66 +45,8 @@ def last_lines(record: Record, path: Path) -> Iterator[tuple[str, str]]:
     report = path / "report.html"
     shown = f", {report} (the report)" if report.is_file() else ""
     yield "Files", f"{path / 'student'} (the {model}){shown}"
-    if (only := one_answer(record)) is not None:
-        yield (
-            "Warning",
-            f"the {model} predicts {only!r} for every dev row, which needs no model; train it longer, at another "
-            "rate or on more rows",
-        )
-
-
-def _score(record: Record, split: str) -> str:
-    """Every score of a split; of the one that selects also the epochs it was chosen from, and the share kept."""
-    own, last, chosen = record.scores[split], record.last, ""
-    if split == "dev" and record.best and last and last.primary is not None and last.epoch > 1:
-        epochs = f"{record.best.epoch} of {last.epoch}"
-        chosen = f" (best epoch, {epochs}; the last has {last.primary:.1f})"
-    if (agreement := agreement_said(record.examples, split)) is not None:
-        classes = record.classification.get(split)
-        found = (
-            f"{split} {console.scores_said({name.replace('_', ' '): v for name, v in own.items()})}"
-        )
-        if classes is not None and classes.divergence is not None:
-            found += f", Jensen-Shannon divergence {classes.divergence:.3f} bits"
-        return f"{found}: {agreement}{chosen}"
-    said = f"{split} {console.scores_said(own)}{chosen}"
-    primary, theirs = own.get("primary"), teacher_scores(record).get(split, {}).get("primary")
-    if theirs is None or primary is None:
-        return said
-    said += f"; {_teacher_name(record)} {theirs:.1f}"
-    if theirs <= 0:
-        return said
-    said += f": {100 * primary / theirs:.1f} % kept"
-    return said if record.kept is None or split != "dev" else f"{said} ({record.kept.interval})"
-
-
-def _teacher_name(record: Record) -> str:
-    """The name of the teacher that the student is compared with."""
-    if record.team is None:
-        return "teacher"
-    path = record.teacher.path if record.teacher is not None else None
-    name = next((f" ({one.name})" for one in record.team.members if one.path == path), "")
-    return f"best teacher of {len(record.team.members)}{name}"
-
-
-def _size(record: Record, size: float) -> str:
-    said, own = f"{size / _MB:.1f} MB", record.student.parameters
-    theirs = record.teacher.parameters if record.teacher is not None else None
-    # By parameters: the teacher's file may be of another precision.
-    return f"{said}, {100 * own / theirs:.0f} % of the teacher's" if own and theirs else said
-
-
-def _how_timed(record: Record) -> str:
-    """How a latency was measured: it means nothing without it."""
-    time = record.student.latency_ms
-    assert time is not None
-    parts = ["torch", f"batch {time.batch_size}"]
-    parts += [f"{time.tokens} tokens"] if time.tokens is not None else []
-    if time.device not in (None, "cpu"):
-        parts.append(str(time.device))
-    elif time.threads:
-        parts.append(words.count_of(time.threads, "thread"))
-    return ", ".join([*parts, "timed in turns"])
+    if (warning := one_answer_said(record)) is not None:
+        yield "Warning", f"the {model} {warning}"
 
 
 _USUAL_RATE = 1e-4

@@ -1,10 +1,13 @@
 """The values that several records share, and a record's facts in words. Part of `limbeck.records`."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from limbeck.records.facts import Examples, Numbers
 from limbeck.records.record import Record
+from limbeck.support import words
+
+_MB = 1e6
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -70,6 +73,114 @@ def rows_said(examples: Examples) -> str | None:
     return f"{said} ({others}: left out)" if others else said
 
 
+# What a reader wants first, in a terminal and in a card.
+
+
+def headline(record: Record, size: int) -> Iterator[tuple[str, str]]:
+    """Label and text of the lines on scores, size and speed.
+
+    Args:
+        record: a finished run's.
+        size: bytes of the model's weights; 0 if unknown.
+    """
+    for split in record.scores:
+        yield "Score", _score(record, split)
+    floor = {} if record.floor is None else record.floor.scores
+    known = {split: floor.get(split, {}).get("primary") for split in record.scores}
+    if found := [f"{split} {score:.1f}" for split, score in known.items() if score is not None]:
+        yield "Floor", f"{', '.join(found)} by words alone (TF-IDF and a linear model)"
+    if size:
+        yield "Size", _size(record, size)
+    if record.vocabulary is not None:
+        yield "Kept", record.vocabulary.said
+    for stack, layers in (record.picked_layers or {}).items():
+        of = "" if stack == "main" else f" of the {stack}"
+        yield "Layers", f"{', '.join(map(str, layers))}{of}, picked by importance"
+    if (ratio := speedup(record)) is not None:
+        yield "Speed", f"{ratio:.1f} × the teacher's ({_how_timed(record)})"
+
+
+def scores_said(scores: Mapping[str, float | None]) -> str:
+    """Say scores, 0 to 100, the primary one first; a score that is not a number is a dash.
+
+    A primary score that is one of the others is not printed twice; a mean of them is called "score".
+    """
+    others = {name: value for name, value in scores.items() if name != "primary"}
+    first = {primary_name(scores): scores["primary"]} if "primary" in scores else {}
+    shown = (first | others).items()
+    return ", ".join(f"{name} {'–' if value is None else f'{value:.1f}'}" for name, value in shown)
+
+
+def primary_name(scores: Mapping[str, float | None]) -> str:
+    """The name of the score that is the primary one; "score" where it is a mean of several."""
+    primary = scores.get("primary")
+    return next((n for n, value in scores.items() if value == primary and n != "primary"), "score")
+
+
+def speedup(run: Record) -> float | None:
+    """How many times as fast as its teacher a run's student is: the run has timed them in turns."""
+    student = run.student.latency_ms
+    teacher = None if run.teacher is None else run.teacher.latency_ms
+    if student is None or teacher is None or not student.median:
+        return None
+    return teacher.median / student.median
+
+
+def _score(record: Record, split: str) -> str:
+    """Every score of a split; of the one that selects also the epochs it was chosen from, and the share kept."""
+    own, last, chosen = record.scores[split], record.last, ""
+    theirs = teacher_scores(record).get(split, {}).get("primary")
+    classes = record.classification.get(split)
+    agreement = agreement_said(record.examples, split)
+    split = split.partition(" #")[0]  # rows of a file, without their digest
+    if split == "dev" and record.best and last and last.primary is not None and last.epoch > 1:
+        epochs = f"{record.best.epoch} of {last.epoch}"
+        chosen = f" (best epoch, {epochs}; the last has {last.primary:.1f})"
+    if agreement is not None:
+        found = f"{split} {scores_said({name.replace('_', ' '): v for name, v in own.items()})}"
+        if classes is not None and classes.divergence is not None:
+            found += f", Jensen-Shannon divergence {classes.divergence:.3f} bits"
+        return f"{found}: {agreement}{chosen}"
+    said = f"{split} {scores_said(own)}{chosen}"
+    primary = own.get("primary")
+    if theirs is None or primary is None:
+        return said
+    said += f"; {_teacher_name(record)} {theirs:.1f}"
+    if theirs <= 0:
+        return said
+    said += f": {100 * primary / theirs:.1f} % kept"
+    return said if record.kept is None or split != "dev" else f"{said} ({record.kept.interval})"
+
+
+def _teacher_name(record: Record) -> str:
+    """The name of the teacher that the student is compared with."""
+    if record.team is None:
+        return "teacher"
+    path = record.teacher.path if record.teacher is not None else None
+    name = next((f" ({one.name})" for one in record.team.members if one.path == path), "")
+    return f"best teacher of {len(record.team.members)}{name}"
+
+
+def _size(record: Record, size: float) -> str:
+    said, own = f"{size / _MB:.1f} MB", record.student.parameters
+    theirs = record.teacher.parameters if record.teacher is not None else None
+    # By parameters: the teacher's file may be of another precision.
+    return f"{said}, {100 * own / theirs:.0f} % of the teacher's" if own and theirs else said
+
+
+def _how_timed(record: Record) -> str:
+    """How a latency was measured: it means nothing without it."""
+    time = record.student.latency_ms
+    assert time is not None
+    parts = ["torch", f"batch {time.batch_size}"]
+    parts += [f"{time.tokens} tokens"] if time.tokens is not None else []
+    if time.device not in (None, "cpu"):
+        parts.append(str(time.device))
+    elif time.threads:
+        parts.append(words.count_of(time.threads, "thread"))
+    return ", ".join([*parts, "timed in turns"])
+
+
 # A classifier that predicts one class whatever it reads.
 
 
@@ -84,3 +195,13 @@ def one_answer(record: Record) -> str | None:
     (only,) = predicted
     # Less is found where rows were given a class that no dev row has.
     return only.name if only.recall == 100 else None
+
+
+def one_answer_said(record: Record) -> str | None:
+    """That the model predicts one class for every dev row, and what to try; None if it distinguishes rows."""
+    if (only := one_answer(record)) is None:
+        return None
+    return (
+        f"predicts {only!r} for every dev row, which needs no model; train it longer, at another "
+        "rate or on more rows"
+    )

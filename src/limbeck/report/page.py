@@ -11,7 +11,14 @@ import numpy as np
 
 from limbeck.records import Record
 from limbeck.records.facts import Epoch
-from limbeck.records.words import agreement_said, grouped, one_answer, repeated_said, rows_said
+from limbeck.records.words import (
+    agreement_said,
+    grouped,
+    one_answer_said,
+    primary_name,
+    repeated_said,
+    rows_said,
+)
 from limbeck.report import plots
 from limbeck.report.plots import Level, Series, layer_map
 from limbeck.report.sections import (
@@ -122,24 +129,22 @@ class Content:
         return [section for section in candidates if section.drawings or section.tables]
 
     def cards(self) -> list[dict[str, str]]:
-        """The teacher and each student depth at a glance: score, share kept, size and speed.
+        """Each student depth and the teacher at a glance: score, share kept, size and speed.
 
         Students of one depth share a card. Where several methods made them, it shows the depth and no score:
         the table below compares methods.
         """
         teachers = [row for row in self.table.rows if row.role == "teacher"]
         teacher = teachers[0] if len(teachers) == 1 else None
-        cards = [_card("Teacher", row, None, self._score([row]), []) for row in teachers]
+        cards = []
         students = [row for row in self.table.rows if row.role == "student"]
         for depth, rows in grouped(students, lambda row: row.layers).items():
             runs = [run for run in self.finished if run.student.layers == depth]
-            lines = []
-            if len(rows) == len(runs) == 1 and (kept := runs[0].kept) is not None:
-                lines = [f"{100 * kept.share:.1f} % of the teacher's score ({kept.interval})"]
+            lines = _score_lines(runs[0]) if len(rows) == len(runs) == 1 else []
             # The facts of all methods of this depth.
             row = replace(rows[0], facts=facts.facts_of([run.student for run in runs], runs, None))
             cards.append(_card("Student", row, teacher, self._score(rows), lines))
-        return cards
+        return cards + [_card("Teacher", row, None, self._score([row]), []) for row in teachers]
 
     def alerts(self) -> list[str]:
         """Facts that a reader must know before any number: scores without labels, students that predict one class."""
@@ -148,11 +153,8 @@ class Content:
             if (agreement := agreement_said(run.examples)) is not None:
                 found.append(f"Scores of the {_titled(run)} are {agreement}: no labels were read.")
         for run in self.finished:
-            if (only := one_answer(run)) is not None:
-                found.append(
-                    f"The {_titled(run)} predicts {only!r} for every dev row: it has learned nothing. Train it longer "
-                    "or at a higher rate, and look at the learning curves below."
-                )
+            if (said := one_answer_said(run)) is not None:
+                found.append(f"The {_titled(run)} {said}.")
         return found
 
     def _score(self, rows: Sequence[model.Row]) -> str | None:
@@ -332,6 +334,20 @@ def _titled(run: Record) -> str:
     return f"model{layers}"
 
 
+def _score_lines(run: Record) -> list[str]:
+    """What the score in large type is, the share kept, and the scores of rows that did not select the student."""
+    lines = (
+        [f"{primary_name(run.scores['dev']).replace('_', ' ')} on dev"]
+        if "dev" in run.scores
+        else []
+    )
+    if run.kept is not None:
+        lines.append(f"{100 * run.kept.share:.1f} % of the teacher's score ({run.kept.interval})")
+    if (test := run.scores.get("test", {}).get("primary")) is not None:
+        lines.append(f"{test:.1f} on test")
+    return lines
+
+
 def _card(
     title: str, row: model.Row, teacher: model.Row | None, score: str | None, lines: list[str]
 ) -> dict[str, str]:
@@ -344,7 +360,8 @@ def _card(
         )
         if value is not None:
             share = f" ({100 * value / other:.0f} %)" if other else ""
-            lines = [*lines, f"{facts.FACTS[name].text(value)} {noun}{share}"]
+            size = f", {4 * value / 1e6:.1f} MB in float32" if name == "parameters" else ""
+            lines = [*lines, f"{facts.FACTS[name].text(value)} {noun}{size}{share}"]
     if (latency := row.facts.get("latency")) is not None and latency.value is not None:
         ratio = row.facts["speedup"].value if teacher is not None else None
         said = f" ({ratio:.1f} × the teacher's speed)" if ratio else ""

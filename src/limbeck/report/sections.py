@@ -71,11 +71,11 @@ def page_parts() -> list[PagePart]:
 _LEAD = (
     "The student and its teacher, class by class. Reliability: bars are the share of right predictions among those "
     "made with a probability in that range, the fuller the range, the darker; marks are the mean probability, and "
-    "dashed is what would be exact. Confusion: rows by label and prediction, coloured by the share of the label's rows."
+    "dashed is what would be exact. Confusion: rows by label and prediction, colored by the share of the label's rows."
 )
 _BY_TEACHER = (
     "Class by class, where a class is the one that the teacher predicts. Confusion: rows by the teacher's prediction "
-    "and the student's, coloured by the share of the rows of a teacher's prediction."
+    "and the student's, colored by the share of the rows of a teacher's prediction."
 )
 _ALONE = _LEAD.replace("The student and its teacher, class by class.", "Class by class.")
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from limbeck.records import Record
 from limbeck.records.facts import ClassificationScores, ModelScores, RowTests
 from limbeck.support.cells import CellTable, decimal, one_line, shown, signed
+from limbeck.support.words import count_of
 
 SIGNIFICANT = 0.05
 FEW = 100
@@ -52,7 +53,7 @@ def whole_table(found: ClassificationScores) -> CellTable:
         for name, values in lines
         if any(value is not None for value in values)
     ]
-    return CellTable(f"All classes, {found.rows:,} rows", [["", *names], *known])
+    return CellTable(f"All classes, {found.rows:,} rows", [["measure", *names], *known])
 
 
 def class_table(found: ClassificationScores) -> CellTable:
@@ -214,8 +215,8 @@ def row_test_words(
             "significantly different" if exact.p < SIGNIFICANT else "not significantly different"
         )
         said.append(
-            f"{exact.only_first:,} rows only {first} {right}, {exact.only_second:,} only {second}: {verdict} by "
-            f"McNemar's exact test ({p_words(exact.p)})"
+            f"{count_of(exact.only_first, 'row')} only {first} {right}, {exact.only_second:,} only "
+            f"{second}: {verdict} by McNemar's exact test ({p_words(exact.p)})"
         )
     if not said:
         said.append(

@@ -7,20 +7,12 @@ from typing import Any
 
 from limbeck.records import Record
 from limbeck.records.facts import ModelFacts
+from limbeck.records.words import speedup
 from limbeck.support.cells import duration, magnitude, milliseconds
 from limbeck.support.errors import LimbeckError, unknown
 from limbeck.tables.model import Fact, place_of
 
 Value = Callable[[Sequence[ModelFacts], Sequence[Record], Sequence[Record]], float | None]
-
-
-def speedup(run: Record) -> float | None:
-    """How many times as fast as its teacher a run's student is: the run has timed them in turns."""
-    student = run.student.latency_ms
-    teacher = None if run.teacher is None else run.teacher.latency_ms
-    if student is None or teacher is None or not student.median:
-        return None
-    return teacher.median / student.median
 
 
 def training_speedup(runs: Sequence[Record], baseline: Sequence[Record]) -> float | None:

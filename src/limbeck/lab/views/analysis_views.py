@@ -333,7 +333,7 @@ for _name, _view in {
     "agreement": AnalysisView(
         RowAgreement,
         "Who is right where",
-        "Rows by whether teacher (rows) and student (columns) have them right, coloured by their share; and of each "
+        "Rows by whether teacher (rows) and student (columns) have them right, colored by their share; and of each "
         "cell the rows whose probabilities differ most.",
         draw.agreement_panels,
         _agreement_tables,
