@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from limbeck.cli.app import SETTINGS, app, silence_libraries
 from limbeck.data import RowsAsked
-from limbeck.recipe import catalog
+from limbeck.recipe import catalog, teacher_text
 from limbeck.records.facts import Examples
 from limbeck.support.errors import LimbeckError, Problem
 
@@ -63,6 +63,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list:
         picked_layers=None,
     )
     result = SimpleNamespace(path=Path("runs/it"), record=record)
+    recipe.teacher_text = teacher_text
     recipe.Recipe = SimpleNamespace(load=noting("load", "the recipe"))
     run.distill = noting("distill", result)
     scored = SimpleNamespace(

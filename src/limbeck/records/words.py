@@ -129,20 +129,18 @@ def speedup(run: Record) -> float | None:
 def _score(record: Record, split: str) -> str:
     """Every score of a split; of the one that selects also the epochs it was chosen from, and the share kept."""
     own, last, chosen = record.scores[split], record.last, ""
-    theirs = teacher_scores(record).get(split, {}).get("primary")
-    classes = record.classification.get(split)
-    agreement = agreement_said(record.examples, split)
-    split = split.partition(" #")[0]  # rows of a file, without their digest
+    name = split.partition(" #")[0]  # a file without its digest
     if split == "dev" and record.best and last and last.primary is not None and last.epoch > 1:
         epochs = f"{record.best.epoch} of {last.epoch}"
         chosen = f" (best epoch, {epochs}; the last has {last.primary:.1f})"
-    if agreement is not None:
-        found = f"{split} {scores_said({name.replace('_', ' '): v for name, v in own.items()})}"
+    if (agreement := agreement_said(record.examples, split)) is not None:
+        classes = record.classification.get(split)
+        found = f"{name} {scores_said({key.replace('_', ' '): v for key, v in own.items()})}"
         if classes is not None and classes.divergence is not None:
             found += f", Jensen-Shannon divergence {classes.divergence:.3f} bits"
         return f"{found}: {agreement}{chosen}"
-    said = f"{split} {scores_said(own)}{chosen}"
-    primary = own.get("primary")
+    said = f"{name} {scores_said(own)}{chosen}"
+    primary, theirs = own.get("primary"), teacher_scores(record).get(split, {}).get("primary")
     if theirs is None or primary is None:
         return said
     said += f"; {_teacher_name(record)} {theirs:.1f}"
