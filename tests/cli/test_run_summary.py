@@ -235,6 +235,8 @@ def facts(rows: dict[str, int], answers: dict[str, int], right: dict[str, int]) 
     [
         ({"epochs": 3.0, "lr": 5e-5, "max_steps": None}, "--epochs 6 --lr 0.0001"),
         ({"epochs": 3.0, "lr": 1e-3, "max_steps": 40}, "--max-steps 80 --lr 0.0005"),
+        ({"epochs": 1.0, "lr": 1.0, "max_steps": None}, "--epochs 2 --lr 0.001"),
+        ({"epochs": 1.0, "lr": 0.1, "optimizer": "sgd"}, "--epochs 2 --lr 0.05"),
     ],
 )
 @pytest.mark.parametrize("method", ["kd", "finetune"])

@@ -187,5 +187,6 @@ def _trained_differently(record: Record, path: Path) -> str | None:
     else:
         words += ["--epochs", f"{2 * (recipe.get('epochs') or 3):g}"]
     rate = recipe.get("lr") or _USUAL_RATE
-    words += ["--lr", f"{rate * (2 if rate <= _USUAL_RATE else 0.5):g}"]
+    most = 1 if recipe.get("optimizer") == "sgd" else 10 * _USUAL_RATE
+    words += ["--lr", f"{2 * rate if rate <= _USUAL_RATE else min(rate / 2, most):g}"]
     return shlex.join([*words, "--out", f"{path}-longer"])
