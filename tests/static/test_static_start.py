@@ -164,3 +164,16 @@ def test_an_unknown_kind_of_tokenizer_is_refused() -> None:
         LimbeckError, match=r"unknown tokenizer kind 'wordpeice'\n.*did you mean 'wordpiece'"
     ):
         train_tokenizer(GERMAN, 80, "wordpeice")
+
+
+@pytest.mark.parametrize(("words", "power", "dropout"), [(32, 0.5, 0.3), (33, 1.0, 0.5)])
+def test_settings_of_classes_follow_the_length_of_texts(words, power, dropout) -> None:
+    """A long text has many word pairs: it takes their mean. What is given stays."""
+    texts = ["film " * (words - 4), "film " * (words + 4)]
+    for made in (
+        static_student(tiny.tokenizer(), 4, texts, num_labels=2),
+        from_teacher(tiny.bert(2).eval(), tiny.tokenizer(), texts, 4, num_labels=2),
+    ):
+        assert (made.config.pair_power, made.config.token_dropout) == (power, dropout)
+    given = static_student(tiny.tokenizer(), 4, texts, num_labels=2, token_dropout=0.1)
+    assert (given.config.pair_power, given.config.token_dropout) == (power, 0.1)

@@ -34,7 +34,7 @@ def build_static(
     Args:
         source: the encoder that reads its tokens; None for random vectors.
         tokenizer: the student's.
-        texts: training texts, for the frequency of each token.
+        texts: training texts, for the frequency of each token and for settings by their length.
         task: names the head's outputs.
         kind: its task type.
         settings: fields of its `StaticConfig`, and `width`.
@@ -59,7 +59,7 @@ def build_static(
         }
     with seeded(seed):
         if source is None:
-            student = static_student(tokenizer, **{**own, **settings})
+            student = static_student(tokenizer, texts=texts, **{**own, **settings})
         else:
             usual = {"width": min(256, getattr(source.config, "hidden_size", 256))}
             student = from_teacher(
