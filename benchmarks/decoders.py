@@ -45,6 +45,7 @@ LAST_TOKEN = {"objectives.attention.pool": "last"}
 STUDENTS: dict[str, tuple[str, dict[str, Any]]] = {
     "fine-tuning alone": ("finetune", {}),
     KD: ("kd", {}),
+    "logits alone": ("kd-soft", {}),
     "RAIL-KD": ("rail-kd-l", {}),
     "ALP-KD": ("alp-kd", LAST_TOKEN),
     "MiniLMv2, then logits": ("minilmv2", HALVES),

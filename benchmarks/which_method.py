@@ -277,7 +277,7 @@ MISSING = (
     (*("any",) * 3, "distilled encoder", "any", "no record of the papers' own start"),
     ("none", "all", "3 of 6", "teacher", "any", "no record with seeds: text without any label"),
     (*("many",) * 2, "3 of 6", "teacher", "any", "no record with seeds; few labels above"),
-    ("none", "all", "15 of 30", "teacher", "text generation", "one seed: see decoders"),
+    ("none", "all", "15 of 30", "teacher", "text generation", "three seeds: see decoders"),
 )
 PRETRAINED = "`finetune` from pretrained"
 ALONE_NAMES = {"labels alone": PRETRAINED, "labels alone, teacher's layers": "`finetune`"}
