@@ -10,6 +10,12 @@ call.
 
 All methods on MiniLM's shape (6 layers teach 3, 384 wide); the main ones also on other depths and widths. Writes
 `benchmarks/records/step_cost.json`. Bars: stored 1.05 (the main methods), necessary 1.05.
+
+    python benchmarks/step_cost.py --decoder 15 [--rounds 3] [--steps 6] [--tokens 64] [--batch 8] [--fp32]
+
+A language model in place of the classifiers: SmolLM2-135M's shape with random weights, a student of so many layers
+and a teacher of twice as many, `kd-soft` on the teacher's 32 likeliest tokens. Writes
+`benchmarks/records/step_cost_decoder.json`.
 """
 
 from __future__ import annotations
@@ -27,7 +33,14 @@ import torch
 from datasets import Dataset
 from rich.console import Console
 from rich.table import Table
-from transformers import BertConfig, BertForSequenceClassification, Trainer, set_seed
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    LlamaConfig,
+    LlamaForCausalLM,
+    Trainer,
+    set_seed,
+)
 
 from limbeck.objectives import Objectives
 from limbeck.outputs.building import build
@@ -45,6 +58,7 @@ from limbeck.training import DistillationConfig, DistillationTrainer
 from overhead import arguments, rows, teacher_forward, train
 
 RECORD = Path(__file__).parent / "records" / "step_cost.json"
+DECODER_RECORD = RECORD.with_name("step_cost_decoder.json")
 MAIN = ("kd", "pkd-skip", "rail-kd-l", "rail-kd-c", "alp-kd")
 BAR = 1.05
 # Maps of two-layer students, and one that has to be given.
@@ -105,6 +119,22 @@ def model(layers: int, width: int, attention: str) -> BertForSequenceClassificat
     found: BertForSequenceClassification = BertForSequenceClassification._from_config(
         config, attn_implementation=attention
     )
+    return found
+
+
+def decoder(layers: int, attention: str) -> LlamaForCausalLM:
+    """SmolLM2-135M's shape with random weights."""
+    config = LlamaConfig(
+        vocab_size=49_152,
+        hidden_size=576,
+        num_hidden_layers=layers,
+        num_attention_heads=9,
+        num_key_value_heads=3,
+        intermediate_size=1536,
+        tie_word_embeddings=True,
+        use_cache=False,
+    )
+    found: LlamaForCausalLM = LlamaForCausalLM._from_config(config, attn_implementation=attention)
     return found
 
 
@@ -176,19 +206,46 @@ def measure(
             print(f"{case.name}: left out ({error})", flush=True)
             continue
         found.append((case, trainer.objectives))
+    cut = {
+        depth: model(depth, sizes.teacher_width, attention).to(student.device)
+        for depth in {deepest(case, objectives, sizes) for case, objectives in found}
+    }
+    passing = [(*one, cut[deepest(*one, sizes)]) for one in found]
+    return in_turns(passing, student, data, args, bf16=bf16)
+
+
+def measure_decoder(args: argparse.Namespace, *, bf16: bool) -> dict[str, Any]:
+    """As `measure`, of a language model that learns every token of its texts."""
+    set_seed(0)
+    attention = args.attention or "sdpa"
+    count = args.batch * args.steps
+    data = rows(count, args.tokens).add_column("index", list(range(count)))
+    data = data.remove_columns("labels").add_column("labels", data["input_ids"][:].tolist())
+    student, teacher = decoder(args.decoder, attention), decoder(2 * args.decoder, attention)
+    recipe = Recipe.load("kd-soft", **{"objectives.soft.tokens": "top32"})
+    case = Case("kd-soft, top32", recipe, Teacher(teacher))
+    settings = arguments(tempfile.gettempdir(), 1, 1, bf16=bf16)
+    objectives = trainer_of(case, student, settings, data, stored=False).objectives
+    return in_turns([(case, objectives, teacher)], student, data, args, bf16=bf16)
+
+
+def in_turns(
+    found: list[tuple[Case, Any, Any]],
+    student: Any,
+    data: Dataset,
+    args: argparse.Namespace,
+    *,
+    bf16: bool,
+) -> dict[str, Any]:
+    """The ratios of cases, each with its objectives and the teacher of the necessary pass."""
     turns: dict[str, list[Turn]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as folder:
         settings = arguments(folder, args.steps, args.batch, bf16=bf16)
         store = Store(Path(folder) / "store")
-        for case, objectives in found:
+        for case, objectives, _ in found:
             store_outputs(case, objectives, store, data, bf16=bf16)
-        cut = {
-            depth: model(depth, sizes.teacher_width, attention).to(student.device)
-            for depth in {deepest(case, objectives, sizes) for case, objectives in found}
-        }
         for _ in range(args.rounds):
-            for case, objectives in found:
-                teacher = cut[deepest(case, objectives, sizes)]
+            for case, _, teacher in found:
                 plain = train(Trainer(student, settings, train_dataset=data))
                 passes = teacher_forward(teacher, data, args.steps, args.batch, bf16=bf16)
                 live = train(trainer_of(case, student, settings, data, stored=False))
@@ -237,19 +294,25 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--tokens", type=int, default=64)
-    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--batch", type=int, default=None, help="32, of a language model 8")
     parser.add_argument("--methods", nargs="+", default=None)
     parser.add_argument("--attention", default=None, help="eager or sdpa; the faster by default")
     parser.add_argument(
         "--fp32", action="store_true", help="fp32 even where the processor has bf16"
     )
     parser.add_argument("--shapes", type=int, default=len(SHAPES), help="how many of the shapes")
+    parser.add_argument("--decoder", type=int, default=0, help="layers of a language model")
     args = parser.parse_args()
+    args.batch = args.batch or (8 if args.decoder else 32)
     everything = args.methods or compared()
     console = Console(width=110)
     precision = "fp32" if args.fp32 else resolve_precision("auto")
     shapes = {}
-    for sizes in SHAPES[: args.shapes]:
+    if args.decoder:
+        title = f"{Sizes(2 * args.decoder, args.decoder, 576, 576)}, language model"
+        shapes[title] = measure_decoder(args, bf16=precision == "bf16")
+        show(f"{title}, {precision}", shapes[title], console)
+    for sizes in () if args.decoder else SHAPES[: args.shapes]:
         methods = everything if sizes == SHAPES[0] else [m for m in everything if m in MAIN]
         shapes[str(sizes)] = measure(sizes, methods, args, bf16=precision == "bf16")
         console.print()
@@ -262,7 +325,7 @@ def main() -> None:
         "hardware": hardware(),
         "shapes": shapes,
     }
-    write_whole(RECORD, json.dumps(record, indent=1) + "\n")
+    write_whole(DECODER_RECORD if args.decoder else RECORD, json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from transformers import (
+    AutoModelForCausalLM,
     AutoModelForSequenceClassification,
     AutoTokenizer,
     BertConfig,
@@ -18,6 +19,7 @@ from typer.testing import CliRunner
 from limbeck.cli.app import app
 from limbeck.exporting.shrink import shrink
 from limbeck.support.errors import LimbeckError
+from tiny_language_models import save_language_model
 from tokenizer_families import corpus, family
 
 
@@ -116,3 +118,29 @@ def test_listed_layers_need_no_text(place, tmp_path):
         for folder in (place / "model", tmp_path / "small")
     )
     assert torch.equal(small[0].output.dense.weight, wide[1].output.dense.weight)
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen3", "gpt2"])
+def test_a_language_model_predicts_the_tokens_that_stay_as_before(name, tmp_path):
+    """Logits of the tokens that stay, for a text that is encoded as before."""
+    save_language_model(tmp_path / "model", name)
+    (tmp_path / "text.txt").write_text("a good day\na good night\n")
+    shrink(
+        tmp_path / "model", tmp_path / "small", vocabulary="100", data=str(tmp_path / "text.txt")
+    )
+    folders = (tmp_path / "model", tmp_path / "small")
+    models = [AutoModelForCausalLM.from_pretrained(one).eval() for one in folders]
+    tokenizers = [AutoTokenizer.from_pretrained(one) for one in folders]
+    assert len(tokenizers[1]) == models[1].config.vocab_size <= 100 < len(tokenizers[0])
+    assert tokenizers[1].chat_template == tokenizers[0].chat_template
+    given = [words("tiny words", return_tensors="pt")["input_ids"] for words in tokenizers]
+    assert [len(ids[0]) for ids in given] == [10, 10]
+    with torch.no_grad():
+        before, after = (
+            model(input_ids=ids).logits for model, ids in zip(models, given, strict=True)
+        )
+    old, new = (words.get_vocab() for words in tokenizers)
+    ours, theirs = (after[..., [*new.values()]], before[..., [old[one] for one in new]])
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+    said = models[1].generate(given[1], max_new_tokens=4, do_sample=False)
+    assert said.shape[1] > 10

@@ -20,6 +20,7 @@ from limbeck.data.splits import make_split
 from limbeck.evaluation.model_outputs import compact_outputs_of
 from limbeck.objectives import ModelShape, Shape
 from limbeck.objectives.predictions import LogitMse, LogitMseSpec
+from limbeck.preflight.data_checks import check_truncation
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.run.begin import new_record
@@ -98,6 +99,18 @@ def test_of_a_prompt_and_its_answer_the_answer_alone_is_learned(chat, prompt, an
     assert row["labels"] == [-100] * len(ids(prompt)) + ids(answer)
     (row,), cut = answers_encoded(chat, 3)
     assert (row["labels"], cut) == ([-100] * 3, 1)
+
+
+@pytest.mark.parametrize("chat", [None, CHAT])
+def test_preflight_names_the_length_that_truncates_nothing(chat):
+    """The chat template's tokens and the end count."""
+    words = tokenizer(chat=chat)
+    rows = make_split(ASKED, {"prompt": ["who saw rome ?"], "answer": ["ann ."]}, None)
+    (said,) = check_truncation(ASKED, {"train": rows}, {"train": 1}, words, 5)
+    longest = len(answers_encoded(chat, 99)[0][0]["input_ids"])
+    assert f"longest has {longest} tokens" in said.message
+    assert answers_encoded(chat, longest)[1] == 0
+    assert answers_encoded(chat, longest - 1)[1] == 1
 
 
 def test_a_chat_template_that_rewrites_the_prompt_is_refused():

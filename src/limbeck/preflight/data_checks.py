@@ -118,11 +118,8 @@ def longest_of(task: Task, dataset: Dataset, tokenizer: PreTrainedTokenizerBase)
     columns = task.kind.texts(task, dataset[:])
     characters = np.array([sum(len(text) for text in row) for row in zip(*columns, strict=True)])
     order = np.argsort(-characters, kind="stable")[:_LENGTH_SAMPLE]
-    special = tokenizer.num_special_tokens_to_add(pair=len(columns) == 2)
     longest = [[column[row] for row in order] for column in columns]
-    encoded = [tokenizer(texts, add_special_tokens=False, verbose=False) for texts in longest]
-    lengths = zip(*(map(len, one["input_ids"]) for one in encoded), strict=True)
-    return special + max(map(sum, lengths))
+    return max(task.kind.lengths_of(tokenizer, longest))
 
 
 # Were teacher and student trained on the same rows: as few of them, with the same noise. A teacher

@@ -461,6 +461,13 @@ class TaskType(ScoredOutputs):
         """The text columns as plain text: one list a column."""
         return [list(rows[column]) for column in task.text_columns]
 
+    def lengths_of(self, tokenizer: Processor, columns: Sequence[list[str]]) -> list[int]:
+        """Tokens of rows by their texts, one list a column; special tokens included, nothing truncated."""
+        special = tokenizer.num_special_tokens_to_add(pair=len(columns) == 2)
+        encoded = [tokenizer(texts, add_special_tokens=False, verbose=False) for texts in columns]
+        each = (map(len, one["input_ids"]) for one in encoded)
+        return [special + sum(row) for row in zip(*each, strict=True)]
+
     def groups_of(
         self, task: rules.TaskLike, rows: Mapping[str, Sequence[Any]]
     ) -> np.ndarray | None:

@@ -192,6 +192,15 @@ class CausalLM(LanguageModel):
         valid = self.targets(batch) != NO_LABEL
         return at_positions(_distances, valid, student, teacher).double().sum(0)
 
+    def lengths_of(
+        self, tokenizer: transformers.PreTrainedTokenizerBase, columns: Sequence[list[str]]
+    ) -> list[int]:
+        """With the chat template of a prompt and its answer."""
+        if len(columns) == 1:
+            return super().lengths_of(tokenizer, columns)
+        parts = turns(tokenizer, columns[0], columns[1], _end(tokenizer))
+        return [len(before) + len(answer) for before, answer in zip(*parts, strict=True)]
+
     def encode(
         self,
         task: rules.TaskLike,
@@ -200,7 +209,7 @@ class CausalLM(LanguageModel):
         rows: rules.Rows,
     ) -> rules.Rows:
         """The whole text and an end, all of whose tokens are labels; of a prompt and its answer the answer's alone."""
-        end = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
+        end = _end(tokenizer)
         texts = self.texts(task, rows)
         if len(texts) == 1:
             encoded = modality.encode_cut(tokenizer, *texts, max_length=max_length)
@@ -226,6 +235,10 @@ class CausalLM(LanguageModel):
             "index": rows["index"],
             rules.CUT: cut,
         }
+
+
+def _end(tokenizer: transformers.PreTrainedTokenizerBase) -> list[int]:
+    return [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
 
 
 def _of_tokens(logits: Tensor, labels: Tensor) -> Tensor:
