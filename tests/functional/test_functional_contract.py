@@ -72,6 +72,7 @@ CASES = {
     "token_jsd reversed": Case(
         (BATCH, TOKENS, WIDTH), token_dims=(1,), extra={"beta": 1, "temperature": 2}
     ),
+    "token_skewed_kl": Case((BATCH, TOKENS, WIDTH), token_dims=(1,)),
     "span_soft_cross_entropy": Case((BATCH, TOKENS, 2), token_dims=(1,)),
     "span_soft_kl": Case(
         (BATCH, TOKENS, 2), token_dims=(1,), extra={"temperature": 3, "scale_by_t2": True}
@@ -108,7 +109,10 @@ OTHERS = {
 }
 
 # Of a vocabulary's logits they copy the positions that count, and so read how many those are.
-READS_A_COUNT = {"token_soft_cross_entropy", "token_soft_kl", "token_jsd", "token_jsd reversed"}
+READS_A_COUNT = {
+    *("token_soft_cross_entropy", "token_soft_kl", "token_jsd", "token_jsd reversed"),
+    "token_skewed_kl",
+}
 
 LOSSES = [name for name in CASES if "attention_weights" not in name]
 MASKED = [name for name, case in CASES.items() if case.masked]

@@ -50,6 +50,8 @@ EXPORTED = {
     "sure_and_unsure": "confidence uncertainty least_confidence least_uncertainty",
     "token_cross_entropy": "logits labels *class_weights=None *gamma=0.0",
     "token_jsd": "student_logits teacher_logits mask *beta=0.5 *temperature=1.0 *scale_by_t2=False",
+    "token_skewed_kl": "student_logits teacher_logits mask *skew=0.1 *reverse=False *temperature=1.0 "
+    "*scale_by_t2=False",
     "token_soft_cross_entropy": "student_logits teacher_logits mask *temperature=1.0 *scale_by_t2=False",
     "token_soft_kl": "student_logits teacher_logits mask *temperature=1.0 *scale_by_t2=False",
     "info_nce": "student positive negatives mask=None *temperature",
@@ -132,6 +134,7 @@ for call in [
     lambda: f.token_soft_kl(a, a[:, :1], bools),
     lambda: f.token_jsd(a, a[:, :1], bools),
     lambda: f.token_jsd(a, a, bools, beta=1.5),
+    lambda: f.token_skewed_kl(a, a, bools, skew=1),
     lambda: f.token_soft_cross_entropy(a, a[..., :1], bools),
     lambda: f.span_soft_kl(a[..., :2], a[:1, :, :2], bools),
     lambda: f.span_soft_cross_entropy(a[..., :2], a[..., :1], bools),

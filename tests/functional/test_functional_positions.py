@@ -92,6 +92,29 @@ def test_the_jensen_shannon_divergence_by_a_loop(beta):
     assert gradient.isfinite().all() and gradient[0, 0].any()
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("skew", [0, 0.1, 0.7])
+def test_the_skewed_divergence_by_a_loop(skew, reverse):
+    """DistiLLM: of one distribution from its mixture with the other; finite where both rule a token out."""
+    ours, theirs = logits(1, 3, 5), logits(1, 3, 5, seed=1)
+    distances = []
+    for place in range(2):
+        q, p = ([math.exp(v / 2) for v in side[0, place].tolist()] for side in (ours, theirs))
+        q, p = [v / sum(q) for v in q], [v / sum(p) for v in p]
+        one, other = (q, p) if reverse else (p, q)
+        mixture = [skew * a + (1 - skew) * b for a, b in zip(one, other, strict=True)]
+        distances.append(kl_of(one, mixture))
+    mask, given = torch.tensor([[True, True, False]]), {"skew": skew, "reverse": reverse}
+    found = functional.token_skewed_kl(ours, theirs, mask, temperature=2, **given)
+    assert found.item() == pytest.approx(sum(distances) / 2, rel=1e-5)
+    ours[..., 0], theirs[..., 0] = -math.inf, -math.inf
+    student = ours.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(
+        functional.token_skewed_kl(student, theirs, mask, **given), student
+    )
+    assert gradient.isfinite().all() and gradient[0, 0].any()
+
+
 @pytest.mark.parametrize("loss", ["token_soft_kl", "token_soft_cross_entropy"])
 def test_a_class_that_both_sides_rule_out_plays_no_part(loss):
     student, teacher = logits(1, 3, 4).requires_grad_(), logits(1, 3, 4, seed=1)
@@ -209,6 +232,7 @@ OVER_A_VOCABULARY = {
     "cross-entropy": lambda *sides: functional.token_soft_cross_entropy(*sides[:3], temperature=2),
     "kl": lambda *sides: functional.token_soft_kl(*sides[:3]),
     "jsd": lambda *sides: functional.token_jsd(*sides[:3], beta=0.3),
+    "skewed": lambda *sides: functional.token_skewed_kl(*sides[:3]),
     "top": _of_kept_tokens("top3"),
     "sample": _of_kept_tokens("sample5"),
 }

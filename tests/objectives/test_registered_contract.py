@@ -40,7 +40,10 @@ SETTINGS: dict[str, dict[str, Any]] = {
         name: {}
         for name in ("hard_label", "focal", "soft_cross_entropy", "soft_kl", "error_weighted")
     },
-    **{name: {} for name in ("dist", "dkd", "generalized_jsd", "logit_mse", "pseudo_label")},
+    **{
+        name: {}
+        for name in ("dist", "dkd", "generalized_jsd", "logit_mse", "pseudo_label", "skewed_kl")
+    },
     **{
         name: {"mapping": LAST, "pool": "cls", "project": MAP} for name in ("mse", "normalized_mse")
     },

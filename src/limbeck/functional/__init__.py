@@ -65,6 +65,7 @@ from limbeck.functional.labelled_positions import (
     span_soft_kl,
     token_cross_entropy,
     token_jsd,
+    token_skewed_kl,
     token_soft_cross_entropy,
     token_soft_kl,
 )
@@ -162,6 +163,7 @@ __all__ = [
     "sure_and_unsure",
     "token_cross_entropy",
     "token_jsd",
+    "token_skewed_kl",
     "token_soft_cross_entropy",
     "token_soft_kl",
     "top_probability",

@@ -117,6 +117,31 @@ def token_jsd(
     )
 
 
+def token_skewed_kl(
+    student_logits: Float[Tensor, "batch tokens classes"],
+    teacher_logits: Float[Tensor, "batch tokens classes"],
+    mask: reductions.TokenMask,
+    *,
+    skew: float | int = 0.1,
+    reverse: bool = False,
+    temperature: float | int = 1.0,
+    scale_by_t2: bool = False,
+) -> Float[Tensor, ""]:
+    """The skewed KL divergence of each token that the mask names: an example's mean, then the batch's.
+
+    KL(P_T ‖ α·P_T + (1 − α)·P_S) with the skew α, reversed KL(P_S ‖ α·P_S + (1 − α)·P_T) (DistiLLM, Ko et al. 2024).
+
+    Raises:
+        LimbeckError: the shapes differ, the temperature is not above 0, or α is not from 0 to below 1.
+    """
+    if not 0 <= skew < 1:
+        raise LimbeckError(f"token_skewed_kl: α is {skew}", "choose a number from 0 to below 1")
+    distance = partial(_skewed, skew=skew, reverse=reverse)
+    return _of_tokens(
+        distance, student_logits, teacher_logits, mask, temperature, scale_by_t2=scale_by_t2
+    )
+
+
 def span_cross_entropy(
     logits: Float[Tensor, "batch tokens 2"],
     starts: Integer[Tensor, " batch"],
@@ -292,6 +317,27 @@ def _jensen_shannon(
     mixture = torch.logaddexp(theirs + math.log(beta), ours + math.log1p(-beta))
     surprises = [(side - mixture).masked_fill(side.isneginf(), 0) for side in (ours, theirs)]
     return (shares[0] * surprises[0] + shares[1] * surprises[1]).sum(-1)
+
+
+def _skewed(
+    student: Float[Tensor, "*batch classes"],
+    teacher: Float[Tensor, "*batch classes"],
+    temperature: float | int,
+    *,
+    skew: float | int,
+    reverse: bool,
+) -> Float[Tensor, "*batch"]:
+    """As `token_skewed_kl` of each row."""
+    one, other = (student, teacher) if reverse else (teacher, student)
+    if skew == 0:
+        return _divergences(other, one, temperature)
+    one, other = _log_shares(one, temperature), _log_shares(other, temperature)
+    # As in `_jensen_shannon`.
+    nothing = one.isneginf() & other.isneginf()
+    shares = one.exp()
+    one, other = one.masked_fill(nothing, 0), other.masked_fill(nothing, 0)
+    mixture = torch.logaddexp(one + math.log(skew), other + math.log1p(-skew))
+    return (shares * (one - mixture).masked_fill(one.isneginf(), 0)).sum(-1)
 
 
 def _log_shares(

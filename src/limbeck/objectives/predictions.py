@@ -509,7 +509,46 @@ class LogitMse(OfClasses):
         return F.mse(ours, theirs, weights=batch.get(EXAMPLE_WEIGHTS))
 
 
-class GeneralizedJsdSpec(TermSettings):
+class BetweenSpec(TermSettings):
+    """What divergences from a mixture of both sides' distributions have in common."""
+
+    temperature: Temperature = Field(1.0, description="divides both sides' logits")
+    scale_by_t2: bool = Field(False, description="multiply by the squared temperature")
+
+
+class Between(OfLogits):
+    """Both distributions and their mixture, of classes or over a vocabulary.
+
+    Raises:
+        LimbeckError: there is no such distribution.
+    """
+
+    settings: BetweenSpec
+
+    def __init__(self, settings: BetweenSpec, shape: Shape, setting: str) -> None:
+        super().__init__(settings, shape, setting)
+        if shape.number or not shape.outcomes:
+            found = "a regression" if shape.number else f"task type {shape.kind.name}"
+            raise LimbeckError(
+                f"{setting}: {settings.compare} compares distributions over classes or a vocabulary, and this is "
+                f"{found}",
+                "use soft_kl",
+            )
+
+    def compare(self, ours: Tensor, theirs: Tensor, batch: Batch[str, Tensor]) -> Tensor:
+        """Logits (B, C), or (B, N, C) at the places that count, of both sides."""
+        places = self.shape.kind.places(batch)
+        if places is None:
+            ours, theirs = ours.unsqueeze(1), theirs.unsqueeze(1)
+            places = torch.ones(ours.shape[:2], dtype=torch.bool, device=ours.device)
+        return self.between(ours, theirs, places)
+
+    @abstractmethod
+    def between(self, ours: Tensor, theirs: Tensor, places: Tensor) -> Tensor:
+        """The divergence of logits (B, N, C) at some places (B, N)."""
+
+
+class GeneralizedJsdSpec(BetweenSpec):
     """The generalized Jensen-Shannon divergence of both sides' distributions, from KL to reverse KL."""
 
     beta: Number = Field(
@@ -519,40 +558,56 @@ class GeneralizedJsdSpec(TermSettings):
         description="the teacher's share in the mixture that both are compared with; 0: KL(teacher ‖ student), "
         "1: the reverse, KL(student ‖ teacher)",
     )
-    temperature: Temperature = Field(1.0, description="divides both sides' logits")
-    scale_by_t2: bool = Field(False, description="multiply by the squared temperature")
 
 
 @objective("generalized_jsd", settings=GeneralizedJsdSpec)
-class GeneralizedJsd(OfLogits):
-    """Both distributions against their mixture (GKD, Agarwal et al. 2024), of classes or over a vocabulary.
-
-    Raises:
-        LimbeckError: there is no such distribution.
-    """
+class GeneralizedJsd(Between):
+    """Both distributions against their mixture (GKD, Agarwal et al. 2024)."""
 
     settings: GeneralizedJsdSpec
 
-    def __init__(self, settings: GeneralizedJsdSpec, shape: Shape, setting: str) -> None:
-        super().__init__(settings, shape, setting)
-        if shape.number or not shape.outcomes:
-            found = "a regression" if shape.number else f"task type {shape.kind.name}"
-            raise LimbeckError(
-                f"{setting}: generalized_jsd compares distributions over classes or a vocabulary, and this is {found}",
-                "use soft_kl",
-            )
-
-    def compare(self, ours: Tensor, theirs: Tensor, batch: Batch[str, Tensor]) -> Tensor:
-        """Logits (B, C), or (B, N, C) at the places that count, of both sides."""
-        own, places = self.settings, self.shape.kind.places(batch)
-        if places is None:
-            ours, theirs = ours.unsqueeze(1), theirs.unsqueeze(1)
-            places = torch.ones(ours.shape[:2], dtype=torch.bool, device=ours.device)
+    def between(self, ours: Tensor, theirs: Tensor, places: Tensor) -> Tensor:
+        """GKD's Eq. 1."""
+        own = self.settings
         return F.token_jsd(
             ours,
             theirs,
             places,
             beta=own.beta,
+            temperature=own.temperature,
+            scale_by_t2=own.scale_by_t2,
+        )
+
+
+class SkewedKlSpec(BetweenSpec):
+    """The KL divergence of the teacher's distribution from a mixture with the student's, or the reverse."""
+
+    skew: Number = Field(
+        0.1,
+        ge=0,
+        lt=1,
+        description="the first distribution's own share in the mixture; 0: the plain KL divergence",
+    )
+    reverse: bool = Field(
+        False, description="the student's distribution from the mixture instead of the teacher's"
+    )
+
+
+@objective("skewed_kl", settings=SkewedKlSpec)
+class SkewedKl(Between):
+    """One distribution against its mixture with the other (DistiLLM, Ko et al. 2024)."""
+
+    settings: SkewedKlSpec
+
+    def between(self, ours: Tensor, theirs: Tensor, places: Tensor) -> Tensor:
+        """DistiLLM's divergences."""
+        own = self.settings
+        return F.token_skewed_kl(
+            ours,
+            theirs,
+            places,
+            skew=own.skew,
+            reverse=own.reverse,
             temperature=own.temperature,
             scale_by_t2=own.scale_by_t2,
         )
