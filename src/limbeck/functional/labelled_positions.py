@@ -310,11 +310,8 @@ def _jensen_shannon(
     if beta == 1:
         return _divergences(teacher, student, temperature)
     ours, theirs = _log_shares(student, temperature), _log_shares(teacher, temperature)
-    # For a token that both rule out even the gradient of the mixture has no value.
-    nothing = ours.isneginf() & theirs.isneginf()
     shares = (1 - beta) * ours.exp(), beta * theirs.exp()
-    ours, theirs = ours.masked_fill(nothing, 0), theirs.masked_fill(nothing, 0)
-    mixture = torch.logaddexp(theirs + math.log(beta), ours + math.log1p(-beta))
+    theirs, ours, mixture = _mixed(theirs, ours, beta)
     surprises = [(side - mixture).masked_fill(side.isneginf(), 0) for side in (ours, theirs)]
     return (shares[0] * surprises[0] + shares[1] * surprises[1]).sum(-1)
 
@@ -332,12 +329,19 @@ def _skewed(
     if skew == 0:
         return _divergences(other, one, temperature)
     one, other = _log_shares(one, temperature), _log_shares(other, temperature)
-    # As in `_jensen_shannon`.
-    nothing = one.isneginf() & other.isneginf()
     shares = one.exp()
-    one, other = one.masked_fill(nothing, 0), other.masked_fill(nothing, 0)
-    mixture = torch.logaddexp(one + math.log(skew), other + math.log1p(-skew))
+    one, _, mixture = _mixed(one, other, skew)
     return (shares * (one - mixture).masked_fill(one.isneginf(), 0)).sum(-1)
+
+
+def _mixed(
+    one: Float[Tensor, "*batch classes"], other: Float[Tensor, "*batch classes"], share: float | int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Logarithms of two distributions and of share·one + (1 − share)·other, with 0 < share < 1."""
+    # For a token that both rule out even the gradient of the mixture has no value.
+    nothing = one.isneginf() & other.isneginf()
+    one, other = one.masked_fill(nothing, 0), other.masked_fill(nothing, 0)
+    return one, other, torch.logaddexp(one + math.log(share), other + math.log1p(-share))
 
 
 def _log_shares(

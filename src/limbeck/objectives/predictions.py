@@ -5,7 +5,9 @@ The task type determines the positions of a batch over which it runs (`limbeck.t
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from collections.abc import Mapping as Batch
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -537,15 +539,18 @@ class Between(OfLogits):
 
     def compare(self, ours: Tensor, theirs: Tensor, batch: Batch[str, Tensor]) -> Tensor:
         """Logits (B, C), or (B, N, C) at the places that count, of both sides."""
-        places = self.shape.kind.places(batch)
+        own, places = self.settings, self.shape.kind.places(batch)
         if places is None:
             ours, theirs = ours.unsqueeze(1), theirs.unsqueeze(1)
             places = torch.ones(ours.shape[:2], dtype=torch.bool, device=ours.device)
-        return self.between(ours, theirs, places)
+        divergence = self.divergence()
+        return divergence(
+            ours, theirs, places, temperature=own.temperature, scale_by_t2=own.scale_by_t2
+        )
 
     @abstractmethod
-    def between(self, ours: Tensor, theirs: Tensor, places: Tensor) -> Tensor:
-        """The divergence of logits (B, N, C) at some places (B, N)."""
+    def divergence(self) -> Callable[..., Tensor]:
+        """A function of logits (B, N, C) of both sides and places (B, N)."""
 
 
 class GeneralizedJsdSpec(BetweenSpec):
@@ -566,17 +571,9 @@ class GeneralizedJsd(Between):
 
     settings: GeneralizedJsdSpec
 
-    def between(self, ours: Tensor, theirs: Tensor, places: Tensor) -> Tensor:
+    def divergence(self) -> Callable[..., Tensor]:
         """GKD's Eq. 1."""
-        own = self.settings
-        return F.token_jsd(
-            ours,
-            theirs,
-            places,
-            beta=own.beta,
-            temperature=own.temperature,
-            scale_by_t2=own.scale_by_t2,
-        )
+        return partial(F.token_jsd, beta=self.settings.beta)
 
 
 class SkewedKlSpec(BetweenSpec):
@@ -599,18 +596,10 @@ class SkewedKl(Between):
 
     settings: SkewedKlSpec
 
-    def between(self, ours: Tensor, theirs: Tensor, places: Tensor) -> Tensor:
+    def divergence(self) -> Callable[..., Tensor]:
         """DistiLLM's divergences."""
         own = self.settings
-        return F.token_skewed_kl(
-            ours,
-            theirs,
-            places,
-            skew=own.skew,
-            reverse=own.reverse,
-            temperature=own.temperature,
-            scale_by_t2=own.scale_by_t2,
-        )
+        return partial(F.token_skewed_kl, skew=own.skew, reverse=own.reverse)
 
 
 class PseudoLabelSpec(TermSettings):

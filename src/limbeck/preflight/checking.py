@@ -75,7 +75,7 @@ def check_influence(
     return problems + (check_sizes(values, weights) if decoder and not errors_of(problems) else [])
 
 
-# ALP-KD's squared errors of a decoder's raw states, which ruin the student, are 150 times the other terms.
+# ALP-KD's squared errors of a decoder's raw states, which ruin the student, are far above this.
 _DWARFS = 30
 
 

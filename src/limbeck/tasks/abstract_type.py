@@ -44,8 +44,10 @@ class ScoredOutputs(ABC):
         return logits
 
     def beside_teacher(self, student: Tensor, teacher: Tensor, batch: rules.Batch) -> Tensor:
-        """Of the logits of a language model that generates and its teacher's: how many places count, at how many the
-        likeliest token is the same, and the sum of the KL divergences from the teacher; (3,).
+        """Compare the logits of a language model that generates with its teacher's; (3,).
+
+        Returns:
+            how many places count, at how many the likeliest token is the same, and the sum of KL(teacher ‖ student).
 
         Raises:
             LimbeckError: the type is another.
