@@ -8,12 +8,13 @@ losses of spans wait for nothing.
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Integer
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
+from torch.autograd.function import once_differentiable
 
 from limbeck.functional import reductions
 from limbeck.functional.labels import (
@@ -251,18 +252,57 @@ def at_positions(
     """The value, or values, of each true position, by rows of logits (P, C) and of the other sides (P, …).
 
     A large vocabulary's logits are taken in pieces. Their selected rows and logarithms would need several times the
-    memory of the logits until the backward pass, which computes those of one piece at a time again.
+    memory of the logits until the backward pass. So each piece's gradients are computed with its values.
+    """
+    flat = [side.flatten(0, 1) for side in (valid, logits, *sides)]
+    piece = max(1, _PIECE // logits.shape[-1])
+    if len(flat[0]) <= piece:
+        return each(*(side[flat[0]] for side in flat[1:]))
+    found: Tensor = _InPieces.apply(each, piece, *flat)  # type: ignore[no-untyped-call]
+    return found
+
+
+class _InPieces(torch.autograd.Function):
+    """Values of rows, each of which depends on its own row alone, with their gradients.
+
+    In the backward pass a row's gradient is multiplied by its value's. Nothing is computed twice, and the kept
+    gradients are as large as the one that the logits get in any case.
     """
 
-    def selected(where: Tensor, *rows: Tensor) -> Tensor:
-        return each(*(side[where] for side in rows))
+    @staticmethod
+    def forward(
+        ctx: Any, each: Callable[..., Tensor], piece: int, valid: Tensor, *sides: Tensor
+    ) -> Tensor:
+        # In fp16 a gradient below 6e-8 is 0 before the loss scale has multiplied it.
+        sides = tuple(side.float() if side.dtype == torch.float16 else side for side in sides)
+        needed = [place for place, need in enumerate(ctx.needs_input_grad[3:]) if need]
+        gradients = [torch.zeros_like(sides[place]) for place in needed]
+        values = []
+        for start in range(0, len(valid), piece):
+            part = slice(start, start + piece)
+            rows = [side[part][valid[part]] for side in sides]
+            leaves = [rows[place].requires_grad_() for place in needed]
+            with torch.set_grad_enabled(bool(needed)):
+                found = each(*rows)
+            if needed:
+                own = torch.autograd.grad(found, leaves, torch.ones_like(found))
+                for gradient, some in zip(gradients, own, strict=True):
+                    gradient[part][valid[part]] = some
+            values.append(found.detach())
+        ctx.needed = needed
+        ctx.save_for_backward(valid, *gradients)
+        return torch.cat(values)
 
-    flat = [side.flatten(0, 1) for side in (valid, logits, *sides)]
-    pieces = [*zip(*(side.split(max(1, _PIECE // logits.shape[-1])) for side in flat), strict=True)]
-    if len(pieces) == 1:
-        return selected(*flat)
-    again = partial(checkpoint, selected, use_reentrant=False, preserve_rng_state=False)
-    return torch.cat([again(*piece) for piece in pieces])
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        valid, *gradients = ctx.saved_tensors
+        factors = upstream.new_zeros(len(valid), 1)
+        factors[valid] = upstream.unsqueeze(-1)
+        found: list[Tensor | None] = [None] * len(ctx.needs_input_grad)
+        for place, gradient in zip(ctx.needed, gradients, strict=True):
+            found[3 + place] = gradient * factors.to(gradient.dtype)
+        return tuple(found)
 
 
 def _surprises(
