@@ -17,8 +17,8 @@ from limbeck.recipe.quick import quick_settings
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
 MARK = "<!-- From here on written by scripts/settings_page.py. -->\n"
 
-# Beside what is stated, so that gaps show; stage 1 for methods of two stages.
-_ALWAYS = ("epochs", "lr", "batch_size", "max_length", "warmup", "weight_decay", "select_by")
+# The first rows of each table.
+_FIRST = ("epochs", "lr", "batch_size", "max_length", "warmup", "weight_decay", "select_by")
 
 
 def generated() -> str:
@@ -48,13 +48,10 @@ def _section(stated: Stated, users: list[tuple[str, str]]) -> Iterator[str]:
         stated.runs and f"runs: {stated.runs}",
     )
     yield "; ".join(part for part in said if part) + "."
-    keys = _keys(stated, users[0][0])
-    missing = [f"`{key}`" for key in keys if not any(_cells(stated, key))]
-    yield f"Not stated: {', '.join(missing)}."
     yield ""
     yield "| setting | stated | for some tasks | searched |"
     yield "|---|---|---|---|"
-    for key in keys:
+    for key in _keys(stated, users[0][0]):
         cells = _cells(stated, key)
         if any(cells):
             yield f"| `{key}` | {' | '.join(cells)} |"
@@ -77,7 +74,7 @@ def _heading(users: list[tuple[str, str]]) -> str:
 def _keys(stated: Stated, method: str) -> list[str]:
     first = [key for key in quick_settings(method) if key.startswith("first_stage.")]
     said = [key for keys in (stated.keys, *stated.tasks.values()) for key, _ in flat(keys)]
-    return list(dict.fromkeys([*_ALWAYS, *first, *said, *stated.grid]))
+    return list(dict.fromkeys([*_FIRST, *first, *said, *stated.grid]))
 
 
 def _cells(stated: Stated, key: str) -> list[str]:
