@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 
 from limbeck.cli.methods_command import shown, value_of
@@ -17,18 +18,45 @@ from limbeck.recipe.quick import quick_settings
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
 MARK = "<!-- From here on written by scripts/settings_page.py. -->\n"
 
+# Settings, with the methods that have them and by which name.
+Group = tuple[Stated, list[tuple[str, str]]]
 # The first rows of each table.
 _FIRST = ("epochs", "lr", "batch_size", "max_length", "warmup", "weight_decay", "select_by")
 
 
 def generated() -> str:
     """Everything below the mark."""
-    return "\n".join(line for group in _groups() for line in _section(*group))
+    by_source = groupby(_groups(), key=lambda group: group[0].source)
+    return "\n".join(line for _, groups in by_source for line in _source([*groups]))
 
 
-def _groups() -> list[tuple[Stated, list[tuple[str, str]]]]:
+def _source(groups: list[Group]) -> Iterator[str]:
+    """One paper or release: what all of its sets share, then each set."""
+    first, *others = (stated for stated, _ in groups)
+    shared = {line for line in _said(first) if all(line in _said(other) for other in others)}
+    yield f"### {first.source}"
+    yield ""
+    if shared:
+        yield from (f"- {line}" for line in _said(first) if line in shared)
+        yield ""
+    for stated, users in groups:
+        yield from _section(stated, users, shared)
+
+
+def _said(stated: Stated) -> list[str]:
+    """What a source says in words: start, runs, notes."""
+    ways = (stated.start and f"start: {stated.start}", stated.runs and f"runs: {stated.runs}")
+    said = [way for way in ways if way]
+    if stated.nets is not None:
+        nets = ", ".join(f"`{key}` {shown(value)}" for key, value in flat(stated.nets.keys))
+        runs = f"; runs: {stated.nets.runs}" * bool(stated.nets.runs)
+        said.append(f"named CNNs: {nets}{runs}")
+    return [*said, *stated.notes]
+
+
+def _groups() -> list[Group]:
     """Sets of settings that are the same, with the methods that have them and by which name."""
-    found: list[tuple[Stated, list[tuple[str, str]]]] = []
+    found: list[Group] = []
     for entry in catalog.available():
         for name, stated in stated_of(entry.method).items():
             for known, users in found:
@@ -40,14 +68,8 @@ def _groups() -> list[tuple[Stated, list[tuple[str, str]]]]:
     return sorted(found, key=lambda group: group[0].source)
 
 
-def _section(stated: Stated, users: list[tuple[str, str]]) -> Iterator[str]:
-    yield f"### {_heading(users)}"
-    said = (
-        stated.source,
-        stated.start and f"start: {stated.start}",
-        stated.runs and f"runs: {stated.runs}",
-    )
-    yield "; ".join(part for part in said if part) + "."
+def _section(stated: Stated, users: list[tuple[str, str]], shared: set[str]) -> Iterator[str]:
+    yield f"#### {_heading(users)}"
     yield ""
     yield "| setting | stated | for some tasks | searched |"
     yield "|---|---|---|---|"
@@ -56,11 +78,8 @@ def _section(stated: Stated, users: list[tuple[str, str]]) -> Iterator[str]:
         if any(cells):
             yield f"| `{key}` | {' | '.join(cells)} |"
     yield ""
-    if stated.nets is not None:
-        nets = ", ".join(f"`{key}` {shown(value)}" for key, value in flat(stated.nets.keys))
-        yield f"- named CNNs: {nets}" + (f"; runs: {stated.nets.runs}" * bool(stated.nets.runs))
-    yield from (f"- {note}" for note in stated.notes)
-    if stated.nets is not None or stated.notes:
+    if own := [line for line in _said(stated) if line not in shared]:
+        yield from (f"- {line}" for line in own)
         yield ""
 
 

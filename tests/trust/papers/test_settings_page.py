@@ -46,7 +46,7 @@ def test_the_page_has_a_section_for_every_set():
             assert any(
                 f"`settings={name}`" in line and f"`{method}`" in line
                 for line in text.splitlines()
-                if line.startswith("### ")
+                if line.startswith("#### ")
             ), (method, name)
 
 
