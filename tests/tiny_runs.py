@@ -143,21 +143,22 @@ class Kill(TrainerCallback):
             raise KilledError
 
 
-def continued(recipe, out, step, **options):
-    """A run whose process ends before the step after `step`, and that is begun again."""
+def continued(recipe, out, *steps, **options):
+    """A run whose process ends before the step after each of `steps` in turn, and that is begun again each time."""
     from limbeck.run import distill
     from limbeck.training import DistillationTrainer
 
     original = DistillationTrainer.__init__
+    for step in steps:
 
-    def dying(self, *args, **kwargs):
-        original(self, *args, **kwargs)
-        self.add_callback(Kill("step_begin", step))
+        def dying(self, *args, step=step, **kwargs):
+            original(self, *args, **kwargs)
+            self.add_callback(Kill("step_begin", step))
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DistillationTrainer, "__init__", dying)
-        with pytest.raises(KilledError):
-            distill(recipe, out=out, report=False, **options)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(DistillationTrainer, "__init__", dying)
+            with pytest.raises(KilledError):
+                distill(recipe, out=out, report=False, **options)
     return distill(recipe, out=out, report=False, **options)
 
 
