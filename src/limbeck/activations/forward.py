@@ -15,6 +15,7 @@ from limbeck.activations.plan import CapturePlan, plan_for
 from limbeck.activations.recorders import Recorder, StopForward, attach, detach, install
 from limbeck.activations.request import ActivationKey, Request, Trace
 from limbeck.support.errors import LimbeckError
+from limbeck.support.machine import device_of, is_spread
 
 # Which tokens of a batch are real, per stack.
 #
@@ -136,6 +137,8 @@ def _record(
     if plan.parts or plan.logits:
         module = _module_to_run(model, plan, batch)
         inputs = _inputs(model, module, batch, plan)
+        if is_spread(model):
+            inputs = _sent(inputs, device_of(model))
         try:
             for recorder in recorders.values():
                 attach(recorder)
@@ -143,13 +146,22 @@ def _record(
         finally:
             for recorder in recorders.values():
                 detach(recorder)
-    return Trace(
-        values={
-            seen: recorders[plan.stacks[seen.stack].name].value(seen) for seen in request.items
-        },
-        logits=_logits(model, outputs) if plan.logits else None,
-        masks=_all_masks(plan, masks, recorders),
-    )
+    values: dict[Any, Tensor] = {
+        seen: recorders[plan.stacks[seen.stack].name].value(seen) for seen in request.items
+    }
+    logits = _logits(model, outputs) if plan.logits else None
+    if is_spread(model):  # each layer's values are where the layer is
+        device = batch[model.main_input_name].device
+        values = _sent(values, device)
+        logits = None if logits is None else logits.to(device)
+    return Trace(values=values, logits=logits, masks=_all_masks(plan, masks, recorders))
+
+
+def _sent(values: Mapping[Any, Any], device: torch.device) -> dict[Any, Any]:
+    return {
+        name: value.to(device) if isinstance(value, Tensor) else value
+        for name, value in values.items()
+    }
 
 
 def token_mask(model: PreTrainedModel, batch: Mapping[str, Tensor], stack: str = "main") -> Tensor:
@@ -479,7 +491,7 @@ class CastOnce:
     @contextmanager
     def __call__(self) -> Iterator[None]:
         """Inside, under autocast, the model's layers have cast weights; without autocast their own."""
-        device = self.model.device.type
+        device = device_of(self.model).type
         if not torch.is_autocast_enabled(device):
             yield
             return
@@ -488,7 +500,11 @@ class CastOnce:
         try:
             for layer in self._layers:
                 for name, parameter in layer._parameters.items():
-                    if parameter is not None and parameter.dtype == torch.float32:
+                    if (
+                        parameter is not None
+                        and parameter.dtype == torch.float32
+                        and not parameter.is_meta  # offloaded
+                    ):
                         replaced.append((layer._parameters, name, parameter))
                         layer._parameters[name] = self._cast(parameter, dtype)
             yield

@@ -317,7 +317,7 @@ class Recorder:
                 f"{seen}: the token mask does not fit the hidden state {tuple(hidden.shape)}",
                 "this model changes the number of tokens; request it unpooled (pool=None)",
             )
-        return pool(hidden, self.mask, str(seen.pool))
+        return pool(hidden, self.mask.to(hidden.device), str(seen.pool))
 
     def _check_grad(self) -> None:
         if torch.is_grad_enabled() != self.grad:

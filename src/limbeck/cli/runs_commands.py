@@ -191,6 +191,13 @@ class HowScored:
             "default: the outputs of its own teacher that a run recorded."
         ),
     ] = None
+    device_map: Annotated[
+        str | None,
+        typer.Option(
+            help="Place a large model's parts on several devices: auto (fill the GPUs, then the CPU), balanced, "
+            "balanced_low_0 or sequential."
+        ),
+    ] = None
     texts: Annotated[
         bool | None,
         typer.Option(
@@ -238,7 +245,13 @@ def evaluate(
         from limbeck.predicting.predict_rows import write_predictions
 
         written, labelled = write_predictions(
-            run, predictions, asked, backend=how.backend, overwrite=overwrite, show=True
+            run,
+            predictions,
+            asked,
+            overwrite=overwrite,
+            show=True,
+            backend=how.backend,
+            device_map=how.device_map,
         )
         terminal.print_line(trouble(), str(written))
         if not labelled:

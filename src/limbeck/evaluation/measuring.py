@@ -28,6 +28,7 @@ from limbeck.records.facts import Latency, ModelFacts, TextLengths, VocabularyFa
 from limbeck.static import StaticStudent
 from limbeck.students.vocabulary import Shrunk
 from limbeck.support.errors import LimbeckError
+from limbeck.support.machine import device_of
 from limbeck.tasks import Processor, TaskType
 from limbeck.vision import side_of
 
@@ -80,10 +81,10 @@ def random_inputs(
     batch = random_batch(config, tokens, batch_size, seed)
     if not text:
         (pixels,) = batch.values()
-        return {model.main_input_name: pixels.to(model.device, model.dtype)}
+        return {model.main_input_name: pixels.to(device_of(model), model.dtype)}
     if getattr(config, "is_encoder_decoder", False) and model.can_generate():
         batch["decoder_input_ids"] = torch.full((batch_size, 1), decoder_start(config))
-    return {name: tensor.to(model.device) for name, tensor in batch.items()}
+    return {name: tensor.to(device_of(model)) for name, tensor in batch.items()}
 
 
 def random_batch(config: Any, size: Size, batch_size: int, seed: int = 0) -> dict[str, Tensor]:
@@ -178,7 +179,7 @@ def latencies(
             tokens=tokens if isinstance(tokens, int) else None,
             repeats=repeats,
             threads=torch.get_num_threads(),
-            device=str(models[name].device),
+            device=str(device_of(models[name])),
         )
         for name, values in times.items()
     }
@@ -188,13 +189,13 @@ def _timed(
     model: PreTrainedModel, inputs: dict[str, Tensor], tokens: Size, clock: Callable[[], float]
 ) -> float:
     # Accelerators work behind the caller's back; wait, or only the launch is timed.
-    wait = model.device.type != "cpu"
+    wait = device_of(model).type != "cpu"
     if wait:
-        torch.accelerator.synchronize(model.device)
+        torch.accelerator.synchronize(device_of(model))
     start = clock()
     _forward(model, inputs, tokens)
     if wait:
-        torch.accelerator.synchronize(model.device)
+        torch.accelerator.synchronize(device_of(model))
     return clock() - start
 
 
@@ -331,7 +332,7 @@ def _flops_of_pass(model: PreTrainedModel, request: activations.Request, sizes: 
         batch = random_inputs(model, sizes[0])
         if len(sizes) > 1:
             batch["decoder_input_ids"] = torch.zeros(
-                1, sizes[1], dtype=torch.long, device=model.device
+                1, sizes[1], dtype=torch.long, device=device_of(model)
             )
     return _counted(model, lambda: activations.capture(model, batch, request))
 

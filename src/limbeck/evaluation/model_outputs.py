@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 from limbeck.activations import ActivationKey, Request, capture
 from limbeck.data import Collator, batches_of
 from limbeck.runtimes.sessions import GraphSession
-from limbeck.support.machine import device
+from limbeck.support.machine import device, device_of, place
 from limbeck.support.settings import Pool
 from limbeck.tasks import TaskType, as_array, join
 
@@ -72,8 +72,8 @@ def outputs_by_batch(
 
 def compact_outputs_of(model: PreTrainedModel, encoded: Dataset, collate: Collator) -> np.ndarray:
     """The compact outputs of each example, in the split's order; on an accelerator if the machine has one."""
-    model.eval().to(device())
-    batches = batches_of(encoded, collate, collate.kind.scored_at_once, model.device)
+    place(model.eval(), device())
+    batches = batches_of(encoded, collate, collate.kind.scored_at_once, device_of(model))
     return join([one.kept for one in outputs_by_batch(model, batches, collate.kind)])
 
 
@@ -93,4 +93,4 @@ def pooled_states(
 
 def inputs_of(batch: Batch, model: PreTrainedModel) -> dict[str, Tensor]:
     """A batch on the model's device; the row number is bookkeeping of the data, no input of any model."""
-    return {name: value.to(model.device) for name, value in batch.items() if name != "index"}
+    return {name: value.to(device_of(model)) for name, value in batch.items() if name != "index"}

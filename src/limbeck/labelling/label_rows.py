@@ -31,7 +31,7 @@ from limbeck.preflight import refuse_beyond
 from limbeck.recipe import Recipe
 from limbeck.records.runs_meant import members_at
 from limbeck.run.objects import read_rows, unlabelled_places
-from limbeck.students import load_model, read_config, read_processor
+from limbeck.students import load_model, placement, read_config, read_processor
 from limbeck.students.execution import warn_of_emulated_bf16
 from limbeck.support import machine, terminal, words
 from limbeck.support.errors import LimbeckError, Problem, unknown
@@ -276,14 +276,17 @@ class LabellerSource:
         if asked.batch_size is not None:
             shared["batch_size"] = asked.batch_size
         if self.prompt is not None:
-            return causal.load_causal_labeller(path, self.prompt, **shared)
+            return causal.load_causal_labeller(
+                path, self.prompt, device_map=asked.device_map, **shared
+            )
+        loading = placement(asked.device_map)
         shared["name"] = words.short_name(path)
         shared["max_length"] = asked.max_length or (
             _MAX_LENGTH if recipe is None else recipe.max_length
         )
         processor = read_processor(path, TEXT_READING)
         if self.written_task is not None:
-            model = load_model(path, head="required", auto=TEXT.auto)
+            model = load_model(path, head="required", auto=TEXT.auto, loading=loading)
             refuse_beyond(model, asked.max_length)
             written = TargetLabeller(
                 model, processor, task=self.written_task, outputs=asked.outputs, **shared
@@ -293,7 +296,7 @@ class LabellerSource:
         answers = not asked.outputs or bool(
             {columns.LOGITS, columns.PROBABILITIES} & {*asked.outputs}
         )
-        model = load_model(path, head="required" if answers else "optional")
+        model = load_model(path, head="required" if answers else "optional", loading=loading)
         refuse_beyond(model, asked.max_length)
         classes = () if known is None else known.kind.class_names(known.labels)
         made = ModelLabeller(model, processor, outputs=asked.outputs, classes=classes, **shared)

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from limbeck.support.settings import Count, Place, Settings, Words
+from limbeck.support.settings import Count, DeviceMap, Place, Settings, Words
 
 
 class LabelSettings(Settings):
@@ -43,6 +43,11 @@ class LabelSettings(Settings):
     batch_size: Count | None = Field(None, description="rows of a pass")
     max_length: Count | None = Field(
         None, description="tokens of a row; by default the run's own, or 128"
+    )
+    device_map: DeviceMap | None = Field(
+        None,
+        description="place a large teacher's parts on several devices: auto (fill the GPUs, then the CPU), balanced, "
+        "balanced_low_0 or sequential",
     )
     precision: Literal["fp32", "bf16"] = Field("fp32", description="fp32 or bf16")
     missing_rows: Literal["error", "drop"] = Field(

@@ -12,6 +12,7 @@ from datasets import Dataset
 from transformers import PreTrainedModel
 
 from limbeck.outputs.columns import Ask
+from limbeck.support.machine import weights_of
 from limbeck.tasks import TEXT_READING, Processor
 
 _FORMAT = 3
@@ -67,7 +68,7 @@ def digest_of_text(text: str) -> str:
 
 def add_weights(digest: hashlib.blake2b, model: PreTrainedModel) -> None:
     """Add the weights alone, by name, shape, type and value."""
-    for name, weight in sorted(model.state_dict().items()):
+    for name, weight in weights_of(model):
         digest.update(f"{name} {tuple(weight.shape)} {weight.dtype}".encode())
         flat = weight.detach().cpu().contiguous().flatten()
         # numpy has no bfloat16; bytes it has.

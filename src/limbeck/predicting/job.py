@@ -198,6 +198,7 @@ class PredictJob:
             headless=settings.asked == {EMBEDDINGS},
             max_length=settings.max_length,
             precision=settings.precision,
+            device_map=settings.device_map,
         )
         width = len(self.columns) or 1
         for model in models:

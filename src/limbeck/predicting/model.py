@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,9 +19,9 @@ from limbeck.predicting.about_model import AboutModel
 from limbeck.preflight import positions_of, refuse_beyond
 from limbeck.scoring.scored_model import ScoredModel, longest_of
 from limbeck.students import read_processor
+from limbeck.support import machine
 from limbeck.support.errors import LimbeckError
-from limbeck.support.machine import device
-from limbeck.support.settings import Pool
+from limbeck.support.settings import DeviceMap, Pool
 from limbeck.tasks import SENTENCE, Processor, TaskType, as_array
 
 # transformers' default number of generated tokens.
@@ -76,11 +76,12 @@ class TorchRowModel:
         precision: str = "fp32",
     ) -> None:
         self.processor = processor
-        self.device = device()
         refuse_beyond(model, asked_length)
         longest = asked_length or max_length or longest_of(model, processor)
         self.max_length = min(longest, positions_of(model) or longest)
-        self._model = model.eval().requires_grad_(False).to(self.device)
+        self._model = model.eval().requires_grad_(False)
+        machine.place(self._model, machine.device())
+        self.device = machine.device_of(self._model)
         self._precision = precision
         self._layers: int | None = None
 
@@ -202,6 +203,7 @@ def load_row_models(
     headless: bool,
     max_length: int | None,
     precision: str,
+    device_map: DeviceMap | None = None,
 ) -> list[RowModel]:
     """Read the weights; for a cascade, of all its members that are models.
 
@@ -210,6 +212,7 @@ def load_row_models(
         headless: whether only hidden states are requested, so that the checkpoint needs no head.
         max_length: as the user set it.
         precision: fp32 or bf16, of torch.
+        device_map: how a model's parts are placed on several devices.
 
     Raises:
         LimbeckError: the problem with the checkpoint, its tokenizer, or the length.
@@ -224,9 +227,10 @@ def load_row_models(
         if model.manifest is not None:
             found.append(ExportedRowModel(model, processor, asked_length=max_length))
             continue
+        placed = replace(model, device_map=device_map)
         found.append(
             TorchRowModel(
-                model.load(own, processor, head="optional" if headless else "required"),
+                placed.load(own, processor, head="optional" if headless else "required"),
                 processor,
                 max_length=length,
                 asked_length=max_length,

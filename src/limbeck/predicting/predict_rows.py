@@ -99,9 +99,9 @@ def write_predictions(
     to: str | Path,
     asked: RowsAsked = NOTHING_NAMED,
     *,
-    backend: str | None = None,
     overwrite: bool = False,
     show: bool = False,
+    **how: Any,
 ) -> tuple[Predictions, bool]:
     """Write the texts of a split, its labels where it has them, the predicted label and all probabilities.
 
@@ -109,9 +109,9 @@ def write_predictions(
         model: a finished run's folder, a checkpoint's folder or Hub name, or an exported folder.
         to: the file: .jsonl, .csv or .parquet.
         asked: the requested rows, of any existing split.
-        backend: as `limbeck.evaluate`'s.
         overwrite: replace the file.
         show: print progress.
+        how: `backend` and `device_map`, as `predict` takes them.
 
     Returns:
         The predictions, and whether the split has labels.
@@ -119,14 +119,14 @@ def write_predictions(
     Raises:
         LimbeckError: no such split, or whatever is wrong with model and rows.
     """
-    loaded = ScoredModel.open(model, backend).rows(asked, labeled=False)
+    loaded = ScoredModel.open(model, how.get("backend")).rows(asked, labeled=False)
     task = loaded.task
     by_class = bool(task.kind.row_classes(task))
     found = predict(
         model,
         _named(task, loaded.rows) if by_class else loaded.rows.remove_columns("index"),
         to=to,
-        backend=backend,
+        **how,
         text_columns=task.text_columns,
         output=["labels", "probabilities"] if by_class else ["labels"],
         overwrite=overwrite,

@@ -48,6 +48,9 @@ def _without_effect(recipe: RecipeFields) -> Iterator[Problem]:
         ),
         "missing_outputs": (not recipe.outputs and recipe.missing_outputs != "error", "outputs"),
         "output_classes": (not recipe.outputs and recipe.output_classes, "outputs"),
+        "teacher_device_map": (
+            recipe.teacher_device_map is not None and not (recipe.teacher or recipe.teachers), "teacher",
+        ),
         "teacher_dropout": (recipe.outputs and recipe.teacher_dropout, "a model instead of outputs"),
     }  # fmt: skip
     if first is not None:

@@ -16,6 +16,7 @@ from limbeck.support.settings import (
     Batch,
     ClassNames,
     Count,
+    DeviceMap,
     Names,
     Number,
     Passes,
@@ -240,6 +241,11 @@ class RecipeFields(Settings):
         None,
         description="another input transform by its name (`use`) with its settings: masked-kd, or one "
         "that you have registered",
+    )
+    teacher_device_map: DeviceMap | dict[str, int | str] | None = Field(
+        None,
+        description="place a large teacher's parts on several devices: auto (fill the GPUs, then the CPU), balanced, "
+        "balanced_low_0, sequential, or a device for each part as in transformers' `device_map`",
     )
     teacher_dropout: bool = Field(
         False, description="keep the teacher's dropout on (some releases)"

@@ -29,6 +29,7 @@ from limbeck.run.models import Named, learns_from_its_teacher
 from limbeck.run.prepared import TEST, Prepared, SplitsToScore
 from limbeck.run.rows import add_unlabelled, load_rows
 from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.machine import device_of
 from limbeck.tasks import Processor, Task, abstract_type, metrics
 
 log = logging.getLogger(__name__)
@@ -185,7 +186,7 @@ def scores_beside_teacher(
         sums = []
         for batch in batches_of(rows.encoded, collate, kind.scored_at_once, student.device):
             with torch.no_grad():
-                moved = {name: value.to(teacher.device) for name, value in batch.items()}
+                moved = {name: value.to(device_of(teacher)) for name, value in batch.items()}
                 ours, theirs = (
                     capture(student, batch, asked).logits,
                     capture(teacher, moved, asked).logits,

@@ -4,10 +4,11 @@ Part of `limbeck.run`.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from transformers import PretrainedConfig, PreTrainedModel
 
@@ -229,13 +230,16 @@ def named_teachers(recipe: Recipe, task: Task, live_teacher: Teacher | None) -> 
         if live_teacher is not None and path == str(recipe.teacher):  # it may be one of several
             teacher = live_teacher
         else:
-            teacher = Teacher(load_teacher(path, task), dropout=recipe.teacher_dropout)
+            model = load_teacher(path, task, students.placement(recipe.teacher_device_map))
+            teacher = Teacher(model, dropout=recipe.teacher_dropout)
         found.append(Named(name, path, teacher, processor_of(recipe, task, path)))
     return found
 
 
-def load_teacher(path: str, task: Task) -> PreTrainedModel:
-    """A fine-tuned model with the task's head.
+def load_teacher(
+    path: str, task: Task, loading: Mapping[str, Any] | None = None
+) -> PreTrainedModel:
+    """A fine-tuned model with the task's head; `loading` as `load_model` takes it.
 
     Raises:
         LimbeckError: it cannot be read, or has no trained head.
@@ -245,6 +249,7 @@ def load_teacher(path: str, task: Task) -> PreTrainedModel:
         regression=task.one_number,
         head="required",
         auto=task.kind.of_teacher(students.read_config(path)).auto,
+        loading=loading or {},
     )
 
 
@@ -258,7 +263,10 @@ def lead_model(recipe: Recipe, task: Task, named: list[Named]) -> PreTrainedMode
             f"student.init: it would start from {recipe.lead}, a cross-encoder, which gives no embedding of a text",
             "name an encoder or an embedding model: --student PATH",
         )
-    return load_teacher(str(recipe.lead), task) if known is None else known.teacher.model
+    model: PreTrainedModel | None = None if known is None else known.teacher.model
+    if model is None or machine.is_spread(model):  # whose weights are elsewhere
+        return load_teacher(str(recipe.lead), task)
+    return model
 
 
 def form_team(recipe: Recipe, named: Sequence[Named]) -> Teacher | Team | None:

@@ -225,7 +225,10 @@ def teacher_of_stage(recipe: Recipe, stage: Stage, task: Task) -> models.Named:
     terms = stage.recipe.objectives.values()
     compared = any(term.reads_logits and term.needs_teacher for term in terms)
     model = students.load_model(
-        path, head="required" if compared else "optional", auto=task.kind.auto
+        path,
+        head="required" if compared else "optional",
+        auto=task.kind.auto,
+        loading=students.placement(recipe.teacher_device_map),
     )
     teacher = Teacher(model, dropout=recipe.teacher_dropout)
     return models.Named(models.ALONE, path, teacher, models.processor_of(recipe, task, path))

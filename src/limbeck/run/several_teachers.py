@@ -23,7 +23,7 @@ from limbeck.run.beside_teacher import scores_of, teacher_scores
 from limbeck.run.models import Named, form_team, load_teacher, processor_of
 from limbeck.run.prepared import Prepared
 from limbeck.run.run_folder import RunFolder
-from limbeck.students import named_model, names_cnn, resolve_checkpoint
+from limbeck.students import named_model, names_cnn, placement, resolve_checkpoint
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.manifest import DamagedRecordError
 from limbeck.tables.profiles import profile_score
@@ -62,7 +62,10 @@ def with_team(
         runs = chained(recipe, order, parts)
         name = prepared.named[order[-1]].name
         last = runs[-1] if runs else prepared.named[order[-1]].path
-        model = Teacher(load_teacher(last, prepared.task), dropout=recipe.teacher_dropout)
+        model = Teacher(
+            load_teacher(last, prepared.task, placement(recipe.teacher_device_map)),
+            dropout=recipe.teacher_dropout,
+        )
         assistant = Named(name, last, model, processor_of(recipe, prepared.task, last))
         prepared = prepared.read_by(assistant).taught_by(model)
         return prepared, TeamFacts(use="chain", members=members, runs=runs)

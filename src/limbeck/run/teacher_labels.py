@@ -32,7 +32,7 @@ from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME, Record
 from limbeck.run import inputs, models
 from limbeck.run.rows import embedding_kind
-from limbeck.students import labels_of, load_model
+from limbeck.students import labels_of, load_model, placement
 from limbeck.support import given, machine
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import TEACHER_LABELS, at_home, checksum_of_text, written_whole
@@ -275,7 +275,9 @@ def _teacher(recipe: Recipe, columns: list[str], live_teacher: Teacher | None) -
     model = (
         live_teacher.model
         if live_teacher is not None
-        else load_model(path, head="required", auto=kind.auto)
+        else load_model(
+            path, head="required", auto=kind.auto, loading=placement(recipe.teacher_device_map)
+        )
     )
     names = kind.class_names(labels_of(model.config))
     task = tasks.Task(

@@ -19,8 +19,10 @@ from limbeck.records import Record
 from limbeck.records.facts import ClassificationScores, Numbers, RowTests, finite
 from limbeck.run import finish, run_folder
 from limbeck.scoring.scored_model import LoadedSplit, Scored, ScoredModel, finished_run, own_task
+from limbeck.students import placement
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import at_home
+from limbeck.support.settings import DeviceMap
 from limbeck.tasks import Task
 
 # The result of an evaluation: scores, classes, and the comparison with a teacher.
@@ -94,6 +96,7 @@ def evaluation_of(
     backend: str | None = None,
     teacher: str | None = None,
     texts: bool | None = None,
+    device_map: DeviceMap | None = None,
 ) -> Evaluation:
     """As `evaluate`, with all that predictions of classes come to.
 
@@ -104,11 +107,13 @@ def evaluation_of(
         teacher: a run folder, a checkpoint's folder or Hub name to compare the predictions with, on the same
             rows. Without it, a run's own rows have the run's record of its teacher.
         texts: whether the examples of disagreement hold their texts; by default as in the run's recipe.
+        device_map: how the parts of a large model are placed on several devices.
 
     Raises:
         LimbeckError: as `evaluate`; or a teacher without these classes.
     """
-    model = ScoredModel.open(run, backend)
+    placement(device_map)  # reports an unknown name before rows are read
+    model = replace(ScoredModel.open(run, backend), device_map=device_map)
     loaded = model.rows(asked)
     scored = model.score(loaded)
     record, recipe = model.record, model.recipe

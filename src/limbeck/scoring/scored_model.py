@@ -38,10 +38,11 @@ from limbeck.runtimes.cascade import CascadeManifest, is_cascade, read_cascade
 from limbeck.runtimes.manifest import ExportManifest, exports_of, is_export, read_export
 from limbeck.runtimes.sessions import RUNTIMES, GraphSession, check_reader, open_export
 from limbeck.scoring.stored_member import StoredMember
-from limbeck.students import load_model, read_config, read_processor, resolve_checkpoint
+from limbeck.students import load_model, placement, read_config, read_processor, resolve_checkpoint
 from limbeck.students.pretrained import Head
 from limbeck.support import files, given
 from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.settings import DeviceMap
 from limbeck.tasks.metrics import TEACHER_LABEL
 
 logger = logging.getLogger(__name__)
@@ -179,6 +180,7 @@ class ScoredModel:
         manifest: for an exported folder, its description.
         cascade: for a cascade's folder, its description; `members` are its models, fastest first, no stored outputs.
         weights: the model itself, where it stays in memory (`in_memory`).
+        device_map: how its parts are placed on several devices.
     """
 
     name: str
@@ -191,6 +193,7 @@ class ScoredModel:
     cascade: CascadeManifest | None = None
     members: "tuple[ScoredModel, ...]" = ()
     weights: PreTrainedModel | None = None
+    device_map: DeviceMap | None = None
 
     @classmethod
     def open(cls, path: str | Path, backend: str | None = None) -> "ScoredModel":
@@ -288,7 +291,9 @@ class ScoredModel:
         Raises:
             LimbeckError: no such head, or a tokenizer that does not fit.
         """
-        model = load_model(self.place, head=head, auto=kind.auto)
+        model = load_model(
+            self.place, head=head, auto=kind.auto, loading=placement(self.device_map)
+        )
         tasks.task_type_of(model)  # raises an error for a missing type
         given = processor or read_processor(self.place, kind.reads)
         preflight.refuse_unfit(self.name, model, given)

@@ -20,6 +20,7 @@ from limbeck.embedding.folder import set_modules
 from limbeck.functional.hidden import pool
 from limbeck.static.model import StaticConfig, StaticStudent
 from limbeck.support.errors import LimbeckError, unknown
+from limbeck.support.machine import device_of
 
 RARITY = 1e-3
 """a of the weights a / (a + p), where p is a token's share of the texts' tokens."""
@@ -177,7 +178,7 @@ def token_vectors(
     teacher.eval()
     try:
         for batch in _token_batches(tokenizer, teacher_tokenizer):
-            batch = {name: value.to(teacher.device) for name, value in batch.items()}
+            batch = {name: value.to(device_of(teacher)) for name, value in batch.items()}
             found.append(_pooled(teacher, batch, pooling).float().cpu().numpy())
     finally:
         teacher.train(training)

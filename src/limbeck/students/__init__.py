@@ -17,6 +17,7 @@ from limbeck.students.configuration import (
 from limbeck.students.depth import important_layers
 from limbeck.students.pretrained import (
     load_model,
+    placement,
     read_config,
     read_processor,
     read_tokenizer,
@@ -51,6 +52,7 @@ __all__ = [
     "narrowed",
     "numbered_places",
     "pick_layers",
+    "placement",
     "places_by_name",
     "read_config",
     "read_processor",

@@ -17,6 +17,7 @@ from limbeck.activations import Request, capture, number_of_layers
 from limbeck.activations.request import StackName
 from limbeck.students import configuration
 from limbeck.students.build import Layers, pick_layers, wanted_layers
+from limbeck.support.machine import device_of
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +67,7 @@ def turns(
     training = model.training
     model.eval()
     for batch in batches:
-        on = {name: value.to(model.device) for name, value in batch.items()}
+        on = {name: value.to(device_of(model)) for name, value in batch.items()}
         with torch.no_grad():
             trace = capture(model, on, asked)
         states = torch.stack([trace.values[key][trace.mask(stack)] for key in sorted(trace.values)])

@@ -14,7 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from types import MappingProxyType
+from typing import Any, Literal, get_args
 
 import torch
 from huggingface_hub import constants, try_to_load_from_cache
@@ -38,10 +39,34 @@ from limbeck.embedding.folder import find_file
 from limbeck.static import StaticStudent
 from limbeck.students.adapters import Adapter, find_adapter
 from limbeck.students.configuration import labels_agree, labels_of, with_labels
-from limbeck.support import files, given
-from limbeck.support.errors import LimbeckError, Problem, first_line
+from limbeck.support import files, given, machine
+from limbeck.support.errors import LimbeckError, Problem, first_line, unknown
 from limbeck.support.manifest import Manifest
+from limbeck.support.settings import DeviceMap
 from limbeck.tasks import SENTENCE, TEXT_READING, Processor, Reading, kind_of_config
+
+
+def placement(device_map: DeviceMap | Mapping[str, int | str] | None) -> dict[str, Any]:
+    """The arguments of `load_model` that place a model's parts on several devices.
+
+    Args:
+        device_map: as transformers takes it: a strategy's name, or a device or "disk" by the name of a part.
+
+    Raises:
+        LimbeckError: an unknown name; several processes, each of which would place a model of its own.
+    """
+    if device_map is None:
+        return {}
+    known = get_args(DeviceMap)
+    if isinstance(device_map, str) and device_map not in known:
+        raise LimbeckError(unknown("device_map", device_map, known))
+    if machine.processes() > 1:
+        raise LimbeckError(
+            "device_map: each process would place a model of its own on all devices",
+            "start one process, or leave device_map out",
+        )
+    return {"device_map": device_map}
+
 
 Head = Literal["optional", "required"]
 """Whether a checkpoint has to hold a trained head."""
@@ -113,8 +138,11 @@ def load_model(
     seed: int = 0,
     auto: Any = None,
     attn_implementation: str | None = None,
+    loading: Mapping[str, Any] = MappingProxyType({}),
 ) -> PreTrainedModel:
     """A complete pretrained model in float32, in eval mode, on the CPU.
+
+    `loading`: other arguments of `from_pretrained`, as `placement` gives them.
 
     `labels` are the task's class names in id order (() with `regression`); None keeps the
     checkpoint's own, which a teacher needs so that pre-flight can compare them. `auto` is the
@@ -131,7 +159,12 @@ def load_model(
         own = labels is None and not regression
         auto = (kind_of_config(read_config(path_or_name)) if own else SENTENCE).auto
     source, has_head = load_checkpoint(
-        path_or_name, head=head, seed=seed, auto=auto, attn_implementation=attn_implementation
+        path_or_name,
+        head=head,
+        seed=seed,
+        auto=auto,
+        attn_implementation=attn_implementation,
+        loading=loading,
     )
     if labels is None and not regression:
         return source
@@ -160,14 +193,20 @@ def load_checkpoint(
     seed: int = 0,
     auto: Any = AutoModelForSequenceClassification,
     attn_implementation: str | None = None,
+    loading: Mapping[str, Any] = MappingProxyType({}),
 ) -> tuple[PreTrainedModel, bool]:
     """The model as its file describes it, and whether the file held the complete head.
 
     Raises LimbeckError as `load_model` does.
     """
     name = resolve_checkpoint(path_or_name)
-    adapter, settings = find_adapter(name), {}
+    adapter, settings = find_adapter(name), dict(loading)
     if adapter is not None:
+        if "device_map" in settings:
+            raise LimbeckError(
+                f"device_map: {str(path_or_name)!r} is an adapter, which is merged into its base on one device",
+                "merge it first (PEFT's merge_and_unload), or leave device_map out",
+            )
         settings["config"] = read_config(name)
         name = _base_of(adapter)
     if Path(name).is_dir():
@@ -179,14 +218,13 @@ def load_checkpoint(
     with _readable_errors(path_or_name, quantized=held is not None), _quiet(), seeded(seed):
         model, info = auto.from_pretrained(
             name,
-            dtype=torch.float32,
             use_safetensors=True,
             trust_remote_code=False,
             output_loading_info=True,
             # Reported below with names and shapes, instead of raised without them.
             ignore_mismatched_sizes=True,
             attn_implementation=attn_implementation,
-            **settings,
+            **{"dtype": torch.float32, **settings},
         )
         if adapter is not None:
             replaced = adapter.merge(model)

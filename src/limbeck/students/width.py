@@ -31,6 +31,7 @@ from limbeck.embedding import embedding_width
 from limbeck.mappings.maps import KEPT
 from limbeck.students import configuration, pretrained
 from limbeck.support.errors import LimbeckError, first_line
+from limbeck.support.machine import device_of
 
 # How configurations call their sizes, after their `attribute_map`.
 # Sizes that equal the hidden one by default.
@@ -427,7 +428,7 @@ def _sample(model: PreTrainedModel) -> dict[str, Tensor]:
 
 def _outputs(model: PreTrainedModel, batch: Mapping[str, Tensor]) -> Tensor:
     """Logits or embeddings; the last hidden state of a model without a head."""
-    on = {name: value.to(model.device) for name, value in batch.items()}
+    on = {name: value.to(device_of(model)) for name, value in batch.items()}
     if model.base_model is model and model.get_output_embeddings() is None:
         last = Request.hidden([number_of_layers(model)])
         return next(iter(capture(model, on, last).values.values()))

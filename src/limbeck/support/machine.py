@@ -2,12 +2,12 @@
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import torch
 from accelerate import PartialState
-from accelerate.utils import broadcast_object_list, gather_object, reduce
+from accelerate.utils import align_module_device, broadcast_object_list, gather_object, reduce
 from torch import Tensor
 
 
@@ -32,6 +32,43 @@ def send(values: Tensor, device: torch.device) -> Tensor:
     if device.type != "cuda" or values.device.type != "cpu":
         return values.to(device)
     return values.pin_memory().to(device, non_blocking=True)
+
+
+# Models whose parts accelerate has placed on several devices (`device_map`). Its hooks move what each
+# part reads, and such a model is never moved.
+
+
+def is_spread(model: Any) -> bool:
+    """Whether accelerate has placed a model's parts on several devices, or on disk."""
+    places = {*(getattr(model, "hf_device_map", None) or {}).values()}
+    return len(places) > 1 or "disk" in places
+
+
+def device_of(model: Any) -> torch.device:
+    """The device of a model's inputs: for a spread model the first accelerator that holds a part of it."""
+    if not is_spread(model):
+        own: torch.device = model.device
+        return own
+    places = (one for one in model.hf_device_map.values() if one not in ("cpu", "disk"))
+    return torch.device(next(places, "cpu"))
+
+
+def place(model: Any, device: torch.device | str) -> None:
+    """Move a model to a device, unless it is spread."""
+    if not is_spread(model):
+        model.to(device)
+
+
+def weights_of(model: Any) -> Iterator[tuple[str, Tensor]]:
+    """Yield a model's weights by name, sorted; offloaded ones are read one at a time."""
+    for name, weight in sorted(model.state_dict().items()):
+        if not weight.is_meta:
+            yield name, weight
+            continue
+        owner, _, own = name.rpartition(".")
+        part = model.get_submodule(owner)
+        with align_module_device(part):
+            yield name, getattr(part, own)
 
 
 class SentBatch(dict[str, Any]):

@@ -35,7 +35,7 @@ from limbeck.activations.forward import text_mask
 from limbeck.input_transforms.input_transform import StepInputs, as_inputs
 from limbeck.students import load_model
 from limbeck.support.errors import LimbeckError
-from limbeck.support.machine import on_host, send
+from limbeck.support.machine import device_of, is_spread, on_host, place, send
 from limbeck.support.step_state import StepState
 
 # The inputs of a model: by its own tokenizer, even if another's made the batch.
@@ -247,15 +247,22 @@ class Teacher:
         return other
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> "Teacher":
-        """Move the model, and change its floating-point type if one is given. Returns itself."""
-        self.model.to(device=device)
+        """Move the model, and change its floating-point type if one is given. Returns itself.
+
+        A model over several devices (`device_map`) is not moved.
+        """
+        place(self.model, device)
         if dtype is not None:
             self.model.to(dtype=dtype)
         return self
 
     def compile(self) -> "Teacher":
-        """Run its passes as compiled graphs from now on, but for transformed inputs. Returns itself."""
-        self._capture = CompiledCapture(self.model)
+        """Run its passes as compiled graphs from now on, but for transformed inputs. Returns itself.
+
+        A model over several devices is not compiled.
+        """
+        if not is_spread(self.model):
+            self._capture = CompiledCapture(self.model)
         return self
 
     @property
@@ -306,9 +313,8 @@ class Teacher:
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
-        found: torch.device = self.model.device
-        return found
+        """Device of the model, or of its inputs if it is on several devices."""
+        return device_of(self.model)
 
     @property
     def columns(self) -> set[str]:
@@ -341,7 +347,10 @@ class Teacher:
         # Someone may hold the model itself and call train() on it; dropout would then be on.
         if self.model.training != self.dropout:
             self.model.train(self.dropout)
-        moved = {key: send(value, self.device) for key, value in batch.items()}
+        device = self.device
+        if is_spread(self.model):  # its outputs come to the device of its inputs: the student's
+            device = next(iter(inputs.batch.values())).device
+        moved = {key: send(value, device) for key, value in batch.items()}
         # Not inference_mode: its tensors may not be saved for the student's backward pass.
         with torch.no_grad(), self._cast_once():
             trace = inputs.of_teacher(self.model, moved, request, self._capture, self.passes)

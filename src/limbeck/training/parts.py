@@ -403,6 +403,11 @@ class TrainerParts(Maker[FinishedPart]):
     def _pretrained(self, place: int) -> PreTrainedModel:
         """A teacher's model with its pretrained weights, to be distilled."""
         model = self.members[place].model
+        if machine.is_spread(model):
+            raise LimbeckError(
+                f"teacher {self.names[place]}: its parts are on several devices, and an assistant would start from it",
+                "load the teachers of a chain without device_map",
+            )
         started = assistant_start.pretrained_start(model, seed=self.trainer.args.seed)
         if started is None:
             log.warning(

@@ -8,7 +8,6 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from scipy.special import expit, log_softmax, logsumexp, softmax
-from torch import nn
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.embedding.folder import read_logit_score
@@ -16,13 +15,18 @@ from limbeck.labelling.language_models import scoring
 from limbeck.labelling.language_models.answers import Answer
 from limbeck.labelling.language_models.prompt import BoundPrompt, Prompt, Row, prompt_digest
 from limbeck.outputs.key import digest_of_model, digest_of_text, digest_of_tokenizer
-from limbeck.students import load_model, read_config, read_tokenizer
+from limbeck.students import load_model, placement, read_config, read_tokenizer
 from limbeck.support.errors import LimbeckError
-from limbeck.support.machine import device
+from limbeck.support.machine import device, is_spread, place
+from limbeck.support.settings import DeviceMap
 from limbeck.tasks import MULTI_LABEL, SENTENCE
 
 # Differences of log-probabilities below it are rounding.
 _ROUNDING = 1e-6
+
+
+TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+"""Types of weights, by precision."""
 
 
 class CausalLabeller:
@@ -70,10 +74,11 @@ class CausalLabeller:
             "limit": limit,
             "precision": precision,
         }
-        own_type = torch.bfloat16 if precision == "bf16" else torch.float32
-        module: nn.Module = model  # whose move is in place
-        # Quantized weights have types of their own.
-        module.to(device(), None if getattr(model, "is_quantized", False) else own_type)
+        place(model, device())
+        # Quantized weights have types of their own; buffers such as rotary frequencies lose too much in bf16.
+        if not (getattr(model, "is_quantized", False) or is_spread(model)):
+            for weight in model.parameters():
+                weight.data = weight.data.to(TYPES[precision])
         self.model = model.eval()
         self.batch_size = 8 * batch_size
         self.truncated: frozenset[int] = frozenset()
@@ -123,12 +128,15 @@ def outputs_of(bound: BoundPrompt, *, votes: bool = False) -> tuple[str, ...]:
     return ("logits", "probabilities") if bound.labels else ("logits",)
 
 
-def load_causal_labeller(path: str | Path, bound: BoundPrompt, **settings: Any) -> CausalLabeller:
+def load_causal_labeller(
+    path: str | Path, bound: BoundPrompt, *, device_map: DeviceMap | None = None, **settings: Any
+) -> CausalLabeller:
     """The labeller of a checkpoint.
 
     Args:
         path: a folder or a name on the Hub.
         bound: the prompt.
+        device_map: how its parts are placed on several devices.
         settings: of `CausalLabeller`: max_length, precision, batch_size.
 
     Raises:
@@ -139,7 +147,10 @@ def load_causal_labeller(path: str | Path, bound: BoundPrompt, **settings: Any) 
             f"teacher: {path} is no causal language model ({_head(path)})",
             "name one whose head is over its vocabulary, or leave the prompt out",
         )
-    model = load_model(path, auto=AutoModelForCausalLM)
+    loading = placement(device_map)
+    if loading:  # a model over several devices keeps the type that it was loaded in
+        loading["dtype"] = TYPES[settings.get("precision", "fp32")]
+    model = load_model(path, auto=AutoModelForCausalLM, loading=loading)
     return CausalLabeller(model, read_tokenizer(path), bound, name=str(path), **settings)
 
 

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from limbeck.labelling.language_models.prompt import BoundPrompt, Row
 from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.machine import device_of
 
 log = logging.getLogger(__name__)
 
@@ -278,7 +279,7 @@ class CausalScorer:
             if begin > shared:
                 self._logits([row.prefix[shared:begin] for row in rows], past, begin - shared - 1)
         stems = [(at, stem) for at, row in enumerate(rows) for stem in _stems(row)]
-        scores = torch.empty(len(rows), len(rows[0].answers), device=self.model.device)
+        scores = torch.empty(len(rows), len(rows[0].answers), device=device_of(self.model))
         for start in range(0, len(stems), self.sequences):
             part = stems[start : start + self.sequences]
             sequences = [[*rows[at].prefix[begin:], *stem] for at, stem in part]
@@ -308,7 +309,7 @@ class CausalScorer:
         size = max(map(len, sequences))
         # On the right, where no earlier token of a causal model sees it.
         padded = [[*one, *[0] * (size - len(one))] for one in sequences]
-        ids = torch.tensor(padded, device=self.model.device)
+        ids = torch.tensor(padded, device=device_of(self.model))
         given: dict[str, Any] = {"use_cache": past is not None}
         if past is not None:
             # As transformers calls it since 5.24, and before.
