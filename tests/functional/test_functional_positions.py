@@ -2,6 +2,7 @@
 
 import math
 import weakref
+from functools import partial
 
 import pytest
 import torch
@@ -218,10 +219,10 @@ def test_masses_are_inverse_to_the_cost_of_a_unit_of_mass():
     assert found.tolist() == pytest.approx([0.75, 0.25])
 
 
-def _of_kept_tokens(rule):
+def _of_kept_tokens(rule, distance=labelled_positions.divergences):
     def loss(student, teacher, mask, labels):
         part = KeptTokens.parse(rule).of(teacher, [*range(len(teacher))])
-        return partial_soft_label(student, part, mask, compare="soft_kl")
+        return partial_soft_label(student, part, mask, distance=distance)
 
     return loss
 
@@ -236,6 +237,9 @@ OVER_A_VOCABULARY = {
     "skewed": lambda *sides: functional.token_skewed_kl(*sides[:3]),
     "top": _of_kept_tokens("top3"),
     "sample": _of_kept_tokens("sample5"),
+    "skewed, top": _of_kept_tokens(
+        "top3", partial(labelled_positions.skewed, skew=0.1, reverse=True)
+    ),
 }
 
 

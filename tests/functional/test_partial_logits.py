@@ -2,20 +2,28 @@
 
 import dataclasses
 import math
+from functools import partial
 
 import pytest
 import torch
 
 from limbeck import functional as F
+from limbeck.functional.labelled_positions import (
+    cross_entropies,
+    divergences,
+    jensen_shannon,
+    skewed,
+)
 from limbeck.functional.partial_logits import KeptTokens, partial_soft_label
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import SoftRule
 
 V = 12
+DISTANCES = {"soft_kl": divergences, "soft_cross_entropy": cross_entropies}
 
 
 def tokens_at_positions(student, kept, valid, rule):
-    return partial_soft_label(student, kept, valid, compare=rule.compare, **rule.at)
+    return partial_soft_label(student, kept, valid, distance=DISTANCES[rule.compare], **rule.at)
 
 
 def soft_at_positions(student, teacher, valid, rule):
@@ -57,6 +65,71 @@ def test_the_likeliest_with_a_tail_by_a_loop(compare, temperature):
     assert value.item() == pytest.approx(total, rel=1e-5)
     squared = tokens_at_positions(STUDENT, kept, VALID, rule._replace(scale_by_t2=True))
     assert squared.item() == pytest.approx(total * temperature**2, rel=1e-5)
+
+
+def kl(p, q):
+    return sum(a * math.log(a / b) for a, b in zip(p, q, strict=True) if a)
+
+
+def mixed(share, one, other):
+    return [share * a + (1 - share) * b for a, b in zip(one, other, strict=True)]
+
+
+# Name → a divergence of rows, that of lists of probabilities (teacher, student), and that of the vocabulary.
+MIXTURES = {
+    "jsd": (
+        partial(jensen_shannon, beta=0.3),
+        lambda p, q: 0.3 * kl(p, mixed(0.3, p, q)) + 0.7 * kl(q, mixed(0.3, p, q)),
+        partial(F.token_jsd, beta=0.3),
+    ),
+    "reverse": (
+        partial(jensen_shannon, beta=1),
+        lambda p, q: kl(q, p),
+        partial(F.token_jsd, beta=1),
+    ),
+    "skewed": (
+        partial(skewed, skew=0.1, reverse=False),
+        lambda p, q: kl(p, mixed(0.1, p, q)),
+        partial(F.token_skewed_kl, skew=0.1),
+    ),
+    "skewed back": (
+        partial(skewed, skew=0.2, reverse=True),
+        lambda p, q: kl(q, mixed(0.2, q, p)),
+        partial(F.token_skewed_kl, skew=0.2, reverse=True),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MIXTURES)
+def test_divergences_from_a_mixture_with_a_tail_by_a_loop(name):
+    """Over four tokens and the rest; at most those of the vocabulary, and over all of its tokens the same."""
+    distance, by_loop, whole = MIXTURES[name]
+    total = 0.0
+    for example, place in VALID.nonzero().tolist():
+        p = softmax(TEACHER[example, place].tolist(), 2.5)
+        q = softmax(STUDENT[example, place].tolist(), 2.5)
+        top = sorted(range(V), key=lambda token: -p[token])[:4]
+        sides = [[side[token] for token in top] for side in (p, q)]
+        outcomes = [[*side, 1 - sum(side)] for side in sides]
+        total += by_loop(*outcomes) / VALID[example].sum().item() / 3
+    at = {"temperature": 2.5, "scale_by_t2": True}
+    student, found = STUDENT.clone().requires_grad_(), {}
+    for k in (4, V):
+        kept = KeptTokens("top", k, 2.5).of(TEACHER, [0, 1, 2])
+        value = partial_soft_label(student, kept, VALID, distance=distance, **at)
+        found[k] = (value, *torch.autograd.grad(value, student))
+    expected = whole(student, TEACHER, VALID, **at)
+    assert found[4][0].item() == pytest.approx(total * 2.5**2, rel=1e-4)
+    assert found[4][0] < expected
+    same = (expected, *torch.autograd.grad(expected, student))
+    torch.testing.assert_close(found[V], same, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", MIXTURES)
+def test_mixtures_need_more_of_sampled_tokens_than_their_counts(name):
+    kept = KeptTokens("sample", 4).of(TEACHER, [0, 1, 2])
+    with pytest.raises(LimbeckError, match="needs the teacher's probability of each"):
+        partial_soft_label(STUDENT, kept, VALID, distance=MIXTURES[name][0])
 
 
 @pytest.mark.parametrize("compare", ["soft_kl", "soft_cross_entropy"])
@@ -120,6 +193,8 @@ def test_an_impossible_token_is_a_finite_number_without_probability():
         assert kept.values.isfinite().all() and kept.rest.isfinite().all()
         student = STUDENT.clone().requires_grad_()
         tokens_at_positions(student, kept, VALID, SoftRule("soft_kl")).backward()
+        for distance, *_ in MIXTURES.values() if rule.how == "top" else ():
+            partial_soft_label(student, kept, VALID, distance=distance).backward()
         assert student.grad is not None and student.grad.isfinite().all()
 
 
@@ -150,7 +225,7 @@ def test_sampled_tokens_have_the_papers_gradient_and_the_vocabularys_value():
     dense = torch.zeros(12, V).scatter_add_(-1, kept.ids, kept.values.float()) / 6
     ours, theirs = (STUDENT.reshape(12, V).clone().requires_grad_() for _ in range(2))
     kl = torch.nn.functional.kl_div(theirs.log_softmax(-1), dense, reduction="none").sum(-1)
-    found = kept.surprises(ours, "soft_kl")
+    found = kept.distances(ours, divergences)
     found.sum().backward()
     kl.sum().backward()
     torch.testing.assert_close(ours.grad, theirs.grad, atol=1e-6, rtol=0)

@@ -237,10 +237,21 @@ def test_a_killed_run_ends_as_an_unbroken_one_and_its_student_generates(
     assert (dev["teacher_agreement"], dev["teacher_kl"]) == pytest.approx(beside, rel=1e-3)
 
 
-def test_stored_outputs_of_some_tokens_teach_as_live_ones(settings, teachers, tmp_path):
+MIXTURES = {
+    "soft_kl": {},
+    "generalized_jsd": {"objectives.soft.beta": 0.9},
+    "skewed_kl": {"objectives.soft.reverse": True},
+}
+
+
+@pytest.mark.parametrize("compare", MIXTURES)
+def test_stored_outputs_of_some_tokens_teach_as_live_ones(compare, settings, teachers, tmp_path):
+    own = {"objectives.soft.compare": compare, "objectives.soft.temperature": 2.0} | MIXTURES[
+        compare
+    ]
     given = settings(
         "causal-lm", epochs=1, teacher=str(teachers["causal-lm"].path),
-        **{"student.init": "teacher", "student.layers": 2, "objectives.soft.tokens": "top4"},
+        **{"student.init": "teacher", "student.layers": 2, "objectives.soft.tokens": "top4"}, **own,
     )  # fmt: skip
     runs = {
         mode: distill(
@@ -252,6 +263,17 @@ def test_stored_outputs_of_some_tokens_teach_as_live_ones(settings, teachers, tm
     weights = [load_file(run.path / "student" / "model.safetensors") for run in runs.values()]
     for name in weights[0]:
         torch.testing.assert_close(weights[0][name], weights[1][name], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("compare", [*MIXTURES][1:])
+def test_a_mixture_with_sampled_tokens_is_refused(compare, settings, teachers, tmp_path):
+    given = settings("causal-lm", teacher=str(teachers["causal-lm"].path))
+    student = {"student.init": "teacher", "student.layers": 2}
+    own = {"objectives.soft.compare": compare, "objectives.soft.tokens": "sample8"}
+    recipe = Recipe.load("kd-soft", **(given | student | own | MIXTURES[compare]))
+    with pytest.raises(LimbeckError, match=rf"{compare} needs the teacher's probability") as caught:
+        distill(recipe, out=tmp_path / "run", report=False)
+    assert "objectives.soft.tokens=top8" in str(caught.value)
 
 
 def test_layers_are_picked_by_importance_unless_the_recipe_says_otherwise(settings, teachers):

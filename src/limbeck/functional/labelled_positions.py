@@ -26,8 +26,8 @@ from limbeck.functional.labels import (
 )
 from limbeck.support.errors import LimbeckError
 
-# For each row of student's and teacher's logits, at a temperature.
-_Distance = Callable[[Tensor, Tensor, float | int], Tensor]
+Distance = Callable[[Tensor, Tensor, float | int], Tensor]
+"""Of student's and teacher's logits (…, C) at a temperature: a value for each row."""
 
 # Logits in one piece. Larger pieces need more memory, and are slower on a CPU, whose cache they do not fit.
 _PIECE = 2**23
@@ -70,8 +70,8 @@ def token_soft_cross_entropy(
     Raises:
         LimbeckError: the shapes differ, or the temperature is not above 0.
     """
-    return _of_tokens(
-        _cross_entropies, student_logits, teacher_logits, mask, temperature, scale_by_t2=scale_by_t2
+    return of_tokens(
+        cross_entropies, student_logits, teacher_logits, mask, temperature, scale_by_t2=scale_by_t2
     )
 
 
@@ -88,8 +88,8 @@ def token_soft_kl(
     Raises:
         LimbeckError: the shapes differ, or the temperature is not above 0.
     """
-    return _of_tokens(
-        _divergences, student_logits, teacher_logits, mask, temperature, scale_by_t2=scale_by_t2
+    return of_tokens(
+        divergences, student_logits, teacher_logits, mask, temperature, scale_by_t2=scale_by_t2
     )
 
 
@@ -112,8 +112,8 @@ def token_jsd(
     """
     if not 0 <= beta <= 1:
         raise LimbeckError(f"token_jsd: β is {beta}", "choose a number from 0 to 1")
-    distance = partial(_jensen_shannon, beta=beta)
-    return _of_tokens(
+    distance = partial(jensen_shannon, beta=beta)
+    return of_tokens(
         distance, student_logits, teacher_logits, mask, temperature, scale_by_t2=scale_by_t2
     )
 
@@ -137,8 +137,8 @@ def token_skewed_kl(
     """
     if not 0 <= skew < 1:
         raise LimbeckError(f"token_skewed_kl: α is {skew}", "choose a number from 0 to below 1")
-    distance = partial(_skewed, skew=skew, reverse=reverse)
-    return _of_tokens(
+    distance = partial(skewed, skew=skew, reverse=reverse)
+    return of_tokens(
         distance, student_logits, teacher_logits, mask, temperature, scale_by_t2=scale_by_t2
     )
 
@@ -178,7 +178,7 @@ def span_soft_cross_entropy(
         LimbeckError: the shapes differ, or the temperature is not above 0.
     """
     return _of_sides(
-        _cross_entropies, student_logits, teacher_logits, mask, temperature, scale_by_t2=scale_by_t2
+        cross_entropies, student_logits, teacher_logits, mask, temperature, scale_by_t2=scale_by_t2
     )
 
 
@@ -196,7 +196,7 @@ def span_soft_kl(
         LimbeckError: the shapes differ, or the temperature is not above 0.
     """
     return _of_sides(
-        _divergences, student_logits, teacher_logits, mask, temperature, scale_by_t2=scale_by_t2
+        divergences, student_logits, teacher_logits, mask, temperature, scale_by_t2=scale_by_t2
     )
 
 
@@ -206,8 +206,8 @@ def require_one_vocabulary(student: Sequence[int], teacher: Sequence[int]) -> No
     reductions.require_same_shape("soft label", student, teacher, fix)
 
 
-def _of_tokens(
-    distance: _Distance,
+def of_tokens(
+    distance: Distance,
     student_logits: Float[Tensor, "batch tokens classes"],
     teacher_logits: Float[Tensor, "batch tokens classes"],
     mask: reductions.TokenMask,
@@ -227,7 +227,7 @@ def _of_tokens(
 
 
 def _of_sides(
-    distance: _Distance,
+    distance: Distance,
     student_logits: Float[Tensor, "batch tokens 2"],
     teacher_logits: Float[Tensor, "batch tokens 2"],
     mask: reductions.TokenMask,
@@ -311,7 +311,7 @@ def _surprises(
     return F.cross_entropy(reductions.at_least_float32(logits), labels, reduction="none")
 
 
-def _cross_entropies(
+def cross_entropies(
     student: Float[Tensor, "*batch classes"],
     teacher: Float[Tensor, "*batch classes"],
     temperature: float | int,
@@ -322,7 +322,7 @@ def _cross_entropies(
     return (shares * -ours.masked_fill(shares == 0, 0)).sum(-1)
 
 
-def _divergences(
+def divergences(
     student: Float[Tensor, "*batch classes"],
     teacher: Float[Tensor, "*batch classes"],
     temperature: float | int,
@@ -337,7 +337,7 @@ def _divergences(
     return (shares * surprise).sum(-1)
 
 
-def _jensen_shannon(
+def jensen_shannon(
     student: Float[Tensor, "*batch classes"],
     teacher: Float[Tensor, "*batch classes"],
     temperature: float | int,
@@ -346,9 +346,9 @@ def _jensen_shannon(
 ) -> Float[Tensor, "*batch"]:
     """As `token_jsd` of each row."""
     if beta == 0:
-        return _divergences(student, teacher, temperature)
+        return divergences(student, teacher, temperature)
     if beta == 1:
-        return _divergences(teacher, student, temperature)
+        return divergences(teacher, student, temperature)
     ours, theirs = _log_shares(student, temperature), _log_shares(teacher, temperature)
     shares = (1 - beta) * ours.exp(), beta * theirs.exp()
     theirs, ours, mixture = _mixed(theirs, ours, beta)
@@ -356,7 +356,7 @@ def _jensen_shannon(
     return (shares[0] * surprises[0] + shares[1] * surprises[1]).sum(-1)
 
 
-def _skewed(
+def skewed(
     student: Float[Tensor, "*batch classes"],
     teacher: Float[Tensor, "*batch classes"],
     temperature: float | int,
@@ -367,7 +367,7 @@ def _skewed(
     """As `token_skewed_kl` of each row."""
     one, other = (student, teacher) if reverse else (teacher, student)
     if skew == 0:
-        return _divergences(other, one, temperature)
+        return divergences(other, one, temperature)
     one, other = _log_shares(one, temperature), _log_shares(other, temperature)
     shares = one.exp()
     one, _, mixture = _mixed(one, other, skew)

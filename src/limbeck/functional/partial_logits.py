@@ -168,6 +168,8 @@ CHOICES = "topK, the K likeliest tokens, or sampleN, N sampled ones; @T behind i
 """The choices of a setting, for messages."""
 _SEED = 20250
 _NOTHING = -1e4
+_OF_COUNTS = (labelled_positions.cross_entropies, labelled_positions.divergences)
+"""Distances that are known without the teacher's probability of a sampled token, but for its entropy."""
 
 
 @dataclass(frozen=True)
@@ -263,25 +265,30 @@ class PartialLogits:
             rest=send(self.rest, device),
         )
 
-    def surprises(self, student_logits: Tensor, compare: str) -> Tensor:
-        """Cross-entropy, or with `soft_kl` the KL divergence, of each row of student logits (P, V): (P,).
+    def distances(self, student_logits: Tensor, distance: labelled_positions.Distance) -> Tensor:
+        """A distance from each row of student logits (P, V): (P,).
 
-        For the likeliest tokens over k + 1 outcomes, all others as one: at k = V the vocabulary's. For sampled ones
-        an unbiased estimate of the vocabulary's. Anshumann et al. (2025) take the KL divergence from the sampled
-        shares c/n; it has the same gradient, and a value that is larger by H(P_T) − H(c/n), which is no estimate of
-        the vocabulary's. Their tail for the likeliest tokens, the "ghost token", is the one here.
+        For the likeliest tokens over k + 1 outcomes, all others as one: at k = V the vocabulary's, for an
+        f-divergence at most that. For sampled ones an unbiased estimate of the vocabulary's cross-entropy or KL
+        divergence. Anshumann et al. (2025) take the KL divergence from the sampled shares c/n; it has the same
+        gradient, and a value that is larger by H(P_T) − H(c/n), which is no estimate of the vocabulary's. Their
+        tail for the likeliest tokens, the "ghost token", is the one here.
+
+        Raises:
+            LimbeckError: sampled tokens, and a distance that reads the teacher's probability of each.
         """
         ids, own = self.ids.long(), self.kept.temperature
         if self.kept.how == "sample":
+            if distance not in _OF_COUNTS:
+                raise LimbeckError(
+                    "sampled tokens: this divergence needs the teacher's probability of each, and counts are kept",
+                    "keep the likeliest tokens (topK), or compare by soft_kl",
+                )
             found = sampled_surprises(student_logits, ids, self.values, temperature=own)
-            return found - self.rest if compare == "soft_kl" else found
+            return found - self.rest if distance is labelled_positions.divergences else found
         ours = outcomes(student_logits, ids, temperature=own)
         theirs = torch.cat([self.values, self.rest.unsqueeze(-1)], -1)
-        share = theirs.exp()
-        # Where the teacher leaves nothing both logarithms may be −inf.
-        nothing = share == 0
-        ours, theirs = ours.masked_fill(nothing, 0.0), theirs.masked_fill(nothing, 0.0)
-        return (share * (theirs - ours if compare == "soft_kl" else -ours)).sum(-1)
+        return distance(ours, theirs, 1.0)
 
 
 def partial_soft_label(
@@ -289,7 +296,7 @@ def partial_soft_label(
     teacher: PartialLogits,
     mask: Tensor,
     *,
-    compare: str,
+    distance: labelled_positions.Distance,
     temperature: float = 1.0,
     scale_by_t2: bool = False,
 ) -> Tensor:
@@ -297,11 +304,9 @@ def partial_soft_label(
 
     Example means, then the batch's, as `token_soft_kl`.
 
-    Args:
-        compare: `soft_kl` or `soft_cross_entropy`.
-
     Raises:
-        LimbeckError: other shapes, or another temperature than that at which tokens were kept.
+        LimbeckError: other shapes, another temperature than that at which tokens were kept, or a distance that has no
+            estimate from sampled tokens.
     """
     labelled_positions.require_one_vocabulary(student_logits.shape, teacher.shape)
     own = teacher.kept.temperature
@@ -312,9 +317,9 @@ def partial_soft_label(
         )
     valid = mask.bool()
 
-    def surprises(logits: Tensor, ids: Tensor, values: Tensor, rest: Tensor) -> Tensor:
-        return replace(teacher, ids=ids, values=values, rest=rest).surprises(logits, compare)
+    def of_rows(logits: Tensor, ids: Tensor, values: Tensor, rest: Tensor) -> Tensor:
+        return replace(teacher, ids=ids, values=values, rest=rest).distances(logits, distance)
 
     sides = student_logits, teacher.ids, teacher.values, teacher.rest
-    each = labelled_positions.at_positions(surprises, valid, *sides)
+    each = labelled_positions.at_positions(of_rows, valid, *sides)
     return labelled_positions.mean_by_example(each * temperature**2 if scale_by_t2 else each, valid)

@@ -5,10 +5,9 @@ The task type determines the positions of a batch over which it runs (`limbeck.t
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
 from collections.abc import Mapping as Batch
 from functools import partial
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field, field_validator
@@ -16,7 +15,8 @@ from torch import Tensor
 
 from limbeck import functional as F
 from limbeck.activations import Request, Trace
-from limbeck.functional.partial_logits import KeptTokens
+from limbeck.functional import labelled_positions
+from limbeck.functional.partial_logits import KeptTokens, PartialLogits, partial_soft_label
 from limbeck.objectives.base import NOTHING, Objective, Shape, TermSettings
 from limbeck.objectives.registration import objective
 from limbeck.support.errors import LimbeckError, Problem, unknown
@@ -24,32 +24,16 @@ from limbeck.support.machine import on_host
 from limbeck.support.settings import Number, Temperature
 from limbeck.support.step_state import StepState
 from limbeck.tasks import SoftRule
-from limbeck.tasks.rules import EXAMPLE_WEIGHTS, HardRule, need_labels
+from limbeck.tasks.rules import EXAMPLE_WEIGHTS, AtTemperature, HardRule, need_labels
 
 
-class SoftSpec(TermSettings):
-    """The teacher's output distribution; squared error of the outputs for regression."""
+class DistributionSpec(TermSettings):
+    """What comparisons of both sides' distributions have in common."""
 
-    unsaid = ("standardize", "tokens")
+    unsaid: ClassVar[tuple[str, ...]] = ("tokens",)
 
     temperature: Temperature = Field(1.0, description="divides both sides' logits")
     scale_by_t2: bool = Field(False, description="multiply by the squared temperature")
-    mean_over: Literal["batch", "batch_and_classes"] = Field(
-        "batch",
-        description="also divide by the number of classes, as some releases do, unless that is done "
-        "already (several labels per row)",
-    )
-    regression: Literal["teacher", "tempered", "labels"] = Field(
-        "teacher",
-        description="target of a number: the teacher's; tempered: both sides' divided by "
-        "the temperature (CR-ILD's release); labels: only the labels (TinyBERT's release)",
-    )
-
-    standardize: bool = Field(
-        False,
-        description="z-scores of both sides' logits first, by example, over a vocabulary by token (Sun et al. 2024)",
-    )
-
     tokens: str | None = Field(
         None,
         description="compared and stored part of logits over a vocabulary: topK, the K most likely tokens and all "
@@ -72,14 +56,70 @@ class SoftSpec(TermSettings):
         """The tokens of a vocabulary that are compared; None for all."""
         return None if self.tokens is None else KeptTokens.parse(self.tokens, self.temperature)
 
+
+class SoftSpec(DistributionSpec):
+    """The teacher's output distribution; squared error of the outputs for regression."""
+
+    unsaid = ("standardize", "tokens")
+
+    mean_over: Literal["batch", "batch_and_classes"] = Field(
+        "batch",
+        description="also divide by the number of classes, as some releases do, unless that is done "
+        "already (several labels per row)",
+    )
+    regression: Literal["teacher", "tempered", "labels"] = Field(
+        "teacher",
+        description="target of a number: the teacher's; tempered: both sides' divided by "
+        "the temperature (CR-ILD's release); labels: only the labels (TinyBERT's release)",
+    )
+
+    standardize: bool = Field(
+        False,
+        description="z-scores of both sides' logits first, by example, over a vocabulary by token (Sun et al. 2024)",
+    )
+
     @property
     def reads_numbers(self) -> bool:
         """Where a release learns from the labels of a regression."""
         return self.regression == "labels"
 
 
+class OfDistributions(Objective):
+    """A comparison of both sides' distributions, over a vocabulary of all tokens or of some.
+
+    Raises:
+        LimbeckError: there is no vocabulary of which `tokens` could be some.
+    """
+
+    settings: DistributionSpec
+
+    def __init__(self, settings: DistributionSpec, shape: Shape, setting: str) -> None:
+        super().__init__(settings, shape, setting)
+        self.kept = settings.kept
+        if self.kept is not None and shape.outcomes != math.inf:
+            raise LimbeckError(
+                f"{setting}.tokens: {settings.tokens} keeps tokens of a vocabulary, and the logits of task type "
+                f"{shape.kind.name} are not over one",
+                "leave it out",
+            )
+
+    def request(self, side: str, step_state: StepState) -> Request:
+        """Both sides' logits, of the teacher's the kept tokens."""
+        asked = super().request(side, step_state)
+        if side == "teacher" and self.kept is not None and asked.logits:
+            return Request(asked.items, asked.logits, self.kept)
+        return asked
+
+    def part(self, teacher: Trace, batch: Batch[str, Tensor]) -> PartialLogits | None:
+        """The kept tokens of the teacher's logits; None where all are compared."""
+        if self.kept is None or teacher.partial is not None:
+            return teacher.partial
+        # A live teacher's, or another term looks at all of them.
+        return self.kept.of(present(teacher.logits), _numbers(batch))
+
+
 @objective("soft_cross_entropy", "soft_kl", settings=SoftSpec)
-class SoftLabel(Objective):
+class SoftLabel(OfDistributions):
     """The teacher's outputs as targets (Hinton et al.): soft cross-entropy or KL.
 
     Squared error of the outputs for regression, unless the recipe's `regression` selects another.
@@ -103,9 +143,11 @@ class SoftLabel(Objective):
                 "leave it out",
             )
         self.of_labels = shape.number and settings.reads_numbers
-        self.kept = settings.kept
-        if self.kept is not None:
-            _check_tokens(settings, shape, setting)
+        if self.kept is not None and settings.standardize:
+            raise LimbeckError(
+                f"{setting}.tokens: z-scores (standardize) need the full vocabulary",
+                "leave one of them out",
+            )
 
     @property
     def means_over_labelled(self) -> bool:
@@ -116,10 +158,7 @@ class SoftLabel(Objective):
         """Both sides' logits, or the student's alone where the labels are the target."""
         if self.of_labels and side == "teacher":
             return NOTHING
-        asked = super().request(side, step_state)
-        if side == "teacher" and self.kept is not None and asked.logits:
-            return Request(asked.items, asked.logits, self.kept)
-        return asked
+        return super().request(side, step_state)
 
     def forward(
         self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], step_state: StepState
@@ -128,10 +167,7 @@ class SoftLabel(Objective):
         logits, kind = present(student.logits), self.shape.kind
         if self.of_labels:
             return kind.hard_label(logits, batch)
-        if self.kept is not None:
-            part = teacher.partial
-            if part is None:  # a live teacher's, or another term looks at all of them
-                part = self.kept.of(present(teacher.logits), _numbers(batch))
+        if (part := self.part(teacher, batch)) is not None:
             distance = kind.soft_label_of_tokens(logits, part, batch, self.rule)
         else:
             targets = present(teacher.logits)
@@ -153,21 +189,6 @@ class SoftLabel(Objective):
                 "warning",
             )
         ]
-
-
-def _check_tokens(settings: SoftSpec, shape: Shape, setting: str) -> None:
-    """Raise LimbeckError where there is no vocabulary, or all of it is needed."""
-    if shape.outcomes != math.inf:
-        raise LimbeckError(
-            f"{setting}.tokens: {settings.tokens} keeps tokens of a vocabulary, and the logits of task type "
-            f"{shape.kind.name} are not over one",
-            "leave it out",
-        )
-    if settings.standardize:
-        raise LimbeckError(
-            f"{setting}.tokens: z-scores (standardize) need the full vocabulary",
-            "leave one of them out",
-        )
 
 
 def _numbers(batch: Batch[str, Tensor]) -> list[int]:
@@ -511,23 +532,14 @@ class LogitMse(OfClasses):
         return F.mse(ours, theirs, weights=batch.get(EXAMPLE_WEIGHTS))
 
 
-class BetweenSpec(TermSettings):
-    """What divergences from a mixture of both sides' distributions have in common."""
-
-    temperature: Temperature = Field(1.0, description="divides both sides' logits")
-    scale_by_t2: bool = Field(False, description="multiply by the squared temperature")
-
-
-class Between(OfLogits):
+class Between(OfDistributions):
     """Both distributions and their mixture, of classes or over a vocabulary.
 
     Raises:
-        LimbeckError: there is no such distribution.
+        LimbeckError: there is no such distribution, or of sampled tokens no probabilities.
     """
 
-    settings: BetweenSpec
-
-    def __init__(self, settings: BetweenSpec, shape: Shape, setting: str) -> None:
+    def __init__(self, settings: DistributionSpec, shape: Shape, setting: str) -> None:
         super().__init__(settings, shape, setting)
         if shape.number or not shape.outcomes:
             found = "a regression" if shape.number else f"task type {shape.kind.name}"
@@ -536,24 +548,34 @@ class Between(OfLogits):
                 f"{found}",
                 "use soft_kl",
             )
+        if self.kept is not None and self.kept.how == "sample":
+            raise LimbeckError(
+                f"{setting}.tokens: {settings.compare} needs the teacher's probability of each sampled token, and "
+                "only counts are kept",
+                f"keep the likeliest tokens ({setting}.tokens=top{self.kept.count}), or use compare: soft_kl",
+            )
 
-    def compare(self, ours: Tensor, theirs: Tensor, batch: Batch[str, Tensor]) -> Tensor:
+    def forward(
+        self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], step_state: StepState
+    ) -> Tensor:
         """Logits (B, C), or (B, N, C) at the places that count, of both sides."""
-        own, places = self.settings, self.shape.kind.places(batch)
+        ours, own = present(student.logits), self.settings
+        places, part = self.shape.kind.places(batch), self.part(teacher, batch)
+        at = AtTemperature(temperature=own.temperature, scale_by_t2=own.scale_by_t2)
+        if part is not None and places is not None:
+            return partial_soft_label(ours, part, places, distance=self.distance(), **at)
+        theirs = present(teacher.logits)
         if places is None:
             ours, theirs = ours.unsqueeze(1), theirs.unsqueeze(1)
             places = torch.ones(ours.shape[:2], dtype=torch.bool, device=ours.device)
-        divergence = self.divergence()
-        return divergence(
-            ours, theirs, places, temperature=own.temperature, scale_by_t2=own.scale_by_t2
-        )
+        return labelled_positions.of_tokens(self.distance(), ours, theirs, places, **at)
 
     @abstractmethod
-    def divergence(self) -> Callable[..., Tensor]:
-        """A function of logits (B, N, C) of both sides and places (B, N)."""
+    def distance(self) -> labelled_positions.Distance:
+        """Of rows of both sides' logits."""
 
 
-class GeneralizedJsdSpec(BetweenSpec):
+class GeneralizedJsdSpec(DistributionSpec):
     """The generalized Jensen-Shannon divergence of both sides' distributions, from KL to reverse KL."""
 
     beta: Number = Field(
@@ -571,12 +593,12 @@ class GeneralizedJsd(Between):
 
     settings: GeneralizedJsdSpec
 
-    def divergence(self) -> Callable[..., Tensor]:
+    def distance(self) -> labelled_positions.Distance:
         """GKD's Eq. 1."""
-        return partial(F.token_jsd, beta=self.settings.beta)
+        return partial(labelled_positions.jensen_shannon, beta=self.settings.beta)
 
 
-class SkewedKlSpec(BetweenSpec):
+class SkewedKlSpec(DistributionSpec):
     """The KL divergence of the teacher's distribution from a mixture with the student's, or the reverse."""
 
     skew: Number = Field(
@@ -596,10 +618,10 @@ class SkewedKl(Between):
 
     settings: SkewedKlSpec
 
-    def divergence(self) -> Callable[..., Tensor]:
+    def distance(self) -> labelled_positions.Distance:
         """DistiLLM's divergences."""
         own = self.settings
-        return partial(F.token_skewed_kl, skew=own.skew, reverse=own.reverse)
+        return partial(labelled_positions.skewed, skew=own.skew, reverse=own.reverse)
 
 
 class PseudoLabelSpec(TermSettings):

@@ -16,7 +16,7 @@ from limbeck.activations import ActivationKey, Request
 from limbeck.data import candidates, files, outputs_file
 from limbeck.functional.partial_logits import KeptTokens
 from limbeck.objectives import Objectives, TeamObjectives, TermSpec
-from limbeck.objectives.predictions import SoftSpec
+from limbeck.objectives.predictions import DistributionSpec
 from limbeck.outputs import key
 from limbeck.outputs.columns import LOGITS, name_of_key, word_of
 from limbeck.outputs.store import OutputStore, open_store, place_and_member
@@ -255,7 +255,7 @@ def token_problems(
             setting, asked = f"{stage.setting}objectives.{name}", getattr(term, "kept", None)
             if not (term.needs_teacher and term.reads_logits) or asked == kept:
                 continue
-            if isinstance(term, SoftSpec):
+            if isinstance(term, DistributionSpec):
                 said = f"it looks at {asked or 'all logits'} of the vocabulary, and {place} keeps {kept}"
                 yield Problem(f"{setting}: {said}", _as_kept(setting, kept, term.temperature))
             else:

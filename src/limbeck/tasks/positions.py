@@ -22,6 +22,7 @@ from torch import Tensor
 
 from limbeck import functional as F
 from limbeck.activations.compat import TOKEN_CLASSIFIERS
+from limbeck.functional import labelled_positions
 from limbeck.functional.labels import NO_LABEL
 from limbeck.functional.partial_logits import PartialLogits, partial_soft_label
 from limbeck.support.errors import Problem
@@ -81,8 +82,11 @@ class LabelledPositions(TaskType):
         self, student: Tensor, teacher: PartialLogits, batch: rules.Batch, rule: rules.SoftRule
     ) -> Tensor:
         """The student's distribution against the stored part of the teacher's, at the labeled positions."""
-        valid = self.places(batch)
-        return partial_soft_label(student, teacher, valid, compare=rule.compare, **rule.at)
+        kl = rule.compare == "soft_kl"
+        distance = labelled_positions.divergences if kl else labelled_positions.cross_entropies
+        return partial_soft_label(
+            student, teacher, self.places(batch), distance=distance, **rule.at
+        )
 
 
 _ENTITY_SCORES = {
