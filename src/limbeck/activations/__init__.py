@@ -14,7 +14,14 @@ from limbeck.activations.anatomy import (
     stack_layers_name,
     stack_names,
 )
-from limbeck.activations.forward import CastOnce, CompiledCapture, Passes, capture, token_mask
+from limbeck.activations.forward import (
+    CastOnce,
+    CompiledCapture,
+    Passes,
+    capture,
+    packing_problems,
+    token_mask,
+)
 from limbeck.activations.request import ActivationKey, Mixed, Request, Trace
 
 __all__ = [
@@ -31,6 +38,7 @@ __all__ = [
     "kinds_available",
     "number_of_heads",
     "number_of_layers",
+    "packing_problems",
     "stack_layers",
     "stack_layers_name",
     "stack_names",

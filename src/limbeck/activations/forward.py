@@ -11,10 +11,11 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from limbeck.activations.anatomy import LayerStack, anatomy_of, known_anatomy, stack_of
+from limbeck.activations.packing import Packing
 from limbeck.activations.plan import CapturePlan, plan_for
 from limbeck.activations.recorders import Recorder, StopForward, attach, detach, install
 from limbeck.activations.request import ActivationKey, Request, Trace
-from limbeck.support.errors import LimbeckError
+from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.machine import device_of, is_spread
 
 # Which tokens of a batch are real, per stack.
@@ -87,6 +88,7 @@ def capture(
     request: Request,
     *,
     entry: Tensor | None = None,
+    packed: bool = False,
 ) -> Trace:
     """Run `model` on `batch` and record exactly what `request` asks for.
 
@@ -94,6 +96,7 @@ def capture(
     forward does not name (such as `index`) are left out. Without logits only the bare stack runs,
     and only down to the deepest requested layer. Nothing stays on the model afterwards, also when
     the pass fails. `entry` [B, N, d] takes the place of the embedding output in the main stack.
+    `packed`: the model reads the batch without padding (`limbeck.activations.packing`).
 
     Raises:
         LimbeckError: a model that cannot be captured; layers or kinds it does not have; no decoder
@@ -106,20 +109,24 @@ def capture(
     anatomy = known_anatomy(model)
     plan = None if anatomy is None else anatomy.plans.get(request)
     if plan is None:
-        found: Trace = _first_capture(model, batch, request, entry)
+        found: Trace = _first_capture(model, batch, request, entry, packed)
         return found
-    return _record(model, batch, request, plan, entry)
+    return _record(model, batch, request, plan, entry, packed)
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
 def _first_capture(
-    model: PreTrainedModel, batch: Mapping[str, Tensor], request: Request, entry: Tensor | None
+    model: PreTrainedModel,
+    batch: Mapping[str, Tensor],
+    request: Request,
+    entry: Tensor | None,
+    packed: bool,
 ) -> Trace:
     """Plan and record outside compiled graphs: exploring a model is nothing to trace."""
     plan = plan_for(model, request)
     if any(part.cores for part in plan.parts):
         install()
-    return _record(model, batch, request, plan, entry)
+    return _record(model, batch, request, plan, entry, packed)
 
 
 def _record(
@@ -128,15 +135,21 @@ def _record(
     request: Request,
     plan: CapturePlan,
     entry: Tensor | None,
+    packed: bool,
 ) -> Trace:
     masks = {name: _text_mask(plan.stacks, name, batch) for name in plan.stacks}
     recorders = {part.stack.name: Recorder(part, masks[part.stack.name]) for part in plan.parts}
     if entry is not None:
         recorders[plan.stacks["main"].name].entry = entry
-    outputs = None
+    outputs, packing = None, None
     if plan.parts or plan.logits:
         module = _module_to_run(model, plan, batch)
         inputs = _inputs(model, module, batch, plan)
+        if packed and (mask := text_mask(batch)) is not None:
+            packing = Packing.of(mask)
+            inputs = packing.pack(inputs, plan.arguments[type(module)])
+            for recorder in recorders.values():
+                recorder.packing = packing
         if is_spread(model):
             inputs = _sent(inputs, device_of(model))
         try:
@@ -150,6 +163,8 @@ def _record(
         seen: recorders[plan.stacks[seen.stack].name].value(seen) for seen in request.items
     }
     logits = _logits(model, outputs) if plan.logits else None
+    if packing is not None and logits is not None:
+        logits = packing.padded(logits)
     if is_spread(model):  # each layer's values are where the layer is
         device = batch[model.main_input_name].device
         values = _sent(values, device)
@@ -408,6 +423,55 @@ def _sizes(model: PreTrainedModel, batch: Mapping[str, Tensor]) -> tuple[int, ..
 
 def _rows(batch: Mapping[str, Tensor]) -> int:
     return len(next(iter(batch.values())))
+
+
+# Whether a model can read packed batches, which no list knows: its outputs are compared.
+
+
+def packing_problems(side: str, model: PreTrainedModel, request: Request) -> list[Problem]:
+    """Find whether a model has other values for packed batches than for padded ones.
+
+    Args:
+        side: the model's name in messages.
+        model: it runs twice on three short rows.
+        request: the activations to compare.
+    """
+    fix = "leave packing out: it is for language models (--kind causal-lm) whose attention separates packed texts"
+    device, training = device_of(model), model.training
+    ids = torch.arange(18, device=device).view(3, 6) * 7 % model.config.get_text_config().vocab_size
+    mask = torch.arange(6, device=device) < torch.tensor([[4], [6], [3]], device=device)
+    batch = {"input_ids": ids, "attention_mask": mask.long()}
+    model.eval()
+    try:
+        with torch.no_grad():
+            plain = capture(model, batch, request)
+            packed = capture(model, batch, request, packed=True)
+    except LimbeckError as error:
+        return [Problem(f"{side}: {problem.message}", fix) for problem in error.problems]
+    finally:
+        model.train(training)
+    pairs = [(plain.values[seen], packed.values[seen], seen.what) for seen in plain.values]
+    if plain.logits is not None and packed.logits is not None:
+        pairs.append((plain.logits, packed.logits, "hidden"))
+    if all(_alike(one, other, mask, what) for one, other, what in pairs):
+        return []
+    said = f"packing: {side} ({type(model).__name__}) has other outputs for packed texts than for padded ones"
+    return [Problem(said, fix)]
+
+
+def _alike(one: Tensor, other: Tensor, mask: Tensor, what: str) -> bool:
+    """Whether values are equal at real tokens, but for rounding."""
+    if one.shape != other.shape:
+        return False
+    if one.shape[:2] == mask.shape and what == "hidden":
+        one, other = one[mask], other[mask]
+    elif one.dim() == 4:
+        real = mask[:, None, :, None]
+        if what in _COSTLY:
+            real = real & mask[:, None, None, :]
+        one, other = one.masked_fill(~real, 0), other.masked_fill(~real, 0)
+    close = 1e-3 if one.dtype == torch.float32 else 5e-2
+    return bool((one - other).abs().max() <= close * (1 + one.abs().max()))
 
 
 # `capture` under torch.compile: one graph for each request, whatever the batch's size. It takes

@@ -8,13 +8,14 @@ gradients are the ones it has anyway.
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from limbeck.activations.compat import wrap_dispatch
+from limbeck.activations.packing import Packing
 from limbeck.activations.plan import StackPlan
 from limbeck.activations.request import ActivationKey
 from limbeck.functional import pool
@@ -54,6 +55,16 @@ class AttentionCall:
     softcap: float | None
     causal: bool
     window: int | None
+
+    def padded(self, packing: Packing) -> "AttentionCall":
+        """The call of a packed row, as of its padded batch."""
+        return replace(
+            self,
+            query=packing.padded_heads(self.query),
+            key=packing.padded_heads(self.key),
+            value=packing.padded_heads(self.value),
+            mask=packing.padded_mask(self.mask),
+        )
 
     def repeated(self, tensor: Tensor) -> Tensor:
         """Key or value with grouped heads repeated, [B, H, K, d_head]."""
@@ -210,6 +221,7 @@ class Recorder:
         self.shadowed: list[tuple[nn.Module, Any]] = []
         self.whole: Any = None
         self.entry: Tensor | None = None
+        self.packing: Packing | None = None
 
     def run_layer(
         self, layer: int | None, forward: Callable[..., Any], *args: Any, **kwargs: Any
@@ -295,7 +307,7 @@ class Recorder:
                     f"{seen} could not be recorded: the model did not run that layer as usual",
                     "compile the module that calls capture, not the layers separately",
                 )
-            return hidden if seen.pool is None else self._pool(hidden, seen)
+            return self._padded(hidden) if seen.pool is None else self._pool(hidden, seen)
         place = (seen.layer, seen.stack == "cross")
         if place in self.maps:
             return self.maps[place]
@@ -305,13 +317,19 @@ class Recorder:
                 f"{seen} could not be recorded: the model bypassed its attention function there",
                 "load the model with attn_implementation='sdpa'",
             )
+        if self.packing is not None:
+            call = call.padded(self.packing)
         if seen.what == "query":
             return call.query
         if seen.what in ("key", "value"):
             return call.repeated(call.key if seen.what == "key" else call.value)
         return call.scores() if seen.what == "scores" else call.probabilities()
 
+    def _padded(self, hidden: Tensor) -> Tensor:
+        return hidden if self.packing is None else self.packing.padded(hidden)
+
     def _pool(self, hidden: Tensor, seen: ActivationKey) -> Tensor:
+        hidden = self._padded(hidden)
         if self.mask is None or self.mask.shape != hidden.shape[:2]:
             raise LimbeckError(
                 f"{seen}: the token mask does not fit the hidden state {tuple(hidden.shape)}",

@@ -331,6 +331,11 @@ class RecipeFields(Settings):
         description="compile the training passes of student and teacher (torch.compile): takes minutes at the start; "
         "for long runs on an accelerator",
     )
+    packing: bool = Field(
+        False,
+        description="kind causal-lm: run the training passes of student and teacher on batches without padding, the "
+        "texts of a batch one after the other in one row; losses stay the same",
+    )
     activation_checkpointing: bool = Field(
         False,
         description="compute the student's activations again in the backward pass instead of keeping them (gradient "

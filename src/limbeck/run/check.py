@@ -33,7 +33,7 @@ from limbeck.tasks import TASKS
 from limbeck.tasks.metrics import TEACHER_LABEL, by_query
 from limbeck.teachers.teacher import Teacher
 from limbeck.teachers.team import ChainSpec, Team, chain_links
-from limbeck.training.objectives import objectives_for
+from limbeck.training.objectives import objectives_for, packing_refusals
 
 _EXAMPLES = 8
 
@@ -103,6 +103,11 @@ def trial_terms(
     if unmet:
         return unmet, None
     problems = [*trial.objectives.remarks(), *too_wide, *shown]
+    if recipe.packing:
+        live = {side: one for side, one in models.items() if not isinstance(one, AbsentModel)}
+        problems += packing_refusals(
+            trial.objectives, live, compile=recipe.compile, transform=recipe.transform
+        )
     if (curriculum := trial.objectives.of(0).curriculum) is not None and len(train):
         note = curriculum.note(
             recipe.passes_over(len(train))

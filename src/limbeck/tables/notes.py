@@ -102,7 +102,7 @@ _NOT_COMPARED = frozenset(
         "method", "family", "summary", "paper", "formula", "seed", "data", "task", "plugins", "floor",
         "report_to", "workers", "cache", "cache_limit", "log_steps", "checkpoint_steps",
         "keep_texts", "keep_first_stage", "skip_unused_embeddings", "compile", "attention",
-        "activation_checkpointing",
+        "activation_checkpointing", "packing", "teacher_device_map",
         "dev", "test", "first_stage.data",
     }
 )  # fmt: skip

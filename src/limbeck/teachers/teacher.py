@@ -265,6 +265,11 @@ class Teacher:
             self._capture = CompiledCapture(self.model)
         return self
 
+    def pack(self) -> "Teacher":
+        """Run its passes on batches without padding from now on. Returns itself."""
+        self._capture = partial(capture, self.model, packed=True)
+        return self
+
     @property
     def members(self) -> "tuple[Teacher, ...]":
         """Itself."""

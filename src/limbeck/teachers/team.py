@@ -284,6 +284,12 @@ class Team(ABC):
             member.to(device)
         return self
 
+    def pack(self) -> Self:
+        """Run all passes on batches without padding. Returns itself."""
+        for member in self.members:
+            member.pack()
+        return self
+
     def compile(self) -> Self:
         """Compile all passes. Returns itself."""
         for member in self.members:

@@ -47,6 +47,7 @@ def training_arguments(
         labelled_share=recipe.labelled_share,
         candidates=recipe.candidates,
         compile=recipe.compile,
+        packing=recipe.packing,
         compact_metrics=True,
         skip_unused_embeddings=recipe.skip_unused_embeddings,
         per_device_train_batch_size=share.batch_size,

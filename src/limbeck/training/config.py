@@ -116,6 +116,11 @@ class DistillationConfig(TrainingArguments):
     compile: bool = said(
         False, "Run the training passes of student and teacher as compiled graphs."
     )
+    packing: bool = said(
+        False,
+        "Run the training passes of student and teacher on batches without padding: the texts of a batch one after "
+        "the other in one row. Language models only.",
+    )
     skip_unused_embeddings: bool = said(
         True,
         "Leave the embeddings of tokens that no training row holds out of every step, where a first batch shows "

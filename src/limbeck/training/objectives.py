@@ -1,7 +1,7 @@
 """The terms between a student and its teacher, bound to their shapes. Part of `limbeck.training`."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +10,7 @@ from torch import nn
 from transformers import PreTrainedModel
 from transformers.trainer_utils import has_length
 
+from limbeck.activations import Request, packing_problems
 from limbeck.data.row_facts import facts_of
 from limbeck.mappings.maps import kept_features
 from limbeck.objectives import Loss, ModelShape, Objectives, Shape, TeamObjectives
@@ -17,7 +18,7 @@ from limbeck.recipe import Recipe
 from limbeck.recipe.paper_settings import flat
 from limbeck.recipe.recipe import LOSS_KEYS
 from limbeck.students import generic_labels, labels_of, spelling
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem, problem_list
 from limbeck.tasks import TaskType, task_type_of
 from limbeck.teachers.teacher import Teacher
 from limbeck.teachers.team import Team, members_of
@@ -210,6 +211,31 @@ def _some(names: Iterable[str]) -> str:
 
 
 # Warns when a teacher that distinguishes two texts is given pairs as one text.
+
+
+@problem_list
+def packing_refusals(
+    objectives: Objectives | TeamObjectives,
+    models: Mapping[str, PreTrainedModel],
+    **others: object,
+) -> Iterator[Problem]:
+    """Find why the batches of a training cannot be packed.
+
+    Args:
+        objectives: the terms, for all teachers.
+        models: the student and the teachers that run, by what messages call them.
+        others: settings that do not go together with packing, by name.
+    """
+    for name, given in others.items():
+        if given:
+            yield Problem(f"packing: it does not work with {name}", "leave one of the two out")
+    for name in objectives.of(0).sees_padding:
+        yield Problem(
+            f"packing: padding counts in objectives.{name}", "leave packing out, or that term"
+        )
+    for side, model in models.items():
+        asked = objectives.ever("student" if side == "student" else "teacher")
+        yield from packing_problems(side, model, asked | Request.of_logits())
 
 
 _TYPES = "token_type_ids"

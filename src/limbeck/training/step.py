@@ -43,6 +43,7 @@ class Distiller(nn.Module):
         kind: the student's task type.
         compiled: run the student's training passes as compiled graphs, but for inputs that are
             transformed.
+        packed: run the student's training passes on batches without padding.
         bandit: learns which teacher of a team to draw; checkpoints contain it.
         compact: in evaluation keep only what scores need (`TaskType.compact_outputs`), not the logits.
     """
@@ -55,6 +56,7 @@ class Distiller(nn.Module):
         kind: TaskType,
         compact: bool = False,
         compiled: bool = False,
+        packed: bool = False,
         bandit: nn.Module | None = None,
     ) -> None:
         super().__init__()
@@ -66,7 +68,7 @@ class Distiller(nn.Module):
         self.passes = Passes()
         """The student's passes in training."""
         self._capture: Callable[[Mapping[str, Tensor], Request], Trace] = (
-            CompiledCapture(student) if compiled else partial(capture, student)
+            CompiledCapture(student) if compiled else partial(capture, student, packed=packed)
         )
 
     @property

@@ -25,7 +25,7 @@ from transformers import (
 from transformers.trainer_utils import HubStrategy, TrainOutput, enable_full_determinism, has_length
 
 from limbeck.students.execution import give_attention, warn_of_emulated_bf16
-from limbeck.support.errors import LimbeckError
+from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import task_type_of
 from limbeck.teachers.teacher import Teacher
 from limbeck.teachers.team import LearnedProbabilities, Team, members_of
@@ -165,13 +165,27 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
         if self.teacher is not None:
             if self.own.compile:
                 self.teacher.compile()
+            if self.own.packing:
+                self.teacher.pack()
             self.teacher.to(self.args.device)
             objectives.warn_of_lost_segments(self.teacher.members, self.train_dataset)
+        if self.own.packing and (problems := self._packing_refusals()):
+            raise LimbeckError(problems)
         warn_of_emulated_bf16("bf16" if args.bf16 else "fp32")
         self.begin_counting()
         self.plan.check(self.student, self)
 
     # ---- how it is made ----
+
+    def _packing_refusals(self) -> list[Problem]:
+        live = [one for one in members_of(self.teacher) if one.live]
+        teachers = {f"teacher {place + 1}": one.model for place, one in enumerate(live)}
+        return objectives.packing_refusals(
+            self.objectives,
+            {"student": self.student, **teachers},
+            compile=self.own.compile,
+            transform=self.transform,
+        )
 
     def _plan(self, own: DistillationConfig, model: Any, teacher: Any, first: Any) -> None:
         """Resolve the recipe and the teachers."""
@@ -259,6 +273,7 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
             kind=self.kind,
             compact=self.own.compact_metrics,
             compiled=self.own.compile,
+            packed=self.own.packing,
             bandit=self.bandit,
         )
 

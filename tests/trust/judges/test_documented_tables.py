@@ -76,6 +76,7 @@ def test_the_page_of_several_labels_prints_the_benchmarks_tables(capsys):
         ("parallel", "other-languages"),
         ("sizes", "smaller-students"),
         ("decoders", "decoders"),
+        ("packing", "decoders"),
         ("which_method", "which-method"),
     ],
 )
