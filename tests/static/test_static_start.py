@@ -12,7 +12,7 @@ from transformers import BertModel
 
 import tiny_runs as tiny
 from limbeck.embedding import SENTENCE_EMBEDDERS
-from limbeck.static import from_teacher, static_student, train_tokenizer
+from limbeck.static import from_teacher, start, static_student, train_tokenizer
 from limbeck.static.start import principal_axes
 from limbeck.support.errors import LimbeckError
 
@@ -166,10 +166,16 @@ def test_an_unknown_kind_of_tokenizer_is_refused() -> None:
         train_tokenizer(GERMAN, 80, "wordpeice")
 
 
-@pytest.mark.parametrize(("words", "power", "dropout"), [(32, 0.5, 0.3), (33, 1.0, 0.5)])
-def test_settings_of_classes_follow_the_length_of_texts(words, power, dropout) -> None:
-    """A long text has many word pairs: it takes their mean. What is given stays."""
-    texts = ["film " * (words - 4), "film " * (words + 4)]
+@pytest.mark.parametrize(
+    ("words", "count", "power", "dropout"),
+    [(32, 20, 0.5, 0.3), (33, 20, 1.0, 0.5), (32, 22, 1.0, 0.5)],
+)
+def test_settings_of_classes_follow_the_length_and_number_of_texts(
+    words, count, power, dropout, monkeypatch
+) -> None:
+    """What is given stays."""
+    monkeypatch.setattr(start, "FEW", 21)
+    texts = ["film " * (words - 4), "film " * (words + 4)] * (count // 2)
     for made in (
         static_student(tiny.tokenizer(), 4, texts, num_labels=2),
         from_teacher(tiny.bert(2).eval(), tiny.tokenizer(), texts, 4, num_labels=2),

@@ -100,8 +100,8 @@ class StudentSpec(settings.Settings):
         None,
         ge=0,
         lt=1,
-        description="static: share of tokens and pairs that a training step leaves out; default: 0.3, of long "
-        "texts 0.5, for embeddings 0",
+        description="static: share of tokens and pairs that a training step leaves out; default: 0.5, of few "
+        "short texts 0.3, for embeddings 0",
     )
 
     @property
