@@ -26,12 +26,15 @@ BITNET = {"quant_method": "bitnet", "linear_class": "bitlinear", "quantization_m
           "modules_to_not_convert": ["score"]}  # fmt: skip
 
 
-def save(folder: Path, quantized: dict) -> tuple[Path, hf.PreTrainedModel]:
+def save(
+    folder: Path, quantized: dict, seed: int = 0, sign: int = 1, **sizes: int
+) -> tuple[Path, hf.PreTrainedModel]:
     """A classifier's folder that says that it is quantized, and the classifier."""
     names = {"id2label": {0: "negative", 1: "positive"}}
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        model = hf.LlamaForSequenceClassification(hf.LlamaConfig(**SIZES, **names)).eval()
+        torch.manual_seed(seed)
+        model = hf.LlamaForSequenceClassification(hf.LlamaConfig(**(SIZES | sizes), **names)).eval()
+    model.score.weight.data *= sign
     model.save_pretrained(folder)
     tiny.tokenizer().save_pretrained(folder)
     content = json.loads((folder / "config.json").read_text())
@@ -103,9 +106,30 @@ def test_weights_in_fp8_are_read_in_float_without_a_gpu(tmp_path) -> None:
     np.testing.assert_allclose(logits_of(found, texts), logits_of(model, texts), atol=1e-6)
 
 
-def test_a_quantized_model_teaches_and_is_no_students_start(tmp_path, uncompiled) -> None:
-    folder, _ = save(tmp_path / "model", BITNET)
-    in_bits(folder)
+def in_bitsandbytes(folder: Path, bits: int) -> None:
+    """By its own library, before a first pass: on CPU that rewrites weights of 4 bits."""
+    pytest.importorskip("bitsandbytes")
+    content = json.loads((folder / "config.json").read_text())
+    del content["quantization_config"]
+    (folder / "config.json").write_text(json.dumps(content))
+    quantized = hf.BitsAndBytesConfig(**{f"load_in_{bits}bit": True})
+    kind = hf.AutoModelForSequenceClassification
+    kind.from_pretrained(folder, quantization_config=quantized, device_map="cpu").save_pretrained(
+        folder
+    )
+
+
+@pytest.mark.parametrize("how", ["bitnet", "8 bits", "4 bits"])
+@pytest.mark.filterwarnings("ignore")  # bitsandbytes' own
+def test_a_quantized_model_teaches_and_is_no_students_start(how, tmp_path, uncompiled) -> None:
+    folder = tmp_path / "model"
+    if how == "bitnet":
+        save(folder, BITNET)
+        in_bits(folder)
+    else:
+        # This one is right about the rows.
+        save(folder, BITNET, seed=1, sign=-1, hidden_size=64, intermediate_size=64)
+        in_bitsandbytes(folder, int(how[0]))
     theirs = hf.AutoModelForSequenceClassification.from_pretrained(folder).eval()
     texts = [*dict.fromkeys(tiny.sentences(8))]
     wanted = dict(zip(texts, logits_of(theirs, texts), strict=True))
