@@ -44,6 +44,13 @@ def test_answers_are_those_of_each_row_alone(tmp_path, family, chat):
     assert len({*texts}) > 1
 
 
+def test_texts_are_what_it_gives(tmp_path, capsys):
+    folder = save_language_model(tmp_path / "model", "llama", chat=False)
+    limbeck.predict(folder, [{"prompt": "a"}], to=tmp_path / "a.jsonl", max_new_tokens=1, show=True)
+    said = " ".join(capsys.readouterr().err.split())
+    assert "reads 'prompt' and gives texts" in said
+
+
 def test_a_long_prompt_loses_its_start_and_is_counted(tmp_path):
     folder = save_language_model(tmp_path / "model", chat=False)
     given = {"max_length": 8, "max_new_tokens": 4}

@@ -205,10 +205,12 @@ class PredictJob:
             if problems := reads.problems(model.processor, model.max_length, width):
                 raise LimbeckError(problems)
             reads.check(model.processor)
-        names = " + ".join(map(repr, self.columns)) or "no column"
+        names, kind = " + ".join(map(repr, self.columns)) or "no column", self.facts.kind
+        gives = ", ".join(settings.output)
+        if kind.generates and not kind.classes_as_text:
+            gives = gives.replace("labels", "texts")
         console.print(
-            f"{self.facts.name} ({self.facts.kind.name}, {self.facts.model.backend}) reads {names} and gives "
-            f"{', '.join(settings.output)}"
+            f"{self.facts.name} ({kind.name}, {self.facts.model.backend}) reads {names} and gives {gives}"
         )
         stored, cascade = self.facts.model.stored, self.facts.model.cascade
         if self.endpoint is not None and stored is not None and cascade is not None:
