@@ -6,11 +6,19 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import ConfigDict, Field, ValidationError, create_model
-from transformers import EarlyStoppingCallback, Seq2SeqTrainingArguments, Trainer, TrainingArguments
+from transformers import (
+    EarlyStoppingCallback,
+    PreTrainedModel,
+    Seq2SeqTrainingArguments,
+    Trainer,
+    TrainingArguments,
+)
+from transformers.integrations.liger import apply_liger_kernel
+from transformers.utils import is_liger_kernel_available
 
 from limbeck.recipe import Recipe
 from limbeck.recipe.recipe import TRAINING, TRANSFORMS
-from limbeck.support.errors import Problem, problem_list, unknown
+from limbeck.support.errors import LimbeckError, Problem, problem_list, unknown
 from limbeck.support.machine import accelerator, share_of_step
 from limbeck.tasks import LOWER_IS_BETTER
 from limbeck.training.config import OWN_SETTINGS, DistillationConfig
@@ -101,21 +109,40 @@ REFUSED = {
         "leave it out; a soft label smooths as the teacher does: method kd",
     ),
     **dict.fromkeys(("torch_compile", "torch_compile_backend", "torch_compile_mode"), _COMPILE),
-    "use_liger_kernel": (
-        "its kernels give a loss without the hidden states and logits that the terms compare",
-        "leave it out; attn_implementation of the models makes attention fast",
-    ),
     "auto_find_batch_size": (
         "a smaller batch would train the parts of the method again",
         "leave it out; halve per_device_train_batch_size and double gradient_accumulation_steps",
     ),
     "label_names": ("the student's head defines its labels", "leave it out"),
-    "liger_kernel_config": ("use_liger_kernel is not supported", "leave it out"),
     **dict.fromkeys(("fsdp", "deepspeed", "parallelism_config"), _WHOLE),
     **dict.fromkeys(sorted(_OF_SEQ2SEQ), _GENERATES),
     "sortish_sampler": (_GENERATES[0], 'set train_sampling_strategy="group_by_length"'),
 }
 """Settings that raise an error if set (not None, False, 0 or empty): the reason, and the fix."""
+
+
+LIGER_LOSSES = {
+    "fused_linear_cross_entropy": "it makes no logits, which the terms compare",
+    "cross_entropy": "it replaces torch's own in the process",
+}
+"""Liger's losses, which are never used: the reason. Limbeck computes losses over a vocabulary in pieces."""
+
+
+def with_liger_kernels(student: PreTrainedModel, args: TrainingArguments) -> None:
+    """Give the student Liger's norms, rotary embeddings and MLPs, as transformers' own switch does for a model.
+
+    Raises:
+        LimbeckError: no GPU, liger-kernel is not installed, or it has no kernels for this model.
+    """
+    setting, config = "args.use_liger_kernel=True", args.liger_kernel_config or {}
+    if accelerator() is None:
+        raise LimbeckError(f"{setting}: its Triton kernels need a GPU", "leave it out on CPU")
+    if not is_liger_kernel_available():
+        raise LimbeckError(f"{setting}: it is not installed", "pip install liger-kernel")
+    apply_liger_kernel(student, {**config, **dict.fromkeys(LIGER_LOSSES, False)})
+    if not any("forward" in vars(module) for module in student.modules()):
+        kind = student.config.model_type
+        raise LimbeckError(f"{setting}: it has no kernels for {kind}", "leave it out")
 
 
 def setting_problems(args: TrainingArguments) -> list[Problem]:
@@ -124,6 +151,12 @@ def setting_problems(args: TrainingArguments) -> list[Problem]:
         Problem(f"args.{name}={value!r}: {why}", fix)
         for name, (why, fix) in REFUSED.items()
         if (value := getattr(args, name, None))
+    ]
+    config = args.liger_kernel_config or {}
+    problems += [
+        Problem(f"args.liger_kernel_config={config!r}: {name}: {why}", f"leave {name} out")
+        for name, why in LIGER_LOSSES.items()
+        if config.get(name)
     ]
     if args.n_gpu > 1:
         problems.append(

@@ -4,6 +4,7 @@ It captures the activations that the objectives need, and weights and adds their
 precision and multi-process training are the Trainer's own.
 """
 
+import copy
 import inspect
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -157,6 +158,11 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
         # The objectives average over a batch themselves, and `weights_of` over a step; a model that takes
         # `num_items_in_batch` would switch off the division by the accumulation factor.
         self.model_accepts_loss_kwargs = False
+        if (
+            self.args.use_liger_kernel
+        ):  # the student has them, and the Trainer would look in the wrapper
+            self.args = copy.copy(self.args)
+            self.args.use_liger_kernel = False
         self.loss_is_scaled_for_ga = False
         self.label_names = list(self.kind.label_names)
         # A NaN must end the run, not be averaged away.
@@ -262,6 +268,8 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
             torch.manual_seed(self._seed)
             loss = self.plan.last.loss
             self.objectives = objectives.objectives_for(student, self.teacher, loss, self._examples)
+        if self.own.use_liger_kernel:
+            arguments.with_liger_kernels(student, self.own)
         plan, compared = self.plan, self.objectives.ever("teacher").logits
         if problems := objectives.pair_problems(
             student, plan.members, plan.names, compared=compared

@@ -5,11 +5,14 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
+import sys
+import types
 from typing import Any
 
 import own_rows as own
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file
 from transformers import Seq2SeqTrainingArguments, TrainerCallback, TrainingArguments
 from transformers import trainer as stock
@@ -55,6 +58,8 @@ def alike(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor], atol: fl
 # ---- what limbeck has to do itself ----
 
 SEEN_TO = {
+    "use_liger_kernel": "in the student, before the Trainer looks in the wrapper",
+    "liger_kernel_config": "in the student, without its losses",
     "activation_checkpointing": "in the student",
     "average_tokens_across_devices": "of examples: each counts alike, on whatever device it is",
     "bf16_full_eval": "the wrapper is cast, and the student in it",
@@ -139,7 +144,7 @@ def test_what_would_not_hold_is_refused_by_its_name(tmp_path, given, named):
     ("name", "value"),
     [
         ("use_liger_kernel", True),
-        ("liger_kernel_config", {"rope": True}),
+        ("liger_kernel_config", {"fused_linear_cross_entropy": True}),
         ("fsdp", "full_shard"),
         ("deepspeed", {"zero_optimization": {"stage": 2}}),
         ("parallelism_config", object()),
@@ -153,6 +158,38 @@ def test_what_cannot_be_asked_for_on_this_machine_is_refused_too(tmp_path, name,
         DistillationTrainer(still(), own.bert(3, 1), DistillationConfig.like(args, method="kd"))
     found = str(caught.value)
     assert "CUDA_VISIBLE_DEVICES" in found if name == "_n_gpu" else f"args.{name}=" in found
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_liger_kernels_reach_the_student_without_the_fused_loss(known, tmp_path, monkeypatch):
+    """A stand-in for liger-kernel, which needs a GPU: transformers' own function calls it on the student itself."""
+    asked = []
+
+    def apply(model, **config):
+        asked.append((type(model).__name__, config))
+        if known:
+            model.base_model.forward = model.base_model.forward
+
+    package = types.ModuleType("liger_kernel.transformers")
+    package._apply_liger_kernel_to_instance = apply
+    monkeypatch.setitem(sys.modules, "liger_kernel", types.ModuleType("liger_kernel"))
+    monkeypatch.setitem(sys.modules, "liger_kernel.transformers", package)
+    for module in (arguments, transformers.integrations.liger):
+        monkeypatch.setattr(module, "is_liger_kernel_available", lambda: True)
+    monkeypatch.setattr(arguments, "accelerator", lambda: torch.device("cuda"))
+    args = own.arguments(tmp_path)
+    args.use_liger_kernel, args.liger_kernel_config = True, {"rope": False}
+    config = DistillationConfig.like(args, method="kd")
+    own_things = {"train_dataset": own.sentences(), "data_collator": own.OwnCollator()}
+    if not known:
+        with pytest.raises(LimbeckError, match="no kernels for bert"):
+            DistillationTrainer(still(), own.bert(3, 1), config, **own_things)
+        return
+    trainer = DistillationTrainer(still(), own.bert(3, 1), config, **own_things)
+    trainer.train()
+    wanted = {"rope": False, "fused_linear_cross_entropy": False, "cross_entropy": False}
+    assert asked == [("BertForSequenceClassification", wanted)]
+    assert config.use_liger_kernel
 
 
 def test_what_belongs_to_another_trainer_is_refused(tmp_path):
