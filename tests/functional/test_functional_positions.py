@@ -251,7 +251,7 @@ def test_pieces_of_a_large_vocabulary_give_the_plain_loss_and_gradients(name, dt
     labels[0, :5], labels[2] = -100, -100  # pieces without a position, and an example
     found = []
     for rows in (21, 4, 1):
-        monkeypatch.setattr(labelled_positions, "_PIECE", rows * 11)
+        monkeypatch.setattr(labelled_positions, "PIECE", rows * 11)
         ours = student.clone().requires_grad_()
         loss = OVER_A_VOCABULARY[name](ours, teacher, labels != -100, labels)
         with torch.no_grad():
@@ -269,7 +269,7 @@ def test_pieces_of_a_large_vocabulary_give_the_plain_loss_and_gradients(name, dt
 def test_pieces_give_gradients_to_every_side_that_wants_them_and_can_be_asked_twice(monkeypatch):
     found = []
     for rows in (21, 4):
-        monkeypatch.setattr(labelled_positions, "_PIECE", rows * 11)
+        monkeypatch.setattr(labelled_positions, "PIECE", rows * 11)
         sides = [logits(3, 7, 11, seed=seed).requires_grad_() for seed in (0, 1)]
         loss = functional.token_soft_kl(*sides, torch.ones(3, 7).bool())
         once = torch.autograd.grad(loss, sides, retain_graph=True)
@@ -279,7 +279,7 @@ def test_pieces_give_gradients_to_every_side_that_wants_them_and_can_be_asked_tw
 
 
 def test_pieces_of_fp16_keep_gradients_that_only_the_loss_scale_makes_numbers(monkeypatch):
-    monkeypatch.setattr(labelled_positions, "_PIECE", 2 * 3)
+    monkeypatch.setattr(labelled_positions, "PIECE", 2 * 3)
     ours = torch.tensor([[[20.0, 0, 0]] * 4], dtype=torch.float16).requires_grad_()
     loss = functional.token_cross_entropy(ours, torch.zeros(1, 4, dtype=torch.long))
     (gradient,) = torch.autograd.grad(2.0**16 * loss, ours)
@@ -288,7 +288,7 @@ def test_pieces_of_fp16_keep_gradients_that_only_the_loss_scale_makes_numbers(mo
 
 
 def test_in_pieces_as_much_is_kept_for_gradients_as_the_logits_get(monkeypatch):
-    monkeypatch.setattr(labelled_positions, "_PIECE", 4 * 50)
+    monkeypatch.setattr(labelled_positions, "PIECE", 4 * 50)
     student, teacher = logits(2, 8, 50).requires_grad_(), logits(2, 8, 50, seed=1)
     mask, kept = torch.ones(2, 8).bool(), []
 

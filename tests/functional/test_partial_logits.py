@@ -8,13 +8,14 @@ import pytest
 import torch
 
 from limbeck import functional as F
+from limbeck.functional import labelled_positions
 from limbeck.functional.labelled_positions import (
     cross_entropies,
     divergences,
     jensen_shannon,
     skewed,
 )
-from limbeck.functional.partial_logits import KeptTokens, partial_soft_label
+from limbeck.functional.partial_logits import KeptTokens, outcomes, partial_soft_label
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import SoftRule
 
@@ -220,12 +221,12 @@ def test_a_temperature_is_read_as_it_was_written(temperature):
 def test_sampled_tokens_have_the_papers_gradient_and_the_vocabularys_value():
     """Anshumann et al.: KL(c/n || P_S) over a dense c/n, by PyTorch's own `kl_div`."""
     kept = KeptTokens("sample", 6).of(TEACHER, [0, 1, 2])
-    rows = {name: getattr(kept, name).flatten(0, 1) for name in ("ids", "values", "rest")}
+    rows = {name: getattr(kept, name).flatten(0, 1)[None] for name in ("ids", "values", "rest")}
     kept = dataclasses.replace(kept, **rows)
-    dense = torch.zeros(12, V).scatter_add_(-1, kept.ids, kept.values.float()) / 6
+    dense = torch.zeros(12, V).scatter_add_(-1, kept.ids[0], kept.values[0].float()) / 6
     ours, theirs = (STUDENT.reshape(12, V).clone().requires_grad_() for _ in range(2))
     kl = torch.nn.functional.kl_div(theirs.log_softmax(-1), dense, reduction="none").sum(-1)
-    found = kept.distances(ours, divergences)
+    found = kept.distances(ours[None], divergences, torch.ones(1, 12).bool())
     found.sum().backward()
     kl.sum().backward()
     torch.testing.assert_close(ours.grad, theirs.grad, atol=1e-6, rtol=0)
@@ -233,3 +234,23 @@ def test_sampled_tokens_have_the_papers_gradient_and_the_vocabularys_value():
     entropy = torch.special.entr(dense).sum(-1)
     torch.testing.assert_close(kl - found, whole - entropy, atol=1e-5, rtol=0)
     assert (kl - found).mean() > 0.1
+
+
+@pytest.mark.parametrize("temperature", [1, 2.5])
+def test_gradients_of_outcomes_are_those_of_differences(temperature, monkeypatch):
+    """Two rows a piece, of which the last has one; torch's numeric gradient."""
+    monkeypatch.setattr(labelled_positions, "PIECE", 2 * 6)
+    ours = torch.randn(5, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    ids = torch.tensor([[0, 3], [5, 1], [2, 4], [1, 0], [4, 5]])
+    of = partial(outcomes, temperature=temperature)
+    assert torch.autograd.gradcheck(of, (ours.requires_grad_(), ids))
+    assert of(ours, ids).exp().sum(-1).tolist() == pytest.approx([1] * 5)
+
+
+def test_positions_that_do_not_count_may_hold_anything():
+    valid = torch.tensor([[True, False]])
+    ours = torch.tensor([[[1.0, 2, 3], [float("nan"), 0, 0]]]).requires_grad_()
+    kept = KeptTokens("top", 2).of(torch.tensor([[[3.0, 2, 1], [3, 2, 1]]]), [0])
+    kept.distances(ours, divergences, valid).sum().backward()
+    assert ours.grad[0, 1].tolist() == [0, 0, 0]
+    assert ours.grad[0, 0].abs().sum() > 0.1

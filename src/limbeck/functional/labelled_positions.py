@@ -30,7 +30,7 @@ Distance = Callable[[Tensor, Tensor, float | int], Tensor]
 """Of student's and teacher's logits (…, C) at a temperature: a value for each row."""
 
 # Logits in one piece. Larger pieces need more memory, and are slower on a CPU, whose cache they do not fit.
-_PIECE = 2**23
+PIECE = 2**23
 
 
 def token_cross_entropy(
@@ -255,7 +255,7 @@ def at_positions(
     memory of the logits until the backward pass. So each piece's gradients are computed with its values.
     """
     flat = [side.flatten(0, 1) for side in (valid, logits, *sides)]
-    piece = max(1, _PIECE // logits.shape[-1])
+    piece = max(1, PIECE // logits.shape[-1])
     if len(flat[0]) <= piece:
         return each(*(side[flat[0]] for side in flat[1:]))
     found: Tensor = _InPieces.apply(each, piece, *flat)  # type: ignore[no-untyped-call]

@@ -5,18 +5,23 @@ an example depend on its number alone, so that a teacher in another batch or pro
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, cast
+from functools import partial
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
 from jaxtyping import Float, Integer
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from limbeck.functional import labelled_positions, reductions
 from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import send
+
+_CACHED = 2**20
+"""Logits in one piece on a CPU, a few megabytes."""
 
 # Soft labels over a vocabulary of which a teacher's outputs hold some tokens only.
 #
@@ -54,10 +59,56 @@ def outcomes(
     *,
     temperature: float | int = 1.0,
 ) -> Float[Tensor, "*batch outcomes"]:
-    """ln softmax(z/τ) of some tokens, and behind them the value of all others together."""
-    logs = (reductions.at_least_float32(logits) / temperature).log_softmax(-1)
-    tail = logs.scatter(-1, ids, float("-inf")).logsumexp(-1, keepdim=True)
-    return torch.cat([logs.gather(-1, ids), tail], -1)
+    """ln softmax(z/τ) of some different tokens, and behind them the value of all others together."""
+    found: Tensor = _Outcomes.apply(logits, ids, temperature)  # type: ignore[no-untyped-call]
+    return found
+
+
+class _Outcomes(torch.autograd.Function):
+    """Outcomes in pieces that fit a cache; for the gradient only the logits and the outcomes are kept.
+
+    Of another token it is p/p_rest·g_rest − p·Σg, of an own one g − p·Σg. Rows whose outcomes get no gradient get none.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, ids: Tensor, temperature: float | int) -> Tensor:
+        found = []
+        for rows, own in _in_pieces(logits, ids):
+            scaled = _scaled(rows, temperature)
+            rest = scaled.scatter(-1, own, -torch.inf).logsumexp(-1, keepdim=True)
+            found.append(torch.cat([scaled.gather(-1, own), rest], -1))
+        values = torch.cat(found)
+        total = values.logsumexp(-1, keepdim=True)
+        ctx.temperature, ctx.shape = temperature, (*ids.shape[:-1], values.shape[-1])
+        ctx.save_for_backward(logits, ids, values, total)
+        return (values - total).view(ctx.shape)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None, None]:
+        logits, ids, values, total = ctx.saved_tensors
+        found = torch.empty_like(logits)
+        sides = found, logits, ids, upstream, values, total
+        for place, rows, own, up, value, whole in _in_pieces(*sides):
+            inner = (up - (value - whole).exp() * up.sum(-1, keepdim=True)) / ctx.temperature
+            gradient = (_scaled(rows, ctx.temperature) - value[:, -1:]).exp_().mul_(inner[:, -1:])
+            gradient.scatter_(-1, own, inner[:, :-1])
+            place.copy_(gradient.masked_fill_(~up.any(-1, keepdim=True), 0))
+        return found, None, None
+
+
+def _scaled(logits: Tensor, temperature: float | int) -> Tensor:
+    logits = reductions.at_least_float32(logits)
+    return logits if temperature == 1 else logits / temperature
+
+
+def _in_pieces(*sides: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Rows of all sides, together; the first has the vocabulary."""
+    logits = sides[0]
+    piece = labelled_positions.PIECE
+    rows = max(1, (min(piece, _CACHED) if logits.is_cpu else piece) // logits.shape[-1])
+    flat = (side.flatten(0, -2).split(rows) for side in sides)
+    return zip(*flat, strict=True)
 
 
 def topk_kl(
@@ -265,8 +316,10 @@ class PartialLogits:
             rest=send(self.rest, device),
         )
 
-    def distances(self, student_logits: Tensor, distance: labelled_positions.Distance) -> Tensor:
-        """A distance from each row of student logits (P, V): (P,).
+    def distances(
+        self, student_logits: Tensor, distance: labelled_positions.Distance, valid: Tensor
+    ) -> Tensor:
+        """A distance from student logits (B, N, V) at each true position (B, N): (positions,).
 
         For the likeliest tokens over k + 1 outcomes, all others as one: at k = V the vocabulary's, for an
         f-divergence at most that. For sampled ones an unbiased estimate of the vocabulary's cross-entropy or KL
@@ -278,17 +331,18 @@ class PartialLogits:
             LimbeckError: sampled tokens, and a distance that reads the teacher's probability of each.
         """
         ids, own = self.ids.long(), self.kept.temperature
-        if self.kept.how == "sample":
-            if distance not in _OF_COUNTS:
-                raise LimbeckError(
-                    "sampled tokens: this divergence needs the teacher's probability of each, and counts are kept",
-                    "keep the likeliest tokens (topK), or compare by soft_kl",
-                )
-            found = sampled_surprises(student_logits, ids, self.values, temperature=own)
-            return found - self.rest if distance is labelled_positions.divergences else found
-        ours = outcomes(student_logits, ids, temperature=own)
-        theirs = torch.cat([self.values, self.rest.unsqueeze(-1)], -1)
-        return distance(ours, theirs, 1.0)
+        if self.kept.how == "top":
+            ours = outcomes(student_logits, ids, temperature=own)[valid]
+            theirs = torch.cat([self.values, self.rest.unsqueeze(-1)], -1)[valid]
+            return distance(ours, theirs, 1.0)
+        if distance not in _OF_COUNTS:
+            raise LimbeckError(
+                "sampled tokens: this divergence needs the teacher's probability of each, and counts are kept",
+                "keep the likeliest tokens (topK), or compare by soft_kl",
+            )
+        each = partial(sampled_surprises, temperature=own)
+        found = labelled_positions.at_positions(each, valid, student_logits, ids, self.values)
+        return found - self.rest[valid] if distance is labelled_positions.divergences else found
 
 
 def partial_soft_label(
@@ -317,9 +371,5 @@ def partial_soft_label(
         )
     valid = mask.bool()
 
-    def of_rows(logits: Tensor, ids: Tensor, values: Tensor, rest: Tensor) -> Tensor:
-        return replace(teacher, ids=ids, values=values, rest=rest).distances(logits, distance)
-
-    sides = student_logits, teacher.ids, teacher.values, teacher.rest
-    each = labelled_positions.at_positions(of_rows, valid, *sides)
+    each = teacher.distances(student_logits, distance, valid)
     return labelled_positions.mean_by_example(each * temperature**2 if scale_by_t2 else each, valid)
