@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -274,6 +275,16 @@ def test_a_mixture_with_sampled_tokens_is_refused(compare, settings, teachers, t
     with pytest.raises(LimbeckError, match=rf"{compare} needs the teacher's probability") as caught:
         distill(recipe, out=tmp_path / "run", report=False)
     assert "objectives.soft.tokens=top8" in str(caught.value)
+
+
+def test_preflight_estimates_the_memory(settings, teachers, tmp_path, capsys):
+    given = settings("causal-lm", teacher=str(teachers["causal-lm"].path), epochs=1)
+    student = {"student.init": "teacher", "student.layers": 2}
+    distill(Recipe.load("kd", **(given | student)), out=tmp_path / "run", report=False, show=True)
+    said = " ".join(capsys.readouterr().err.split())
+    assert re.search(
+        r"memory: about .* at the peak of training: .* for 8 texts of \d+ tokens", said
+    )
 
 
 def test_layers_are_picked_by_importance_unless_the_recipe_says_otherwise(settings, teachers):

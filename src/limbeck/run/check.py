@@ -19,13 +19,14 @@ from limbeck.input_transforms import StepInputs
 from limbeck.objectives import Objective, Objectives, TeamObjectives
 from limbeck.objectives.example_weights import COUNTED, ExampleWeights
 from limbeck.outputs.stored_teacher import AbsentModel
-from limbeck.preflight import data_checks
+from limbeck.preflight import data_checks, memory
 from limbeck.recipe import Recipe, Stage
 from limbeck.recipe.quick import USUAL, travelled
 from limbeck.run import beside_teacher, bound_rows, in_place, several_teachers
 from limbeck.run.models import Named, learns_from_its_teacher
 from limbeck.run.prepared import Prepared, StageInputs
 from limbeck.students import labels_of
+from limbeck.students.execution import resolve_precision
 from limbeck.support.errors import LimbeckError, Problem, problem_list
 from limbeck.support.settings import Ramp
 from limbeck.support.step_state import StepState
@@ -294,7 +295,7 @@ def check_run(prepared: Prepared, *, show: bool) -> Prepared:
     errors = preflight.errors_of(problems)
     if errors:
         raise LimbeckError(problem for problem in problems if problem.severity != "note")
-    problems += _plateau(prepared, method)
+    problems += _plateau(prepared, method) + (_memory(prepared, method) if show else [])
     floor = beside_teacher.fit_before(prepared)
     if floor is not None:
         problems += beside_teacher.floor_problems(prepared, floor, checked.asked)
@@ -315,6 +316,28 @@ def _plateau(prepared: Prepared, method: preflight.Method | None) -> list[Proble
     rate = USUAL.lr if recipe.lr is None else recipe.lr
     travel = travelled(rate, steps, recipe.lr_schedule, recipe.warmup)
     return preflight.checking.check_start(prepared.student, batch, travel)
+
+
+def _memory(prepared: Prepared, method: preflight.Method | None) -> list[Problem]:
+    """The memory that the last stage of a language model needs."""
+    recipe, kind = prepared.stages[-1].recipe, prepared.task.kind
+    if (
+        method is None
+        or method.terms is None
+        or method.batch is None
+        or not (kind.language_model and kind.generates)
+    ):
+        return []
+    lengths = kind.reads.lengths(prepared.stages[-1].rows.encoded) or [1]
+    step = memory.Step(
+        recipe.batch_size,
+        max(lengths),
+        resolve_precision(recipe.precision) == "bf16",
+        recipe.optimizer,
+        recipe.activation_checkpointing,
+    )
+    teachers = [one.teacher.model for one in prepared.named if not one.stored]
+    return [memory.note_of(prepared.student, teachers, method.terms, method.batch, step)]
 
 
 def _in_stage(stage: Stage, problem: Problem) -> Problem:
