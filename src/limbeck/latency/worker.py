@@ -20,6 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from limbeck.support.cores import anonymous_bytes
+
 Feed = dict[str, np.ndarray]
 Pass = Callable[[Feed], Any]
 
@@ -90,16 +92,6 @@ def pin(cores: list[int] | None) -> None:
     """Keep this process on these cores, where the system lets one."""
     if cores is not None and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cores)
-
-
-def anonymous_bytes() -> int | None:
-    """Memory that is no file's: computed values, and weights that were copied; if Linux reports it."""
-    try:
-        text = Path("/proc/self/smaps_rollup").read_text(encoding="ascii")
-    except OSError:
-        return None
-    found = [line.split() for line in text.splitlines()]
-    return 1024 * sum(int(words[1]) for words in found if words[0] == "Anonymous:")
 
 
 def mapped_bytes(folder: Path) -> int | None:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from limbeck.latency.worker import anonymous_bytes
+from limbeck.support.cores import anonymous_bytes
 from limbeck.support.errors import Problem
 
 _EXAMPLES = 2

@@ -1,6 +1,7 @@
-"""How many CPU cores this process may use."""
+"""CPU cores that this process may use, and its memory."""
 
 import os
+from pathlib import Path
 
 
 def cores() -> int | None:
@@ -8,3 +9,13 @@ def cores() -> int | None:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count()
+
+
+def anonymous_bytes() -> int | None:
+    """Memory that is no file's: computed values, and weights that were copied; if Linux reports it."""
+    try:
+        text = Path("/proc/self/smaps_rollup").read_text(encoding="ascii")
+    except OSError:
+        return None
+    found = [line.split() for line in text.splitlines()]
+    return 1024 * sum(int(words[1]) for words in found if words[0] == "Anonymous:")
