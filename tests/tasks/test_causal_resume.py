@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from test_causal_lm import SENTENCES
 
 import tiny_runs
-from conftest import SENTENCES
 from limbeck.outputs import building
 from limbeck.outputs.cache import Store
 from limbeck.recipe import Recipe
