@@ -118,7 +118,7 @@ def _of_checkpoint(model: ScoredModel) -> AboutModel:
             kind = get_task_type(recipe.kind)
         elif task is not None:
             kind = task.kind
-        own = own[:1] if kind.generates and not kind.classes_as_text else own  # answers are written
+        own = own[:1] if kind.continues_texts else own  # answers are written
         texts = len(task.text_columns) if task is not None else len(own) or None
     multi_label = _MULTI_LABEL in (kind.problem_type, getattr(config, "problem_type", None))
     return AboutModel(

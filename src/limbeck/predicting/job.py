@@ -207,7 +207,7 @@ class PredictJob:
             reads.check(model.processor)
         names, kind = " + ".join(map(repr, self.columns)) or "no column", self.facts.kind
         gives = ", ".join(settings.output)
-        if kind.generates and not kind.classes_as_text:
+        if kind.continues_texts:
             gives = gives.replace("labels", "texts")
         console.print(
             f"{self.facts.name} ({kind.name}, {self.facts.model.backend}) reads {names} and gives {gives}"

@@ -292,6 +292,11 @@ class TaskType(ScoredOutputs):
         """The task with thresholds to be tuned or given; None where no outputs are decided by any."""
         return None
 
+    @property
+    def continues_texts(self) -> bool:
+        """Whether predictions are texts that continue a row, and not classes in words."""
+        return self.generates and not self.classes_as_text
+
     def keeps_labels(self, task: rules.TaskLike) -> bool:
         """Whether rows that teach without labels are read with them all the same."""
         return self.classes_as_text or task.label_column in task.text_columns
