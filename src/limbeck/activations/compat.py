@@ -22,6 +22,7 @@ from typing import Any
 
 from torch import nn
 from transformers import PreTrainedModel
+from transformers.integrations.liger import apply_liger_kernel as apply_liger_kernel
 from transformers.modeling_utils import AttentionInterface
 from transformers.models.auto import configuration_auto, modeling_auto
 from transformers.pytorch_utils import Conv1D as Conv1D  # GPT-2's linear map, read by others

@@ -13,9 +13,9 @@ from transformers import (
     Trainer,
     TrainingArguments,
 )
-from transformers.integrations.liger import apply_liger_kernel
 from transformers.utils import is_liger_kernel_available
 
+from limbeck.activations.compat import apply_liger_kernel
 from limbeck.recipe import Recipe
 from limbeck.recipe.recipe import TRAINING, TRANSFORMS
 from limbeck.support.errors import LimbeckError, Problem, problem_list, unknown
