@@ -170,7 +170,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def read() -> dict[str, Any]:
-    """By number of layers and student what each seed came to."""
+    """The results of each seed, by number of layers and student."""
     found: dict[str, Any] = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     return found
 

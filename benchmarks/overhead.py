@@ -16,6 +16,7 @@ import json
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -45,17 +46,17 @@ BAR = 1.10
 class StepTimes(TrainerCallback):
     """Seconds from the begin to the end of every optimisation step."""
 
-    def __init__(self) -> None:
-        self.seconds: list[float] = []
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.clock, self.seconds = clock, list[float]()
         self.began = 0.0
 
     def on_step_begin(self, *args: Any, **kwargs: Any) -> None:
-        self.began = time.perf_counter()
+        self.began = self.clock()
 
     def on_step_end(self, *args: Any, **kwargs: Any) -> None:
         if torch.cuda.is_available():
             torch.cuda.synchronize()
-        self.seconds.append(time.perf_counter() - self.began)
+        self.seconds.append(self.clock() - self.began)
 
 
 def model(layers: int) -> BertForSequenceClassification:

@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 import torch
 from datasets import Dataset
-from transformers import AutoTokenizer, TrainerCallback, set_seed
+from transformers import AutoTokenizer, set_seed
 
 from limbeck.data import Collator
 from limbeck.data.samplers import length_grouped
@@ -31,26 +31,11 @@ from limbeck.records import hardware, versions
 from limbeck.support.files import write_whole
 from limbeck.tasks import CAUSAL_LM
 from limbeck.training import DistillationConfig, DistillationTrainer
+from overhead import StepTimes
 from step_cost import decoder
 
 RECORD = Path(__file__).parent / "records" / "packing.json"
 ROWS, BATCH, LENGTHS, LAYERS = 1024, 8, (64, 256), (3, 6)
-
-
-class CpuTimes(TrainerCallback):
-    """CPU seconds of each step."""
-
-    def __init__(self) -> None:
-        self.seconds: list[float] = []
-        self._began = 0.0
-
-    def on_step_begin(self, *args: Any, **kwargs: Any) -> None:
-        """Start the clock."""
-        self._began = time.process_time()
-
-    def on_step_end(self, *args: Any, **kwargs: Any) -> None:
-        """Stop it."""
-        self.seconds.append(time.process_time() - self._began)
 
 
 def encoded(args: argparse.Namespace, length: int) -> Dataset:
@@ -92,7 +77,7 @@ def seconds(rows: Dataset, packed: bool, args: argparse.Namespace) -> list[float
             per_device_train_batch_size=BATCH, save_strategy="no", report_to="none", disable_tqdm=True,
             group_by_length=False, skip_unused_embeddings=False, train_sampling_strategy="sequential",
         )  # fmt: skip
-        times = CpuTimes()
+        times = StepTimes(time.process_time)
         DistillationTrainer(
             student, teacher, settings, train_dataset=rows, callbacks=[times],
             data_collator=Collator(tokenizer, kind=CAUSAL_LM),

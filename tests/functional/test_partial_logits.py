@@ -103,7 +103,7 @@ MIXTURES = {
 
 @pytest.mark.parametrize("name", MIXTURES)
 def test_divergences_from_a_mixture_with_a_tail_by_a_loop(name):
-    """Over four tokens and the rest; at most those of the vocabulary, and over all of its tokens the same."""
+    """Over four tokens and the rest; at most the vocabulary's divergence, and over all of its tokens the same."""
     distance, by_loop, whole = MIXTURES[name]
     total = 0.0
     for example, place in VALID.nonzero().tolist():

@@ -11,6 +11,7 @@ import typer
 from limbeck.cli.console import output, say, show_classification, show_scores, trouble
 from limbeck.cli.options import Plugins, ScoredRows, takes_groups, typed
 from limbeck.support import registry, terminal
+from limbeck.support.settings import DEVICE_MAPS
 
 # The formats of file names, if --format is not given.
 BY_SUFFIX = {".md": "markdown", ".tex": "latex", ".csv": "csv"}
@@ -193,10 +194,7 @@ class HowScored:
     ] = None
     device_map: Annotated[
         str | None,
-        typer.Option(
-            help="Place a large model's parts on several devices: auto (fill the GPUs, then the CPU), balanced, "
-            "balanced_low_0 or sequential."
-        ),
+        typer.Option(help=f"Place a large model's parts on several devices: {DEVICE_MAPS}."),
     ] = None
     texts: Annotated[
         bool | None,

@@ -387,9 +387,7 @@ def _mixed(
 def _log_shares(
     logits: Float[Tensor, "*batch classes"], temperature: float | int
 ) -> Float[Tensor, "*batch classes"]:
-    reductions.require_positive("temperature", temperature)
-    logits = reductions.at_least_float32(logits)
-    return (logits if temperature == 1.0 else logits / temperature).log_softmax(-1)
+    return reductions.at_temperature(logits, temperature).log_softmax(-1)
 
 
 def _among(

@@ -40,13 +40,12 @@ def top_tokens(
     Raises:
         LimbeckError: k is not between 1 and the vocabulary's size, or τ not above 0.
     """
-    reductions.require_positive("temperature", temperature)
     if not 1 <= k <= logits.shape[-1]:
         raise LimbeckError(
             f"top_tokens: k is {k}, and the vocabulary has {logits.shape[-1]} tokens",
             "keep at least one token, and no more than there are",
         )
-    logs = (reductions.at_least_float32(logits) / temperature).log_softmax(-1)
+    logs = reductions.at_temperature(logits, temperature).log_softmax(-1)
     kept, ids = logs.topk(k, dim=-1)
     # Summed over the others themselves: 1 − Σ has no digits left where little is left.
     tail = logs.scatter(-1, ids, float("-inf")).logsumexp(-1)
@@ -74,7 +73,7 @@ class _Outcomes(torch.autograd.Function):
     def forward(ctx: Any, logits: Tensor, ids: Tensor, temperature: float | int) -> Tensor:
         found = []
         for rows, own in _in_pieces(logits, ids):
-            scaled = _scaled(rows, temperature)
+            scaled = reductions.at_temperature(rows, temperature)
             rest = scaled.scatter(-1, own, -torch.inf).logsumexp(-1, keepdim=True)
             found.append(torch.cat([scaled.gather(-1, own), rest], -1))
         values = torch.cat(found)
@@ -91,15 +90,14 @@ class _Outcomes(torch.autograd.Function):
         sides = found, logits, ids, upstream, values, total
         for place, rows, own, up, value, whole in _in_pieces(*sides):
             inner = (up - (value - whole).exp() * up.sum(-1, keepdim=True)) / ctx.temperature
-            gradient = (_scaled(rows, ctx.temperature) - value[:, -1:]).exp_().mul_(inner[:, -1:])
+            gradient = (
+                (reductions.at_temperature(rows, ctx.temperature) - value[:, -1:])
+                .exp_()
+                .mul_(inner[:, -1:])
+            )
             gradient.scatter_(-1, own, inner[:, :-1])
             place.copy_(gradient.masked_fill_(~up.any(-1, keepdim=True), 0))
         return found, None, None
-
-
-def _scaled(logits: Tensor, temperature: float | int) -> Tensor:
-    logits = reductions.at_least_float32(logits)
-    return logits if temperature == 1 else logits / temperature
 
 
 def _in_pieces(*sides: Tensor) -> Iterator[tuple[Tensor, ...]]:
@@ -130,7 +128,6 @@ def topk_kl(
     Raises:
         LimbeckError: the temperature is not above 0.
     """
-    reductions.require_positive("temperature", temperature)
     ours = outcomes(student_logits, topk_ids, temperature=temperature)
     theirs = reductions.at_least_float32(torch.cat([topk_logprobs, tail_logprob.unsqueeze(-1)], -1))
     share = theirs.exp()
@@ -155,9 +152,8 @@ def sample_tokens(
     Raises:
         LimbeckError: n is below 1, or τ not above 0.
     """
-    reductions.require_positive("temperature", temperature)
     reductions.require_positive("n", n)
-    shares = (reductions.at_least_float32(logits) / temperature).softmax(-1)
+    shares = reductions.at_temperature(logits, temperature).softmax(-1)
     return counted(torch.multinomial(shares, n, replacement=True, generator=generator))
 
 
@@ -193,7 +189,6 @@ def sampled_cross_entropy(
     Raises:
         LimbeckError: the temperature is not above 0.
     """
-    reductions.require_positive("temperature", temperature)
     found = sampled_surprises(student_logits, sampled_ids, sampled_counts, temperature=temperature)
     return reductions.weighted_mean(found, weights)
 
@@ -206,7 +201,7 @@ def sampled_surprises(
     temperature: float | int = 1.0,
 ) -> Float[Tensor, " batch"]:
     """As `sampled_cross_entropy`, of each row."""
-    logs = (reductions.at_least_float32(student_logits) / temperature).log_softmax(-1)
+    logs = reductions.at_temperature(student_logits, temperature).log_softmax(-1)
     counts = sampled_counts.to(logs.dtype)
     found = logs.gather(-1, sampled_ids).masked_fill(sampled_counts == 0, 0.0)
     totals = counts.sum(-1).clamp(min=1)

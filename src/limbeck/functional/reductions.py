@@ -30,6 +30,19 @@ def at_least_float32(values: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]
     return values.to(float32_or_wider(values.dtype))
 
 
+def at_temperature(
+    logits: Float[Tensor, "*shape"], temperature: float | int
+) -> Float[Tensor, "*shape"]:
+    """Logits divided by a temperature, in float32 or wider; without a copy at 1.
+
+    Raises:
+        LimbeckError: the temperature is not above 0.
+    """
+    require_positive("temperature", temperature)
+    logits = at_least_float32(logits)
+    return logits if temperature == 1 else logits / temperature
+
+
 def without_autocast(values: Tensor) -> torch.autocast:
     """A block in which matrix products keep their operands' type.
 

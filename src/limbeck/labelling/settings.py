@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from limbeck.support.settings import Count, DeviceMap, Place, Settings, Words
+from limbeck.support.settings import DEVICE_MAPS, Count, DeviceMap, Place, Settings, Words
 
 
 class LabelSettings(Settings):
@@ -46,8 +46,7 @@ class LabelSettings(Settings):
     )
     device_map: DeviceMap | None = Field(
         None,
-        description="place a large teacher's parts on several devices: auto (fill the GPUs, then the CPU), balanced, "
-        "balanced_low_0 or sequential",
+        description=f"place a large teacher's parts on several devices: {DEVICE_MAPS}",
     )
     precision: Literal["fp32", "bf16"] = Field("fp32", description="fp32 or bf16")
     missing_rows: Literal["error", "drop"] = Field(

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from limbeck.support.settings import Count, DeviceMap, Pool, Settings, Words, as_words
+from limbeck.support.settings import DEVICE_MAPS, Count, DeviceMap, Pool, Settings, Words, as_words
 
 Output = Literal["labels", "scores", "ranks", "probabilities", "logits", "embeddings"]
 
@@ -62,8 +62,7 @@ class PredictSettings(Settings):
     )
     device_map: DeviceMap | None = Field(
         None,
-        description="place a large model's parts on several devices: auto (fill the GPUs, then the CPU), balanced, "
-        "balanced_low_0 or sequential",
+        description=f"place a large model's parts on several devices: {DEVICE_MAPS}",
     )
     precision: Literal["fp32", "bf16"] = Field("fp32", description="fp32 or bf16")
     csv_safe: bool = Field(

@@ -21,11 +21,13 @@ Count = Annotated[int, Field(gt=0, le=10**9)]
 Depth = Annotated[int, Field(gt=0, le=10**4)]
 """A number of layers, or of one among them."""
 LayerNumber = Annotated[int, Field(ge=0, le=10**4)]
+"""The number of a layer, the lowest being 1; 0 is the embeddings."""
 Pool = Literal["cls", "mean", "last"]
 """How hidden states of a sequence become one vector; `limbeck.functional.hidden.pool` is their equation."""
-"""The number of a layer, the lowest being 1; 0 is the embeddings."""
 DeviceMap = Literal["auto", "balanced", "balanced_low_0", "sequential"]
 """How accelerate places a model's parts on several devices."""
+DEVICE_MAPS = "auto (fill the GPUs, then the CPU), balanced, balanced_low_0 or sequential"
+"""Its choices, for descriptions of settings."""
 Batch = Annotated[int, Field(gt=0, le=10**6)]
 """A number of examples in a forward pass, or of forward passes in a step."""
 Tokens = Annotated[int, Field(gt=2, le=10**6)]

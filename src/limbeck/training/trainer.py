@@ -158,9 +158,8 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
         # The objectives average over a batch themselves, and `weights_of` over a step; a model that takes
         # `num_items_in_batch` would switch off the division by the accumulation factor.
         self.model_accepts_loss_kwargs = False
-        if (
-            self.args.use_liger_kernel
-        ):  # the student has them, and the Trainer would look in the wrapper
+        if self.args.use_liger_kernel:
+            # The student has the kernels already; the Trainer would look for its layers in the wrapper.
             self.args = copy.copy(self.args)
             self.args.use_liger_kernel = False
         self.loss_is_scaled_for_ga = False
