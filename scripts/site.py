@@ -1,4 +1,4 @@
-"""Hooks of mkdocs: the README and the pages beside it join the site, and the API pages are written from the package.
+"""Hooks of mkdocs: README and pages beside it join the site, API pages come from the package, LaTeX becomes MathML.
 
 make docs
 """
@@ -6,8 +6,10 @@ make docs
 from __future__ import annotations
 
 import re
+from html import unescape
 from pathlib import Path
 
+from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
@@ -15,6 +17,9 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).parents[1]
 # What a browser would fetch from another machine. (Links that a reader follows are no matter.)
 FETCHED = re.compile(r"""<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=["']?(?:https?:)?//""")
+
+# A formula as pymdownx.arithmatex marks it.
+FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 
 
 def packages() -> list[str]:
@@ -48,6 +53,26 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         page = f"# {name}\n\n::: {name}\n"
         files.append(File.generated(config, f"api/{name}.md", content=page))
     return files
+
+
+def on_page_content(html: str, **_: object) -> str:
+    """Typesets formulas as MathML, which browsers show without a script; the search skips displayed ones."""
+    return FORMULA.sub(typeset, html)
+
+
+def typeset(formula: re.Match[str]) -> str:
+    """Convert one marked formula.
+
+    Raises:
+        PluginError: it has a command that the converter does not know.
+    """
+    inline = formula[1] == "span"
+    latex = unescape(formula[2]).strip().replace(r"\tag", r"\qquad\tag")
+    math = convert(latex, display="inline" if inline else "block")
+    if "\\" in math:
+        raise PluginError(f"a formula with an unknown command: {latex}")
+    skipped = "" if inline else " data-search-exclude"
+    return f'<{formula[1]} class="arithmatex"{skipped}>{math}</{formula[1]}>'
 
 
 def on_post_page(output: str, **_: object) -> str:
