@@ -10,9 +10,9 @@ import pytest
 
 import limbeck
 import tiny_runs as tiny
-from limbeck.lab.study.run_workers import ray_session
 from limbeck.labelling.model_labeller import ModelLabeller
 from limbeck.support.errors import LimbeckError
+from limbeck.support.workers import ray_session
 from limbeck.teachers.labeller import TeamLabeller
 
 

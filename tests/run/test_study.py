@@ -13,7 +13,6 @@ import time
 import pytest
 from tiny_studies import plan_of, scored
 
-import limbeck.lab.study.run_workers as run_workers
 import tiny_runs as tiny
 from limbeck.lab.study import (
     SharedRuns,
@@ -28,6 +27,7 @@ from limbeck.lab.study.study_fields import cells_of
 from limbeck.lab.study.study_output import RECORDS, gather_results
 from limbeck.outputs.remembering import RememberingTeacher
 from limbeck.records import RECORD_NAME
+from limbeck.support import workers
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tables import build_table, collect
 from limbeck.training import DistillationTrainer
@@ -356,7 +356,7 @@ ENDING = """
 import sys, time
 from pathlib import Path
 from limbeck.lab.study import SharedRuns, StudyPlan, load_study
-from limbeck.lab.study.run_workers import SideBySide
+from limbeck.support.workers import SideBySide
 
 if __name__ == "__main__":
     study, folder, midway = sys.argv[1:]
@@ -421,7 +421,7 @@ def test_a_process_that_dies_takes_one_run_with_it(made, tmp_path) -> None:
     plan, *_ = made
     run = plan.teachers["reviews"]
     runs = SharedRuns(tmp_path / "runs")
-    maker = run_workers.SideBySide(runs, 1)
+    maker = workers.SideBySide(runs, 1)
     try:
         first = maker._workers[0].process
         maker.start(run)
@@ -444,8 +444,8 @@ def test_two_side_by_side_keep_to_cores_of_their_own(made, tmp_path) -> None:
     runs = SharedRuns(tmp_path / "runs", keep_students=False)
     teacher = plan.teachers["reviews"].name
     shutil.copytree(elsewhere.path / teacher, runs.path / teacher)
-    parts = run_workers.parts_of_cores(2)
-    maker = run_workers.SideBySide(runs, 2)
+    parts = workers.parts_of_cores(2)
+    maker = workers.SideBySide(runs, 2)
     try:
         for run in plan.groups[0].tried[0][1]:
             maker.start(run)
@@ -462,9 +462,9 @@ def test_two_side_by_side_keep_to_cores_of_their_own(made, tmp_path) -> None:
 
 def test_cores_are_shared_out(monkeypatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2, 5, 7}, raising=False)
-    assert run_workers.parts_of_cores(1) == [[0, 1, 2, 5, 7]]
-    assert run_workers.parts_of_cores(2) == [[0, 1], [2, 5]]
-    assert run_workers.parts_of_cores(7) == [[0], [1], [2], [5], [7], [0], [1]]
+    assert workers.parts_of_cores(1) == [[0, 1, 2, 5, 7]]
+    assert workers.parts_of_cores(2) == [[0, 1], [2, 5]]
+    assert workers.parts_of_cores(7) == [[0], [1], [2], [5], [7], [0], [1]]
 
 
 # ---- weights that add up to 1 ----

@@ -15,6 +15,7 @@ import limbeck
 from limbeck.lab.commands import study
 from limbeck.lab.study import SharedRuns, carry_out
 from limbeck.support.errors import LimbeckError
+from processes_holding import holders
 
 
 def test_an_address_needs_its_engine() -> None:
@@ -69,17 +70,3 @@ def test_a_worker_that_is_killed_is_replaced(
         ray.shutdown()
     assert killed
     assert all(runs.held(name) is not None for name in students)
-
-
-def holders(lock: Path) -> list[int]:
-    """The processes that have a file open, but for this one."""
-    found = []
-    for process in Path("/proc").iterdir():
-        if process.name.isdigit() and int(process.name) != os.getpid():
-            try:
-                opened = [one.readlink() for one in (process / "fd").iterdir()]
-            except OSError:  # it has ended, or is not ours
-                continue
-            if lock.absolute() in opened:
-                found.append(int(process.name))
-    return found

@@ -14,11 +14,11 @@ from limbeck.cli.console import output, say, trouble
 from limbeck.cli.options import Plugins, is_recipe_file, is_setting, parse_settings, takes_groups
 from limbeck.support import registry, words
 from limbeck.support.cores import cores
-from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.terminal import print_line
+from limbeck.support.workers import check_engine
 
 OUT = Path("runs/studies")
-ENGINES = ("local", "ray")
 
 
 @dataclass(frozen=True)
@@ -96,12 +96,7 @@ def study(
         raise LimbeckError(
             [Problem(f"--{key} and {key}=… are both given", "give one") for key in both]
         )
-    if processes.engine not in ENGINES:
-        raise LimbeckError(unknown("engine", processes.engine, ENGINES))
-    if processes.address is not None and processes.engine != "ray":
-        raise LimbeckError(
-            f"--address {processes.address} without a cluster", "give --engine ray as well"
-        )
+    check_engine(processes.engine, processes.address)
     given = {"data": data, "model": model, **given}
     _run(names[0], scale, given, out, processes, dry_run=dry_run)
 

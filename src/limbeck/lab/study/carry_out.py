@@ -1,19 +1,17 @@
 """A study from its first run to its last: due runs are made, ended ones are reported, failures stay visible."""
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
-import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from limbeck.lab.study.plan_builder import StudyPlan
-from limbeck.lab.study.run_workers import OneAfterTheOther, OnRay, RunMaker, SideBySide
 from limbeck.lab.study.shared_runs import Outcome, SharedRuns, StudyRun
 from limbeck.lab.study.study_estimate import KindOfRun, held_or_none, kind_of, spoken_hours
 from limbeck.records import Record
 from limbeck.support.terminal import print_line
+from limbeck.support.workers import Workers, workers
 
 _POLL_SECONDS = 1.0
 """How often a run that another process is at is looked for."""
@@ -46,28 +44,8 @@ def carry_out(
         console: where lines and the bar are printed; None prints nothing.
     """
     console = console or Console(quiet=True)
-    with _maker(runs, jobs, threads, engine, address) as maker:
+    with workers(runs, jobs, engine, address, threads) as maker:
         return _Course(plan, runs, maker, jobs, dict(seconds or {}), console).run()
-
-
-@contextmanager
-def _maker(
-    runs: SharedRuns, jobs: int, threads: int | None, engine: str, address: str | None
-) -> Iterator[RunMaker]:
-    before = torch.get_num_threads()
-    maker: RunMaker
-    if engine == "ray":
-        maker = OnRay(runs, jobs, address)
-    elif jobs == 1:
-        # Detailed bars of each run would be torn by the study's own.
-        maker = OneAfterTheOther(runs, show=False)
-    else:
-        maker = SideBySide(runs, jobs, threads)
-    try:
-        yield maker
-    finally:
-        maker.close()
-        torch.set_num_threads(before)
 
 
 class _Course:
@@ -77,7 +55,7 @@ class _Course:
         self,
         plan: StudyPlan,
         runs: SharedRuns,
-        maker: RunMaker,
+        maker: Workers[StudyRun, Outcome],
         jobs: int,
         seconds: dict[KindOfRun, float],
         console: Console,

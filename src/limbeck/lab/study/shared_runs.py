@@ -154,9 +154,9 @@ class SharedRuns:
     remember: bool = True
     _teachers: dict[str, Teacher] = field(default_factory=dict)
 
-    def forgetting(self) -> "SharedRuns":
-        """As it was before the first run: for another process."""
-        return SharedRuns(self.path, self.keep_students, self.remember)
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled for another process as it was before the first run."""
+        return SharedRuns, (self.path.absolute(), self.keep_students, self.remember)
 
     def held(self, name: str) -> Record | None:
         """The record of a run that has finished.
@@ -176,14 +176,14 @@ class SharedRuns:
         note = self._failure(name)
         return Record.load(note) if note.is_file() else None
 
-    def carry_out(self, run: StudyRun, *, show: bool = False) -> Outcome:
+    def carry_out(self, run: StudyRun) -> Outcome:
         """Make the run unless its record is held; whatever ends it is kept and does not end the caller."""
         with self.claimed(run.name) as ours:
             if not ours:
                 return Outcome(run.name, busy=True)
             try:
                 if self.held(run.name) is None:
-                    self._make(run, show=show)
+                    self._make(run)
                 self._failure(run.name).unlink(missing_ok=True)
                 self._slim(run)
             except LimbeckError as error:
@@ -196,6 +196,10 @@ class SharedRuns:
             finally:
                 gc.collect()  # A trainer and its callbacks hold each other, and the next may be large.
         return Outcome(run.name)
+
+    def lost(self, run: StudyRun, problem: Problem) -> Outcome:
+        """Keep why the process of a run ended."""
+        return self.note_failure(run, [problem])
 
     def note_failure(self, run: StudyRun, problems: list[Problem]) -> Outcome:
         """Keep why a run failed where tables find it, also of one that never began."""
@@ -226,7 +230,7 @@ class SharedRuns:
         finally:
             lock.release()
 
-    def _make(self, run: StudyRun, *, show: bool) -> None:
+    def _make(self, run: StudyRun) -> None:
         if run.tries:
             self._choose(run)
             return
@@ -236,7 +240,7 @@ class SharedRuns:
         folder = self.path / run.name
         if run.beyond:  # until it has all its scores it is not held, whatever happens between
             files.write_whole(self._unscored(run.name), "")
-        distill(recipe, folder, show=show, report=False, live_teacher=live)
+        distill(recipe, folder, report=False, live_teacher=live)
         if run.beyond:
             evaluate(folder, run.beyond)
             self._unscored(run.name).unlink()

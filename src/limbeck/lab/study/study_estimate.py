@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 
-from limbeck.lab.study import figure_checks, run_workers, study_checks
+from limbeck.lab.study import figure_checks, study_checks
 from limbeck.lab.study.measured_step import StepCost, UntrainedRun, measure, untrained
 from limbeck.lab.study.plan_builder import StudyPlan
 from limbeck.lab.study.shared_runs import SharedRuns, StudyRun
 from limbeck.lab.study.study_fields import Group
 from limbeck.records import Record
-from limbeck.support import files, words
+from limbeck.support import files, words, workers
 from limbeck.support.errors import LimbeckError, Problem
 
 _FP32 = 4
@@ -97,7 +97,7 @@ def estimate(
     problems: list[Problem] = []
     open_tasks = [task for task in plan.study.tasks if _is_open(plan, task, runs)]
     with (
-        _threads(len(run_workers.parts_of_cores(jobs)[0])),
+        _threads(len(workers.parts_of_cores(jobs)[0])),
         tempfile.TemporaryDirectory(prefix="limbeck-study-") as place,
     ):
         for task in open_tasks:
