@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import random
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +20,8 @@ from limbeck.compressing import compress, finals, trials
 from limbeck.compressing.costs import Probe
 from limbeck.data.text_rows import read_text_rows
 from limbeck.runtimes.manifest import EXPORT_NAME
-from limbeck.support.errors import LimbeckError
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.workers import Workers
 
 
 class Stopped(BaseException):
@@ -321,3 +323,164 @@ def test_another_compressions_folder_is_refused(made_up, tmp_path):
         made_up.run(tmp_path / "mine")
     with pytest.raises(LimbeckError, match="unknown method 'kd-sofd'"):
         made_up.run(tmp_path / "other", methods=("kd-sofd",))
+
+
+# ---- several at the same time ----
+
+
+class AtOnce(Workers):
+    """Tasks that take their time beside each other, on the fixture's clock; of some the process dies."""
+
+    def __init__(self, rules, work, jobs):
+        self.rules, self.work, self.jobs, self.busy = rules, work, jobs, []
+
+    @property
+    def free(self):
+        return self.jobs - len(self.busy)
+
+    def start(self, task):
+        began = self.rules.now
+        if len(self.rules.trainings) in self.rules.dies_at:
+            self.rules.trainings.append(None)
+            ended = self.work.lost(task, Problem("its process ended", "again"))
+        else:
+            ended = self.work.carry_out(task)
+        self.busy.append((self.rules.now, task, ended))
+        self.rules.now = began
+
+    def finished(self):
+        if not self.busy:
+            return []
+        first = min(self.busy, key=lambda one: one[0])
+        self.busy.remove(first)
+        self.rules.now = max(self.rules.now, first[0])
+        return [first[1:]]
+
+    def close(self):
+        self.busy.clear()
+
+
+@pytest.fixture
+def at_once(made_up, monkeypatch):
+    """The same rules where `jobs` trainings run at the same time.
+
+    Attributes:
+        dies_at: the trainings whose process dies.
+    """
+    made_up.dies_at = ()
+
+    @contextmanager
+    def workers(work, jobs, *_):
+        yield AtOnce(made_up, work, jobs)
+
+    monkeypatch.setattr(compress, "workers", workers)
+    return made_up
+
+
+def trials_of(folder: Path) -> list[dict]:
+    """The trials without their times."""
+    found = [one.model_dump() for one in trials.finished_trials(folder)]
+    return [{key: one[key] for key in ("candidate", "rows", "score", "error")} for one in found]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "ended"), [(2, {0, 1, 2, 3, 5}), (4, {0, 1, 2, 3, 4}), (4, {0, 1, 2, 3, 5, 7})]
+)
+def test_a_search_killed_in_a_batch_goes_on_and_ends_the_same(at_once, tmp_path, jobs, ended):
+    """Some trials of the batch had ended, in any order."""
+    at_once.cost = lambda recipe: 10.0 + 3.0 * (recipe.student.layers or 0)
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    expected = at_once.run(whole, jobs=jobs)
+    trained = len(at_once.trainings)
+    assert len(trials_of(whole)) == 9 and trained == 9 + 2 * 2
+    (out / "trials").mkdir(parents=True)
+    for name in ["compress.json", *(f"trials/{number:03}.json" for number in ended)]:
+        (out / name).write_text((whole / name).read_text())
+    at_once.trainings.clear()
+    found = at_once.run(out, jobs=jobs)
+    assert len(at_once.trainings) == trained - len(ended)
+    assert trials_of(out) == trials_of(whole)
+    kept = [
+        [(one.name, one.chosen_on, one.recommended) for one in each.points]
+        for each in (found, expected)
+    ]
+    assert kept[0] == kept[1]
+
+
+def test_proposals_of_a_batch_do_not_know_its_results(at_once, tmp_path, monkeypatch):
+    """Trials 6 to 8 are a batch: another score of trial 7 changes what comes after it, and nothing in it."""
+    plain, found = trials.distill, []
+    for better in (0, 50):
+
+        def distill(recipe, out, *, better=better, **options):
+            made = plain(recipe, out, **options)
+            made.scores["dev"]["primary"] += better * (Path(out).name == "run-007")
+            return made
+
+        monkeypatch.setattr(trials, "distill", distill)
+        at_once.run(tmp_path / f"{better}", trials=16, jobs=3)
+        found.append([one["candidate"] for one in trials_of(tmp_path / f"{better}")])
+    one, other = found
+    assert one[:9] == other[:9] and one[9:] != other[9:]
+    assert len({str(each) for each in one}) == 16
+
+
+def test_time_is_counted_as_it_passes(at_once, tmp_path):
+    """Two students at the same time take as long as the slower one, and their exports come before, one by one."""
+    at_once.exporting = 5.0
+    at_once.cost = lambda recipe: 100.0 * (1 + (recipe.student.layers or 0))
+    at_once.run(tmp_path / "out", trials=6, jobs=2)
+    spent = json.loads((tmp_path / "out" / "spent.json").read_text())
+    assert sum(spent.values()) == pytest.approx(at_once.now)
+    layers = [one["candidate"]["shape"]["layers"] for one in trials_of(tmp_path / "out")]
+    batches = [layers[at : at + 2] for at in range(0, 6, 2)]
+    # A run scores its rows too, which takes two exports' time.
+    expected = sum(5.0 * 2 + 100.0 * (1 + max(batch)) + 2 * 5.0 for batch in batches)
+    assert sum(spent[f"trial {at}"] for at in range(6)) == pytest.approx(expected)
+    seconds = [one.seconds for one in trials.finished_trials(tmp_path / "out")]
+    assert seconds == pytest.approx([5.0 + 100.0 * (1 + one) + 10.0 for one in layers])
+
+
+def test_the_hours_hold_with_several_jobs(at_once, tmp_path):
+    """A training takes 300 s; in one case four times as many after six. Twice as many trials fit otherwise."""
+
+    def cost(recipe):
+        busy = at_once.busy if len(at_once.trainings) > 6 else 1
+        at_once.exporting = 20.0 * busy
+        return 5.0 * busy * rows_of_recipe(recipe)
+
+    at_once.cost, at_once.busy = cost, 4
+    asked = {"hours": 1.5, "seeds": 2, "finalists": 3}
+    found = at_once.run(tmp_path / "busy", jobs=2, trials=6, **asked)
+    assert at_once.now <= 5_400 and found.recommended is not None
+    counts, at_once.busy = [], 1
+    for jobs in (1, 2):
+        at_once.now, out = 0.0, tmp_path / f"{jobs}"
+        at_once.run(out, jobs=jobs, trials=30, **asked)
+        assert at_once.now <= 5_400
+        counts.append(len(trials_of(out)))
+    assert counts[1] >= 2 * counts[0]
+
+
+def test_a_process_that_dies_costs_a_trial_or_a_finalist(at_once, tmp_path):
+    at_once.dies_at = (4, 10)  # of nine trials and two finalists by two seeds
+    found = at_once.run(tmp_path / "out", jobs=2)
+    errors = [one["error"] for one in trials_of(tmp_path / "out")]
+    assert errors == [""] * 4 + ["its process ended"] + [""] * 4
+    lost = [one for one in found.about["notes"] if "its process ended" in one]
+    assert len(lost) == 1 and lost[0].startswith("not trained: ")
+    assert found.recommended is not None and len(at_once.trainings) == 9 + 4
+    at_once.trainings.clear()
+    at_once.dies_at = range(9, 20)
+    with pytest.raises(LimbeckError, match="its process ended"):
+        at_once.run(tmp_path / "all", jobs=2)
+    at_once.dies_at = ()
+    assert at_once.run(tmp_path / "all", jobs=2).recommended is not None
+
+
+def test_a_search_goes_on_with_other_jobs(at_once, tmp_path):
+    at_once.run(tmp_path / "out", trials=5, jobs=3)
+    before = trials_of(tmp_path / "out")
+    at_once.run(tmp_path / "out", trials=9, jobs=2)
+    after = trials_of(tmp_path / "out")
+    assert after[:5] == before and len(after) == 9

@@ -7,8 +7,9 @@ resumes after a kill.
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +19,23 @@ from limbeck.compressing.costs import CostModel, first_probes
 from limbeck.compressing.front import FrontPoint
 from limbeck.compressing.pace import Hours, Pace
 from limbeck.compressing.rows import CompressRows, rows_of, with_outputs
-from limbeck.compressing.settings import CompressSettings
+from limbeck.compressing.settings import MAY_CHANGE, CompressSettings
 from limbeck.compressing.shapes import Shapes
 from limbeck.compressing.trials import (
     SEED,
+    Candidate,
     Proposals,
+    RunEnd,
+    RunTask,
+    RunWork,
     Trainings,
     Trial,
-    finished_trials,
     needs_optuna,
+    numbered_trials,
 )
 from limbeck.compressing.vocabularies import vocabularies
 from limbeck.preflight import refuse_beyond
-from limbeck.recipe import catalog
+from limbeck.recipe import Recipe, catalog
 from limbeck.recipe.teacher_text import usual_method
 from limbeck.records.machine import processor_name
 from limbeck.runtimes.sessions import need_extra
@@ -38,6 +43,7 @@ from limbeck.students import load_model, read_config, read_processor
 from limbeck.support import files, lock, machine, terminal
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.words import count_of
+from limbeck.support.workers import Workers, check_engine, workers
 from limbeck.tasks import kind_of_config
 
 ASKED_NAME = "compress.json"
@@ -88,7 +94,8 @@ def compress(
         show: print the reachable budgets, and progress, on standard error.
         recipe: settings of `distill` that determine the rows and how they are read: data, dev, task, unlabelled,
             text_columns, label_column, outputs, max_length, ….
-        settings: of `CompressSettings`: hours, trials, finalists, seeds, methods, precisions, batch, length, threads.
+        settings: of `CompressSettings`: hours, trials, finalists, seeds, methods, precisions, batch, length, threads,
+            jobs, engine, address, ….
 
     Raises:
         LimbeckError: settings, rows or a teacher that cannot be used; a budget that no shape meets, with the nearest
@@ -97,10 +104,11 @@ def compress(
     asked, wanted = _checked({"budget": budget, **settings}, str(teacher))
     place = files.at_home(out)
     with lock.in_use(place), files.one_error_for_a_full_disk(place):
-        identity = json.loads(asked.model_dump_json(exclude={"hours", "trials"}))
+        identity = json.loads(asked.model_dump_json(exclude=MAY_CHANGE))
         _take(place, {"teacher": str(teacher), "recipe": recipe or {}, **identity}, overwrite)
-        work = _Compression(str(teacher), asked, wanted, place, show)
-        return work.carry_out(recipe or {})
+        with workers(RunWork(), asked.jobs, asked.engine, asked.address) as some:
+            work = _Compression(str(teacher), asked, wanted, place, show, some)
+            return work.carry_out(recipe or {})
 
 
 def _checked(given: dict[str, Any], teacher: str) -> tuple[CompressSettings, Budget]:
@@ -115,6 +123,8 @@ def _checked(given: dict[str, Any], teacher: str) -> tuple[CompressSettings, Bud
 
     asked = tried(lambda: CompressSettings.checked(given))
     budget = tried(lambda: Budget.parse(str(given["budget"])))
+    if asked is not None:
+        tried(lambda: check_engine(asked.engine, asked.address))
     tried(needs_optuna)
     tried(lambda: need_extra("onnx", "compress"))
     tried(lambda: read_config(teacher))
@@ -157,6 +167,7 @@ class _Compression:
     budget: Budget
     place: Path
     show: bool
+    workers: Workers[RunTask, RunEnd]
 
     def say(self, line: str) -> None:
         """Print a line of progress."""
@@ -177,15 +188,15 @@ class _Compression:
         rows = rows_of(self.teacher, given, self.place / "rows")
         teacher, model, reached = self._costed(rows)
         proposals = Proposals(model, self.budget, self.asked.methods or _usual_methods(rows))
+        trainings = Trainings(teacher, rows, model, self.workers)
         for method in proposals.methods:  # a recipe's errors are raised before any work
-            start = proposals.starts[0].model_copy(update={"method": method})
-            Trainings(teacher, rows, model).recipe(start, rows.count, SEED)
+            Recipe.load(method, **trainings.settings(proposals.starts[0], rows.count, SEED))
         some, said = self._answered_in_time(rows, model), [reached]
         name = "outputs" if some is rows else f"outputs-{some.count}"
         if some is not rows:
             said.append(f"{some.count:,} of {rows.count:,} training rows are read, for the time")
         some = with_outputs(some, teacher, self.place / name, show=self.show)
-        return Trainings(teacher, some, model), proposals, said
+        return replace(trainings, rows=some), proposals, said
 
     def _answered_in_time(self, rows: CompressRows, model: CostModel) -> CompressRows:
         """As many rows as the teacher answers in a part of the time, by the time of a pass on the CPU."""
@@ -228,25 +239,34 @@ class _Compression:
         Raises:
             LimbeckError: no trial has ended with a score.
         """
-        trials = finished_trials(self.place)
-        for number, trial in enumerate(trials):
+        done = numbered_trials(self.place)
+        for number, trial in done.items():
             hours.add(f"trial {number}", trial.seconds)
-        whole = hours.left + sum(trial.seconds for trial in trials)
+        whole = hours.left + hours.of_trials(done)
         rows = min(self.asked.trial_rows, trainings.rows.count)
-        if trials:
-            rows = trials[0].rows
+        if done:
+            rows = next(iter(done.values())).rows
         elif proposals.starts:
-            pace = Pace(trainings, trials)
+            pace = Pace(trainings, [])
             rows = min(pace.rows_for(one, whole / _FIRST, rows) for one in proposals.starts)
-        while len(trials) < self.asked.trials and (one := proposals.next(trials)) is not None:
-            pace = Pace(trainings, trials)
-            need = self._need(pace, whole)
-            if trials and pace.training(one, rows) > hours.left - need:
+        jobs, first = self.asked.jobs, next(at for at in range(len(done) + 1) if at not in done)
+        for start in range(first - first % jobs, self.asked.trials, jobs):
+            numbers = range(start, self.asked.trials)[:jobs]
+            earlier = [done[at] for at in range(start)]
+            batch, pace = _batch(numbers, proposals, earlier, done), Pace(trainings, earlier)
+            # The time as it was when the batch began.
+            left = hours.left + hours.of_trials(batch) - self._need(pace, whole)
+            while earlier and batch and pace.trial_batch([*batch.values()], rows) > left:
+                batch.popitem()
+            new, began = {at: one for at, one in batch.items() if at not in done}, time.monotonic()
+            for number, made in trainings.trials(new, rows, self.budget, self.place):
+                now, one = time.monotonic(), made.candidate
+                hours.add(f"trial {number}", now - began)  # its part of the batch's time
+                began, done[number] = now, made
+                self.say(f"trial {number}: {one.words}, {one.precision}: {made.said}")
+            if len(batch) < len(numbers):
                 break
-            made = trainings.trial(len(trials), one, rows, self.budget, self.place)
-            hours.add(f"trial {len(trials)}", made.seconds)
-            self.say(f"trial {len(trials)}: {one.words}, {one.precision}: {made.said}")
-            trials.append(made)
+        trials = [done[number] for number in sorted(done)]
         if all(one.score is None for one in trials):
             errors = "; ".join(dict.fromkeys(one.error for one in trials))
             raise LimbeckError(
@@ -259,7 +279,8 @@ class _Compression:
         """Seconds that finalists need to the end, at most a share of the time, and their exports in any case."""
         best = finals.chosen(pace.trials, self.asked.finalists)
         count, ends = pace.trainings.rows.count, pace.ends(best)
-        trained = sum(self.asked.seeds * pace.training(one.candidate, count) for one in best)
+        each = [pace.training(one.candidate, count) for one in best]
+        trained = max([self.asked.seeds * sum(each) / self.asked.jobs, *each])
         return max(ends, min(trained + ends, _FINAL * whole))
 
     def _told(
@@ -297,6 +318,23 @@ class _Compression:
         }
         page.write_front(self.place, whole, about)
         return CompressResult(self.place, whole, about)
+
+
+def _batch(
+    numbers: Sequence[int],
+    proposals: Proposals,
+    earlier: Sequence[Trial],
+    done: Mapping[int, Trial],
+) -> dict[int, Candidate]:
+    """The candidates of the trials that are made together, by number; fewer where nothing new is found."""
+    found: dict[int, Candidate] = {}
+    for number in numbers:
+        known = done.get(number)
+        one = known.candidate if known else proposals.next(earlier, [*found.values()])
+        if one is None:
+            break
+        found[number] = one
+    return found
 
 
 def _usual_methods(rows: CompressRows) -> tuple[str, ...]:

@@ -4,7 +4,9 @@ Part of `limbeck.compressing`.
 """
 
 import json
+import math
 import shutil
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,7 +20,7 @@ from limbeck.compressing.pace import Extent, Hours, Pace
 from limbeck.compressing.rows import CHOOSING, SCORING
 from limbeck.compressing.shapes import StudentShape
 from limbeck.compressing.timing import timed
-from limbeck.compressing.trials import SEED, Candidate, Trial
+from limbeck.compressing.trials import SEED, Candidate, RunTask, Trial
 from limbeck.data import RowsAsked
 from limbeck.exporting.export_model import export
 from limbeck.exporting.folder import default_place
@@ -105,21 +107,27 @@ class FinalTrainings:
         """The runs of each finalist, one a seed, the best on the rows that choose first.
 
         All are trained with the first seed before any is with the next one, for which there may be no time. The ones
-        that need least time come first, and the unused part of their share goes to the ones that need more.
+        that need least time come first, and the unused part of their share goes to the ones that need more. As many
+        are trained at the same time as there are jobs.
         """
-        pace = self.pace
+        pace, jobs = self.pace, self.pace.trainings.model.settings.jobs
         seeds, count = pace.trainings.model.settings.seeds, pace.trainings.rows.count
         order = sorted(range(len(best)), key=lambda at: pace.training(best[at].candidate, count))
         runs: list[list[Result]] = [[] for _ in best]
         extents: dict[int, Extent | None] = {}
-        for seed in range(seeds):
-            for number, at in enumerate(order):
+        due = [(seed, number, at) for seed in range(seeds) for number, at in enumerate(order)]
+        for start in range(0, len(due), jobs):
+            batch: dict[int, tuple[Candidate, int, Extent]] = {}
+            for beside, (seed, number, at) in enumerate(due[start : start + jobs]):
                 # More rows before more seeds.
-                one, share = best[at].candidate, 1 / (len(best) - number)
-                asked = extents.get(at) or self.extent(one, best, share)
+                one, rounds = best[at].candidate, math.ceil((len(best) - number + beside) / jobs)
+                asked = extents.get(at) or self.extent(one, best, 1 / rounds)
                 first = seed == number == 0
-                made, extents[at] = self.one(one, SEED + seed, asked, best, must=first)
-                runs[at] += [made] if made else []
+                extents[at] = self.decided(one, SEED + seed, asked, best, must=first)
+                if (extent := extents[at]) is not None:
+                    batch[start + beside] = one, SEED + seed, extent
+            for place, run in zip(batch, self.together([*batch.values()]), strict=True):
+                runs[due[place][2]] += [run] if run else []
         return [_best_first(found) for found in runs]
 
     def extent(self, one: Candidate, best: Sequence[Trial], share: float = 1.0) -> Extent:
@@ -127,7 +135,7 @@ class FinalTrainings:
         left = self.hours.left - self.pace.ends(best)
         return self.pace.extent_for(one, share * left, self.pace.trainings.rows.count)
 
-    def one(
+    def decided(
         self,
         one: Candidate,
         seed: int,
@@ -135,8 +143,8 @@ class FinalTrainings:
         best: Sequence[Trial],
         *,
         must: bool = False,
-    ) -> tuple[Result | None, Extent | None]:
-        """Run a training, and its rows; None if the last steps of `best` would not end in time."""
+    ) -> Extent | None:
+        """The rows and epochs of a training; None if the last steps of `best` would not end in time after it."""
         plan = json.loads(self.plan.read_text(encoding="utf-8")) if self.plan.is_file() else {}
         key = f"{one.words}, seed {seed}"
         if key not in plan:
@@ -145,19 +153,34 @@ class FinalTrainings:
             files.write_whole(self.plan, json.dumps(plan, indent=1))
         if plan[key] is None:
             self.notes.append(f"not trained, for the time: {key}")
-            return None, None
-        extent = Extent(*plan[key])
-        read = f"{extent.rows:,} rows, {extent.epochs:g} epochs"
-        name = f"{one.words}, {read}, seed {seed}"
-        self.say(f"training {name}")
-        expected = self.pace.training(one, *extent)
-        with self.hours.step(f"training {name}"):
+            return None
+        return Extent(*plan[key])
+
+    def together(self, batch: Sequence[tuple[Candidate, int, Extent]]) -> list[Result | None]:
+        """Run trainings by candidate, seed and extent at the same time; None if its process ended."""
+        names, tasks = [], []
+        for one, seed, extent in batch:
+            read = f"{extent.rows:,} rows, {extent.epochs:g} epochs"
+            names.append(f"{one.words}, {read}, seed {seed}")
+            self.say(f"training {names[-1]}")
             own = files.checksum_of_text(f"{one.words}, {read}")[:8]
+            settings = self.pace.trainings.settings(one, extent.rows, seed, epochs=extent.epochs)
             folder = self.place / "students" / f"{own}-s{seed}"
-            recipe = self.pace.trainings.recipe(one, extent.rows, seed, epochs=extent.epochs)
-            run = distill(recipe, folder)
-        self.pace.took(expected, self.hours.spent[f"training {name}"])
-        return run, extent
+            tasks.append(RunTask(distill, one.method, settings, folder))
+        expected = max((self.pace.training(one, *extent) for one, _, extent in batch), default=0.0)
+        runs: list[Result | None] = [None] * len(tasks)
+        began = time.monotonic()
+        for at, made in self.pace.trainings.workers.each(tasks):
+            if made.error is not None and not made.lost:
+                raise made.error
+            if made.error is not None:
+                self.notes.append(f"not trained: {names[at]}: {first_line(made.error)}")
+            now = time.monotonic()
+            self.hours.add(f"training {names[at]}", now - began)
+            began, runs[at] = now, made.run
+        if tasks:
+            self.pace.took(expected, sum(self.hours.spent[f"training {one}"] for one in names))
+        return runs
 
 
 def _best_first(runs: Sequence[Result]) -> list[Result]:
@@ -298,7 +321,11 @@ def measured(
     place: Path,
     say: Callable[[str], None],
 ) -> tuple[list[FrontPoint], list[str]]:
-    """Train, export and measure finalists, and the teacher, in the remaining time; finished measurements are read."""
+    """Train, export and measure finalists, and the teacher, in the remaining time; finished measurements are read.
+
+    Raises:
+        LimbeckError: a training that failed; the process of every one has ended.
+    """
     trainings = pace.trainings
     best = chosen(trials, trainings.model.settings.finalists)
     asked = [hours.seconds, *(one.candidate.words for one in best)]
@@ -309,6 +336,10 @@ def measured(
         return [FrontPoint.model_validate(one) for one in known["points"]], known["notes"]
     course = FinalTrainings(pace, hours, place, place / f"plan-{key}.json", say)
     done = [(one, runs) for one, runs in zip(best, course.train(best), strict=True) if runs]
+    if not done:
+        raise LimbeckError(
+            f"compress: {'; '.join(course.notes)}", "the same command tries it again"
+        )
     own = ScoredModel.open(done[0][1][0].path)
     loaded = [own.rows(RowsAsked(split=split)) for split in (CHOOSING, SCORING)]
     measuring = Measuring(pace, hours, budget, loaded)
@@ -323,8 +354,9 @@ def measured(
     while (more := smaller(trials, best, measuring.points, budget)) is not None:
         best = [*best, more]
         extent = course.extent(more.candidate, [more])
-        run, _ = course.one(more.candidate, SEED, extent, [more])
-        if run is not None:
+        decided = course.decided(more.candidate, SEED, extent, [more])
+        asked_more = [] if decided is None else [(more.candidate, SEED, decided)]
+        for run in filter(None, course.together(asked_more)):
             done.append((more, [run]))
             measuring.student(more.candidate, [run], exports / run.path.name, own=True)
     measuring.teacher()

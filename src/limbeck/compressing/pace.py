@@ -3,7 +3,7 @@
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +40,10 @@ class Hours:
     def left(self) -> float:
         """Seconds that no step has used; negative where they took longer."""
         return self.seconds - sum(self.spent.values())
+
+    def of_trials(self, numbers: Iterable[int]) -> float:
+        """Seconds of finished trials, by their numbers."""
+        return sum(self.spent.get(f"trial {one}", 0.0) for one in numbers)
 
     def add(self, name: str, seconds: float) -> None:
         """Count a finished step; one that is read from disk the second time counts as the first time."""
@@ -81,6 +85,12 @@ class Pace:
         if machine.device().type != "cpu":  # passes are timed on the CPU
             return 0.0
         return _PASSES * rows * epochs * self._latency(one.shape) / 1e3
+
+    def trial_batch(self, batch: Sequence[Candidate], rows: int) -> float:
+        """Seconds of trials that are made together: the longest one, and the other exports before it."""
+        longest = max(batch, key=lambda one: self.training(one, rows))
+        exports = sum(self.export(one.shape) for one in batch if one is not longest)
+        return self.training(longest, rows) + exports
 
     def export(self, shape: StudentShape) -> float:
         """Seconds of an export with its scores: a trial exports a shape and scores it several times too."""

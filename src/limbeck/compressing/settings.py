@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from limbeck.support.settings import Count, Settings, Tokens, Words, as_words
+from limbeck.support.settings import Count, Place, Settings, Tokens, Words, as_words
 
 Precision = Literal["int8", "int8-embeddings4", "int4", "float"]
 Precisions = Annotated[tuple[Precision, ...], BeforeValidator(as_words)]
@@ -48,3 +48,20 @@ class CompressSettings(Settings):
         "text",
     )
     threads: Count = Field(1, description="latency: threads of ONNX Runtime")
+    jobs: Count = Field(
+        1,
+        description="trainings at the same time, each in a process with cores of its own; shapes are exported and "
+        "timed one by one before",
+    )
+    engine: Literal["local", "ray"] = Field(
+        "local", description="local, or ray: the trainings are tasks of a Ray cluster"
+    )
+    address: Place | None = Field(
+        None,
+        description="with --engine ray: a cluster's HOST:PORT whose machines all see the same folders; by default "
+        "RAY_ADDRESS, otherwise a new one on this machine",
+    )
+
+
+MAY_CHANGE = {"hours", "trials", "jobs", "engine", "address"}
+"""Settings that a command may change when it resumes."""

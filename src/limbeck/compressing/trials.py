@@ -1,7 +1,8 @@
 """Short trainings of candidates that meet the budget: Optuna proposes them, the dev half that chooses judges them.
 
 Part of `limbeck.compressing`. A finished trial is a file, and the search is rebuilt from these files: one that was
-killed resumes unchanged. Each proposal depends only on the trials before it.
+killed resumes unchanged. Trials are made in batches, usually of one; a proposal depends only on the trials of
+earlier batches and on the earlier proposals of its batch.
 Optuna is imported where a search begins: the package is an extra.
 """
 
@@ -9,8 +10,9 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,11 +23,11 @@ from limbeck.compressing.budget import Budget, Costs, amount
 from limbeck.compressing.costs import CostModel, probed
 from limbeck.compressing.rows import CHOOSING, CompressRows
 from limbeck.compressing.shapes import StudentShape
-from limbeck.recipe import Recipe
-from limbeck.recipe.quick import Training, least_epochs, training_for
-from limbeck.run.distill import distill
+from limbeck.recipe import Recipe, quick
+from limbeck.run.distill import Result, distill
 from limbeck.support import files
-from limbeck.support.errors import LimbeckError, first_line
+from limbeck.support.errors import LimbeckError, Problem, first_line
+from limbeck.support.workers import Workers
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -86,6 +88,44 @@ class Trial(BaseModel):
 
 
 @dataclass(frozen=True)
+class RunTask:
+    """A training by `distill`: the process that carries it out loads the recipe, with its plugins."""
+
+    distill: Callable[..., Result]
+    method: str
+    settings: Mapping[str, Any]
+    folder: Path
+
+
+@dataclass(frozen=True)
+class RunEnd:
+    """The run of a training, or its error; `lost` where its process ended."""
+
+    run: Result | None = None
+    error: LimbeckError | None = None
+    seconds: float = 0.0
+    lost: bool = False
+
+
+class RunWork:
+    """Carries out trainings."""
+
+    def carry_out(self, task: RunTask) -> RunEnd:
+        """Train."""
+        began, run, failed = time.monotonic(), None, None
+        try:
+            recipe = Recipe.load(task.method, **task.settings)
+            run = task.distill(recipe, task.folder)
+        except LimbeckError as error:
+            failed = error
+        return RunEnd(run, failed, time.monotonic() - began)
+
+    def lost(self, task: RunTask, problem: Problem) -> RunEnd:
+        """Return the problem as the error."""
+        return RunEnd(error=LimbeckError(problem), lost=True)
+
+
+@dataclass(frozen=True)
 class Trainings:
     """Makes the trainings of a compression.
 
@@ -93,30 +133,28 @@ class Trainings:
         teacher: its folder or Hub name.
         rows: the trainings' rows, including stored teacher outputs.
         model: costs of shapes.
+        workers: carry out the trainings.
     """
 
     teacher: str
     rows: CompressRows
     model: CostModel
+    workers: Workers[RunTask, RunEnd]
 
-    def recipe(self, one: Candidate, count: int, seed: int, **more: Any) -> Recipe:
-        """The recipe of a training on this number of rows."""
+    def settings(self, one: Candidate, count: int, seed: int, **more: Any) -> dict[str, Any]:
+        """The settings of a training on this number of rows, in its method's recipe."""
         usual = self._usual(one.shape, count)
-        asked = {
+        return {
+            "teacher": self.teacher,
+            "student": one.shape.settings,
+            "seed": seed,
+            "floor": False,
             "batch_size": self._batch(one.shape),
             "precision": "auto",
             "lr": float(f"{one.rate * usual.lr:.2g}"),
             **self.rows.sampled(count),
             **more,
         }
-        return Recipe.load(
-            one.method,
-            teacher=self.teacher,
-            student=one.shape.settings,
-            seed=seed,
-            floor=False,
-            **asked,
-        )
 
     def epochs(self, shape: StudentShape, count: int) -> float:
         """The settings of a training on this number of rows."""
@@ -125,10 +163,10 @@ class Trainings:
     def least_epochs(self, shape: StudentShape, count: int) -> float:
         """The settings of a training on this number of rows if time is short."""
         asked = self.rows.settings.get("epochs")
-        return float(asked or least_epochs(count, self._batch(shape), self._depth(shape)))
+        return float(asked or quick.least_epochs(count, self._batch(shape), self._depth(shape)))
 
-    def _usual(self, shape: StudentShape, count: int) -> Training:
-        return training_for(count, self._batch(shape), self._depth(shape))
+    def _usual(self, shape: StudentShape, count: int) -> quick.Training:
+        return quick.training_for(count, self._batch(shape), self._depth(shape))
 
     def _depth(self, shape: StudentShape) -> float:
         return shape.layers / self.model.shapes.depth
@@ -139,39 +177,61 @@ class Trainings:
             or (_STATIC_BATCH if shape.is_static else self.rows.recipe.batch_size)
         )
 
-    def trial(self, number: int, one: Candidate, count: int, budget: Budget, place: Path) -> Trial:
-        """Export and time a candidate's shape and, if it meets the budget, train it on a few rows.
+    def trials(
+        self, batch: Mapping[int, Candidate], count: int, budget: Budget, place: Path
+    ) -> Iterator[tuple[int, Trial]]:
+        """Export and time the candidates' shapes one by one, then train the ones within the budget on a few rows.
 
-        The run is gone afterwards; its score is kept.
+        Yields each number and trial once it is stored. Its run is gone then; the score is kept.
         """
-        began, of_run = time.monotonic(), 0.0
-        (probe,) = probed(self.model, [(one.shape, one.precision)], place / "costs")
-        made = Trial(candidate=one, costs=self.model.costs(probe), rows=count)
-        if over := budget.exceeded(made.costs):
-            said = (f"{name} {amount(name, getattr(made.costs, name))}" for name in over)
-            made.error = f"over the budget as measured: {', '.join(said)}"
-        else:
+        begun: list[tuple[int, Trial]] = []
+        tasks: list[RunTask] = []
+        for number, one in batch.items():
+            began = time.monotonic()
+            (probe,) = probed(self.model, [(one.shape, one.precision)], place / "costs")
+            made = Trial(candidate=one, costs=self.model.costs(probe), rows=count)
+            made.seconds = made.fixed = time.monotonic() - began
+            if over := budget.exceeded(made.costs):
+                said = (f"{name} {amount(name, getattr(made.costs, name))}" for name in over)
+                made.error = f"over the budget as measured: {', '.join(said)}"
+                yield number, _stored(made, number, place)
+                continue
+            settings = self.settings(one, count, SEED, patience=_PATIENCE)
+            train = partial(distill, overwrite=True, report=False)
             run = place / "trials" / f"run-{number:03}"
-            try:
-                recipe = self.recipe(one, count, SEED, patience=_PATIENCE)
-                done = distill(recipe, run, overwrite=True, report=False)
-                made.score, made.epochs = done.scores[CHOOSING]["primary"], len(done.record.epochs)
-                cost = done.record.cost
+            tasks.append(RunTask(train, one.method, settings, run))
+            begun.append((number, made))
+        for at, end in self.workers.each(tasks):
+            number, made = begun[at]
+            if end.error is not None:  # another candidate may do
+                made.error = first_line(end.error)
+            if end.run is not None:
+                record = end.run.record
+                made.score, made.epochs = end.run.scores[CHOOSING]["primary"], len(record.epochs)
+                cost = record.cost
                 made.learning = sum(filter(None, (cost.student_seconds, cost.teacher_seconds)))
-                of_run = made.learning + (cost.preparation_seconds or 0.0)
-            except LimbeckError as error:  # another candidate may do
-                made.error = first_line(error)
-            shutil.rmtree(run, ignore_errors=True)
-        made.seconds = time.monotonic() - began
-        made.fixed = max(0.0, made.seconds - of_run)
-        files.write_whole(place / "trials" / f"{number:03}.json", made.model_dump_json(indent=1))
-        return made
+                made.fixed -= made.learning + (cost.preparation_seconds or 0.0)
+            shutil.rmtree(tasks[at].folder, ignore_errors=True)
+            made.seconds += end.seconds
+            made.fixed = max(0.0, made.fixed + end.seconds)
+            yield number, _stored(made, number, place)
+
+
+def _stored(made: Trial, number: int, place: Path) -> Trial:
+    files.write_whole(place / "trials" / f"{number:03}.json", made.model_dump_json(indent=1))
+    return made
+
+
+def numbered_trials(place: Path) -> dict[int, Trial]:
+    """The trials in a compression's folder by number; a stopped batch may lack some."""
+    paths = sorted((place / "trials").glob("[0-9]*.json"))
+    read = Trial.model_validate_json
+    return {int(path.stem): read(path.read_text(encoding="utf-8")) for path in paths}
 
 
 def finished_trials(place: Path) -> list[Trial]:
     """The trials in a compression's folder, in their order."""
-    paths = sorted((place / "trials").glob("[0-9]*.json"))
-    return [Trial.model_validate_json(path.read_text(encoding="utf-8")) for path in paths]
+    return [*numbered_trials(place).values()]
 
 
 class Proposals:
@@ -203,22 +263,23 @@ class Proposals:
     def _candidate(self, shape: StudentShape, method: str, rate: float = 1.0) -> Candidate:
         return Candidate(shape=shape, precision=self.fitting[shape], method=method, rate=rate)
 
-    def next(self, trials: Sequence[Trial]) -> Candidate | None:
-        """The next candidate after these trials; None where nothing new is found."""
-        if len(trials) < len(self.starts):
-            return self.starts[len(trials)]
-        tried = {one.candidate.words for one in trials}
+    def next(self, trials: Sequence[Trial], begun: Sequence[Candidate] = ()) -> Candidate | None:
+        """The next candidate after these trials and the begun ones; None where nothing new is found."""
+        number = len(trials) + len(begun)
+        if number < len(self.starts):
+            return self.starts[number]
+        tried = {one.words for one in (*(trial.candidate for trial in trials), *begun)}
         over = {one.candidate.shape for one in trials if one.error}
-        proposed = self._proposed(trials)
+        proposed = self._proposed(trials, SEED + number)
         return next(
             (one for one in proposed if one.words not in tried and one.shape not in over), None
         )
 
-    def _proposed(self, trials: Sequence[Trial]) -> Iterator[Candidate]:
+    def _proposed(self, trials: Sequence[Trial], seed: int) -> Iterator[Candidate]:
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        sampler = optuna.samplers.TPESampler(seed=SEED + len(trials), n_startup_trials=4)
+        sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=4)
         study = optuna.create_study(
             directions=["maximize", "minimize", "minimize"], sampler=sampler
         )
