@@ -150,7 +150,10 @@ class Store(SimpleNamespace):
     ) -> None:
         files, rows = SimpleNamespace(url="s t"), SimpleNamespace(source=source)
         manifest, columns = SimpleNamespace(rows=rows), [SimpleNamespace(name=outputs)]
-        super().__init__(kind=kind, files=files, manifest=manifest, columns=columns)
+        super().__init__(kind=kind, files=files, manifest=manifest, columns=columns, rows=2000)
+
+    def __len__(self) -> int:
+        return int(self.rows)
 
 
 def test_a_store_teaches_where_all_is_known(tmp_path):
@@ -184,9 +187,11 @@ def test_a_table_of_labels_teaches_a_student():
     said = after_labelling(store, ["a/model"], "rows.csv", "my labels.csv")
     assert said == (
         "limbeck distill --method kd-soft --data 'my labels.csv' --text-columns 'a b' c --label-column label "
-        "--outputs 's t' --student ENCODER --layers 3"
+        "--outputs 's t' --student ENCODER --layers 3 --quality best"
     )
     assert_understood(said)
+    store.rows = 100_000  # whose usual epochs are long
+    assert after_labelling(store, ["a/model"], "rows.csv", "l.csv").endswith("--layers 3")
     store.classes = ()  # a table of numbers
     assert after_labelling(store, ["a/model"], "rows.csv", "l.csv").startswith("limbeck outputs")
 

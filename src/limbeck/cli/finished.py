@@ -50,6 +50,8 @@ def last_lines(record: Record, path: Path) -> Iterator[tuple[str, str]]:
 
 
 _USUAL_RATE = 1e-4
+_FEW = 10_000
+"""Rows that are trained on for three times the usual epochs."""
 _OF_ROWS = (
     *options.ROWS, "label_separator", "thresholds", "unlabelled", "unlabelled_duplicates", "train_rows",
     "train_rows_seed", "stratified", "batch_size", "candidates", "images", "embedding", "plugins",
@@ -105,7 +107,9 @@ def after_labelling(
 
     words = ["limbeck", "distill", "--method", "kd-soft", "--data", to, "--text-columns"]
     words += [*store.manifest.rows.columns, "--label-column", LABEL, "--outputs", url]
-    return shlex.join([*words, "--student", "ENCODER", "--layers", "3"])
+    words += ["--student", "ENCODER", "--layers", "3"]
+    # On few rows more epochs help more than another method (`benchmarks/which_method.py`).
+    return shlex.join([*words, *["--quality", "best"] * (len(store) <= _FEW)])
 
 
 def _taught_by(store: OutputStore, teachers: Sequence[str], data: str | None) -> str | None:
