@@ -8,7 +8,8 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import limbeck
-from tiny_language_models import save_language_model
+from limbeck import LimbeckError
+from tiny_language_models import CHAT, LENGTH, save_language_model
 
 PROMPTS = ["a good film", "bad", "what a very long and good question this is ?"]
 
@@ -57,3 +58,34 @@ def test_a_long_prompt_loses_its_start_and_is_counted(tmp_path):
     whole, cut = (limbeck.predict(folder, [text], **given) for text in ("he is so", "and he is so"))
     assert (whole.cut, cut.cut) == (0, 1)
     assert whole.rows[0]["prediction"] == cut.rows[0]["prediction"]
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama"])
+def test_a_prompt_leaves_positions_for_the_text_behind_it(tmp_path, family):
+    folder = save_language_model(tmp_path / "model", family, chat=False)
+    model, tokenizer = (
+        auto.from_pretrained(folder) for auto in (AutoModelForCausalLM, AutoTokenizer)
+    )
+    long = "a good film, " * 60  # more tokens than the model has positions
+    ids = tokenizer(long, add_special_tokens=False, return_tensors="pt").input_ids
+    assert ids.shape[1] > LENGTH
+    for most in (1, 16):
+        found = limbeck.predict(folder, [{"prompt": long}], max_new_tokens=most)
+        assert found.cut == 1
+        given = ids[:, most - LENGTH :]
+        said = model.generate(given, max_new_tokens=most, do_sample=False)[0, given.shape[1] :]
+        assert (
+            found.rows[0]["prediction"] == tokenizer.decode(said, skip_special_tokens=True).strip()
+        )
+    with pytest.raises(LimbeckError, match=rf"max_new_tokens {LENGTH}: the model has {LENGTH} pos"):
+        limbeck.predict(folder, ["a"], max_new_tokens=LENGTH)
+
+
+def test_a_template_that_opens_the_answer_itself_is_followed(tmp_path):
+    folder = save_language_model(tmp_path / "model")
+    template = CHAT.replace("<s>assistant:{% endif", "<s>assistant: <think>{% endif")
+    (folder / "chat_template.jinja").write_text(
+        template
+    )  # as DeepSeek-R1's, whose answers hold no thoughts
+    (found,) = limbeck.predict(folder, ["a good film"], max_new_tokens=6)
+    assert found["prediction"] == alone(folder, "a good film", 6)[0]

@@ -106,6 +106,24 @@ class TorchRowModel:
             embeddings=None if key is None else as_array(trace[key]),
         )
 
+    def prompt_limit(self, most: int | None) -> int:
+        """Tokens of a prompt: the limit of a row, but with room for the text behind it.
+
+        Raises:
+            LimbeckError: the text alone takes all positions.
+        """
+        own = self._model.generation_config
+        new = most or own.max_new_tokens or (1 if own.max_length else _USUAL_TOKENS)
+        of_both = None if most or own.max_new_tokens else own.max_length
+        limits = [size for size in (positions_of(self._model), of_both) if size]
+        room = min(limits, default=self.max_length + new) - new
+        if room < 1:
+            raise LimbeckError(
+                f"max_new_tokens {new}: the model has {room + new} positions, for a prompt and the text behind it",
+                f"set max_new_tokens to less than {room + new}",
+            )
+        return min(self.max_length, room)
+
     def generate(self, batch: Mapping[str, Tensor], most: int | None) -> PassOutputs:
         """Greedy texts; the probability of each is the product of its tokens', the end included."""
         generator: Any = self._model

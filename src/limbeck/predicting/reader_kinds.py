@@ -21,7 +21,7 @@ from limbeck.predicting.model import PassOutputs, RowModel, TorchRowModel
 from limbeck.predicting.settings import PredictSettings
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import modality, positions
-from limbeck.tasks.language_models import turns
+from limbeck.tasks.language_models import opened
 from limbeck.tasks.rules import ROW, Rows
 from limbeck.tasks.spans import OFFSETS, best_spans, without_space
 from limbeck.tasks.text import answer_limit
@@ -274,11 +274,12 @@ class ContinuingReader(TextReader):
         """The prompts up to the answer, padded on the left, where no padding parts them from it."""
         tokenizer: Any = model.processor
         tokenizer.padding_side = "left"
-        ids, _ = turns(tokenizer, texts[0], [""] * len(texts[0]), [tokenizer.eos_token_id])
-        kept = [one[-model.max_length :] for one in ids]
+        assert isinstance(model, TorchRowModel)  # no exported file writes text
+        ids, limit = opened(tokenizer, texts[0]), model.prompt_limit(self._most)
+        kept = [one[-limit:] for one in ids]
         masks = [[1] * len(one) for one in kept]
         encoded: Rows = {"input_ids": kept, "attention_mask": masks, "index": [*range(len(kept))]}
-        return encoded, sum(len(one) > model.max_length for one in ids)
+        return encoded, sum(len(one) > limit for one in ids)
 
     def _enough(self, model: RowModel) -> int | None:
         """As long as the folder's `generation_config` allows."""

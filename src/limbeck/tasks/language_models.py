@@ -198,7 +198,7 @@ class CausalLM(LanguageModel):
         """With the chat template of a prompt and its answer."""
         if len(columns) == 1:
             return super().lengths_of(tokenizer, columns)
-        parts = turns(tokenizer, columns[0], columns[1], _end(tokenizer))
+        parts = turns(tokenizer, columns[0], columns[1])
         return [len(before) + len(answer) for before, answer in zip(*parts, strict=True)]
 
     def encode(
@@ -209,9 +209,9 @@ class CausalLM(LanguageModel):
         rows: rules.Rows,
     ) -> rules.Rows:
         """The whole text and an end, all of whose tokens are labels; of a prompt and its answer the answer's alone."""
-        end = _end(tokenizer)
         texts = self.texts(task, rows)
         if len(texts) == 1:
+            end = _end(tokenizer)
             encoded = modality.encode_cut(tokenizer, *texts, max_length=max_length)
             cut = rules.truncated(encoded)
             whole = [
@@ -220,9 +220,9 @@ class CausalLM(LanguageModel):
             ]
             learned = [0] * len(whole)
         else:
-            opened, answers = turns(tokenizer, texts[0], texts[1], end)
-            whole = [before + answer for before, answer in zip(opened, answers, strict=True)]
-            learned = [len(before) for before in opened]
+            prompts, answers = turns(tokenizer, texts[0], texts[1])
+            whole = [before + answer for before, answer in zip(prompts, answers, strict=True)]
+            learned = [len(before) for before in prompts]
             cut = [len(ids) > max_length for ids in whole]
         kept = [ids[:max_length] for ids in whole]
         return {
@@ -256,11 +256,18 @@ def _distances(student: Tensor, teacher: Tensor) -> Tensor:
     return torch.stack([torch.ones_like(same), same, divergence], -1)
 
 
+def opened(
+    tokenizer: transformers.PreTrainedTokenizerBase, prompts: Sequence[str]
+) -> list[list[int]]:
+    """Token ids of what is read before an answer; a chat template writes the prompt as a user's turn."""
+    if tokenizer.chat_template:
+        return _ids(tokenizer, _openings(tokenizer, prompts))
+    end, found = _end(tokenizer), tokenizer(list(prompts), verbose=False)["input_ids"]
+    return [ids[:-1] if ids[-1:] == end else ids for ids in found]
+
+
 def turns(
-    tokenizer: transformers.PreTrainedTokenizerBase,
-    prompts: Sequence[str],
-    answers: Sequence[str],
-    end: list[int],
+    tokenizer: transformers.PreTrainedTokenizerBase, prompts: Sequence[str], answers: Sequence[str]
 ) -> tuple[list[list[int]], list[list[int]]]:
     """Token ids of what is read before an answer, and of the answer with its end.
 
@@ -271,30 +278,37 @@ def turns(
         LimbeckError: the template changes the prompt when the answer follows.
     """
     if not tokenizer.chat_template:
-        before = tokenizer(list(prompts), verbose=False)["input_ids"]
-        after = tokenizer(list(answers), add_special_tokens=False, verbose=False)["input_ids"]
-        opened = [ids[:-1] if ids[-1:] == end else ids for ids in before]
-        return opened, [ids + end for ids in after]
-    asked = [[{"role": "user", "content": prompt}] for prompt in prompts]
-    told = [
-        [*turn, {"role": "assistant", "content": answer}]
-        for turn, answer in zip(asked, answers, strict=True)
+        end = _end(tokenizer)
+        return opened(tokenizer, prompts), [[*ids, *end] for ids in _ids(tokenizer, answers)]
+    both = [
+        [{"role": "user", "content": prompt}, {"role": "assistant", "content": answer}]
+        for prompt, answer in zip(prompts, answers, strict=True)
     ]
     write: Any = tokenizer.apply_chat_template
-    opened_by = write(asked, tokenize=False, add_generation_prompt=True)
-    whole = write(told, tokenize=False)
-    pairs = [*zip(whole, opened_by, strict=True)]
+    openings = _openings(tokenizer, prompts)
+    pairs = [*zip(write(both, tokenize=False), openings, strict=True)]
     if strange := [opening for text, opening in pairs if not text.startswith(opening)]:
         raise LimbeckError(
             f"chat template: a conversation does not begin with its prompt, {strange[0]!r:.80}",
             "delete chat_template.jinja, and chat_template in tokenizer_config.json: prompts are then plain text",
         )
     answered = [text.removeprefix(opening) for text, opening in pairs]
-    ids = [
-        tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
-        for texts in (list(opened_by), answered)
+    return _ids(tokenizer, openings), _ids(tokenizer, answered)
+
+
+def _openings(tokenizer: transformers.PreTrainedTokenizerBase, prompts: Sequence[str]) -> list[str]:
+    """By prompt, the user's turn up to the answer, as the chat template writes it."""
+    write: Any = tokenizer.apply_chat_template
+    users = [[{"role": "user", "content": prompt}] for prompt in prompts]
+    return list(write(users, tokenize=False, add_generation_prompt=True))
+
+
+def _ids(tokenizer: transformers.PreTrainedTokenizerBase, texts: Sequence[str]) -> list[list[int]]:
+    """Token ids without special tokens but those that are written in the texts."""
+    found: list[list[int]] = tokenizer(list(texts), add_special_tokens=False, verbose=False)[
+        "input_ids"
     ]
-    return ids[0], ids[1]
+    return found
 
 
 CAUSAL_LM = TASK_TYPES.get("causal-lm")
