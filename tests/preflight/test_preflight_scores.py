@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from preflight_runs import SST2, knowing_teacher, rows, tokenizer
 
 from limbeck.preflight import TeacherOutputs, ask_teacher, errors_of
 from limbeck.preflight.score_checks import check_class_order, check_teacher_score, recorded_scores
-from limbeck.tasks import get_task
+from limbeck.tasks import CAUSAL_LM, get_task
 
 
 def baseline(task, labels):
@@ -63,6 +64,17 @@ def test_a_teacher_that_knows_and_one_that_does_not():
     assert check_teacher_score(SST2, 100 * 11 / 12, "", labels[:12]) == []
     few = check_teacher_score(SST2, 100.0, "", labels[:6])
     assert "6 rows of dev are too few" in few[0].message and few[0].severity == "note"
+    # Three texts of 40 words: as forty tosses of which 10 are heads by chance, 18 or more with p = .006; half are
+    # "the". The words of a text are its labels, and have no order to check.
+    text = get_task("sst2"), ["the a the b " * 5, "the c " * 5, "the d e f the g the h i j"]
+    words = replace(text[0], kind=CAUSAL_LM, labels=(), primary="accuracy")
+    assert len(" ".join(text[1]).split()) == 40
+    assert check_teacher_score(words, 100 * 31 / 40, "", text[1]) == []
+    (few,) = check_teacher_score(words, 100 * 21 / 40, "", text[1])
+    assert (
+        few.severity == "warning"
+        and few.fix == "fine-tune the teacher on sst2 first or give another one"
+    )
     # A hundred rows of a correlation: 30 points.
     stsb, numbers = get_task("stsb"), np.linspace(0, 5, 100)
     assert errors_of(check_teacher_score(stsb, -2.0, "", numbers))

@@ -211,10 +211,9 @@ def check_teacher_score(
     of_numbers = all(plain_metric(name) in CORRELATIONS for name in task.primary.split("+"))
     better = score > baseline
     if plain_metric(task.primary) == "accuracy":
-        share = min(baseline / 100, 1.0)
-        hits = round(score / 100 * len(labels))
-        chance = binomtest(hits, len(labels), share, alternative="greater").pvalue
-        told, most = chance < _CHANCE, share ** len(labels) >= _CHANCE
+        share, count = min(baseline / 100, 1.0), task.kind.predictions_of(labels)
+        chance = binomtest(round(score / 100 * count), count, share, alternative="greater").pvalue
+        told, most = chance < _CHANCE, share**count >= _CHANCE
     else:
         noise = 100 * 3 * (1.0 if of_numbers else 0.5) / np.sqrt(len(labels))
         told, most = score > baseline + noise, baseline + noise >= 100
@@ -229,11 +228,11 @@ def check_teacher_score(
         )
         return
     verdict = "not significantly better" if better else "no better"
+    order = ", check the order of its classes," if task.labels else ""
     yield Problem(
         f"{side}: its dev score {score:.1f} ({origin}) is {verdict} than always "
         f"predicting {answer!r} ({baseline:.1f}; {task.primary} on {len(labels)} rows)",
-        f"fine-tune the teacher on {task.name} first, check the order of its classes, or give "
-        "another one",
+        f"fine-tune the teacher on {task.name} first{order} or give another one",
         "warning" if better else "error",
     )
 

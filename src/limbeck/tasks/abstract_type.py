@@ -97,6 +97,10 @@ class ScoredOutputs(ABC):
         `labels` is the label column of some rows. Raises LimbeckError for an empty column.
         """
 
+    def predictions_of(self, labels: rules.Labels) -> int:
+        """How many predictions the rows with these labels need: one each."""
+        return len(labels)
+
     def baseline_of_rows(self, task: rules.TaskLike, rows: Dataset) -> tuple[float, str]:
         """As `baseline`, of loaded rows."""
         return self.baseline(task, rows[task.label_column][:])

@@ -88,6 +88,10 @@ class LanguageModel(LabelledPositions):
         """How many tokens were found."""
         return True
 
+    def predictions_of(self, labels: rules.Labels) -> int:
+        """One for each word, of which the labels are texts; a tokenizer makes at least as many tokens."""
+        return sum(len(text.split()) for text in labels)
+
     def baseline(self, task: rules.TaskLike, labels: rules.Labels) -> tuple[float, str]:
         """The commonest word, as often as it stands in the texts."""
         rules.need_rows(task, labels)
@@ -103,6 +107,10 @@ class Masked(LanguageModel):
     summary = "tokens masked from a text; scored by the share found, and perplexity"
     auto = transformers.AutoModelForMaskedLM
     heads = MASKED_LANGUAGE_MODELS
+
+    def predictions_of(self, labels: rules.Labels) -> int:
+        """The words that are masked."""
+        return round(_SHARE * super().predictions_of(labels))
 
     @property
     def resampled(self) -> str:
@@ -259,7 +267,7 @@ def _distances(student: Tensor, teacher: Tensor) -> Tensor:
 def opened(
     tokenizer: transformers.PreTrainedTokenizerBase, prompts: Sequence[str]
 ) -> list[list[int]]:
-    """Token ids of what is read before an answer; a chat template writes the prompt as a user's turn."""
+    """Token ids of prompts up to the answer; a chat template writes the prompt as a user's turn."""
     if tokenizer.chat_template:
         return _ids(tokenizer, _openings(tokenizer, prompts))
     end, found = _end(tokenizer), tokenizer(list(prompts), verbose=False)["input_ids"]
@@ -304,7 +312,7 @@ def _openings(tokenizer: transformers.PreTrainedTokenizerBase, prompts: Sequence
 
 
 def _ids(tokenizer: transformers.PreTrainedTokenizerBase, texts: Sequence[str]) -> list[list[int]]:
-    """Token ids without special tokens but those that are written in the texts."""
+    """Token ids of the texts alone: the tokenizer adds no special tokens."""
     found: list[list[int]] = tokenizer(list(texts), add_special_tokens=False, verbose=False)[
         "input_ids"
     ]
