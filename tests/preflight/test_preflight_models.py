@@ -59,6 +59,10 @@ def test_tokenizers_that_agree_or_not():
     assert [problem.severity for problem in longer] == ["warning"]
     other = check_tokenizers(tokenizer(), tokenizer(["un", "deux"]), texts)
     assert "4 are shared" in other[0].message and other[0].severity == "error"
+    assert other[0].fix.endswith("compare logits alone (kd), for which each may read in its own")
+    # Logits over the vocabulary cannot be compared either.
+    over = check_tokenizers(tokenizer(), tokenizer(["un", "deux"]), texts, over_vocabulary=True)
+    assert over[0].fix == "choose a student with the teacher's vocabulary"
     swapped = check_tokenizers(
         tokenizer(), tokenizer(special=["[UNK]", "[PAD]", "[CLS]", "[SEP]"]), texts
     )
@@ -71,7 +75,12 @@ def test_vocabulary_must_fit_the_embeddings():
     assert "ids reach 9, the embeddings 7" in found[0].message
     assert "pads with id 1" in found[1].message and found[1].severity == "warning"
     unpadded = PreTrainedTokenizerFast(tokenizer_object=tokenizer().backend_tokenizer)
-    assert "no padding token" in words_of(check_vocabulary("student", model(), unpadded))
+    unpadded.eos_token = "[SEP]"
+    (found,) = check_vocabulary("student", model(), unpadded)
+    assert "no padding token" in found.message
+    end = unpadded.convert_tokens_to_ids("[SEP]")
+    assert '"pad_token": "[SEP]" into its tokenizer_config.json' in found.fix
+    assert f'"pad_token_id": {end} into its config.json' in found.fix
 
 
 def test_positions():

@@ -138,7 +138,10 @@ def test_who_wants_all_logits_gets_all():
     [
         ({"objectives.soft.tokens": "top4@3"}, "the temperature is the term's own"),
         ({"objectives.soft.tokens": "best4"}, "choices: topK"),
-        ({"objectives.soft.tokens": f"top{V + 1}"}, f"k is {V + 1}, and the vocabulary has {V}"),
+        (
+            {"objectives.soft.tokens": f"top{V + 1}"},
+            rf"tokens: top{V + 1}\S*: k is {V + 1}, and the vocabulary has {V}",
+        ),
         ({"objectives.soft.tokens": "top4", "objectives.soft.standardize": True}, "z-scores"),
     ],
 )

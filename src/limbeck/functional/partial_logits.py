@@ -258,6 +258,11 @@ class KeptTokens:
             LimbeckError: more tokens are to be kept than there are.
         """
         vocabulary = logits.shape[-1]
+        if self.how == "top" and self.count > vocabulary:
+            raise LimbeckError(
+                f"tokens: {self}: k is {self.count}, and the vocabulary has {vocabulary} tokens",
+                f"keep top{vocabulary} or fewer",
+            )
         if self.how == "top":
             ids, values, rest = top_tokens(logits, self.count, temperature=self.temperature)
             # A finite number without probability, which can be stored.

@@ -19,6 +19,7 @@ from limbeck.preflight import data_checks
 from limbeck.students import class_places, generic_labels, labels_of, spelling
 from limbeck.support.errors import LimbeckError, Problem, problem_list
 from limbeck.tasks import Task
+from limbeck.tasks.modality import padding_fix
 from limbeck.vision import CHANNELS, side_of
 
 log = logging.getLogger(__name__)
@@ -68,6 +69,7 @@ def check_tokenizers(
     texts: Sequence[str | Sequence[str]] = (),
     *,
     side: str = "teacher",
+    over_vocabulary: bool = False,
 ) -> Iterator[Problem]:
     """Teacher and student tokenizers that would not give the same ids.
 
@@ -86,8 +88,12 @@ def check_tokenizers(
             f"{side} and student have different vocabularies: of {len(theirs)} and "
             f"{len(ours)} tokens {len(shared)} are shared, {len(moved)} of them under another "
             f"id{example}",
-            "choose a student with the teacher's vocabulary, or compare logits alone (kd), for which "
-            "each may read in its own",
+            "choose a student with the teacher's vocabulary"
+            + (
+                ""
+                if over_vocabulary
+                else ", or compare logits alone (kd), for which each may read in its own"
+            ),
             # Tokens added behind a common vocabulary do no harm unless texts use them.
             "error" if moved or (only_theirs and only_ours) else "warning",
         )
@@ -165,7 +171,7 @@ def check_vocabulary(
             'write "padding_side": "right" into its tokenizer_config.json',
         )
     if tokenizer.pad_token_id is None:
-        yield Problem(f"{side}: the tokenizer has no padding token", "set tokenizer.pad_token")
+        yield Problem(f"{side}: the tokenizer has no padding token", padding_fix(tokenizer))
     elif own is not None and own != tokenizer.pad_token_id:
         yield Problem(
             f"{side}: its configuration pads with id {own}, the tokenizer with "
@@ -328,7 +334,8 @@ def _same_tokens(
 ) -> list[Problem]:
     """Vocabularies, special tokens, and the ids of some rows."""
     columns = task.kind.texts(task, train[:_SAMPLE_TEXTS])
-    return check_tokenizers(teacher, student, list(zip(*columns, strict=True)), side=side)
+    texts, over = list(zip(*columns, strict=True)), task.kind.over_vocabulary
+    return check_tokenizers(teacher, student, texts, side=side, over_vocabulary=over)
 
 
 @problem_list

@@ -132,11 +132,17 @@ class Settings(BaseModel):
                     choices = re.findall("'([^']*)'", one["ctx"]["expected"])
                     problems.append(unknown(name, str(one["input"]), choices))
                 else:
-                    said = f"{name} is {one['input']!r:.60}: {one['msg'].lower()}"
+                    said = f"{name} is {one['input']!r:.60}: {_plain(one['msg'])}"
                     problems.append(Problem(said, "change it"))
         if problems:
             raise LimbeckError(problems)
         return made
+
+
+def _plain(message: str) -> str:
+    """Pydantic's message as the rest of a sentence."""
+    message = message.removeprefix("Value error, ")
+    return message[:1].lower() + message[1:]
 
 
 # Schedules: the weight of a term as a pure function of progress.

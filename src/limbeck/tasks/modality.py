@@ -129,8 +129,7 @@ class TextReading(Reading):
         if processor.pad_token is None:
             raise LimbeckError(
                 f"{type(processor).__name__} has no padding token, so a batch cannot be made",
-                "set one, for example tokenizer.pad_token = tokenizer.eos_token, and the model's "
-                "config.pad_token_id with it",
+                padding_fix(processor),
             )
 
     def stack(
@@ -170,6 +169,16 @@ TEXT_READING = TextReading()
 
 _CHARACTERS = 64
 """Of a token, more than in nearly all texts."""
+
+
+def padding_fix(tokenizer: Processor) -> str:
+    """How a tokenizer without a padding token gets one, in files or in Python."""
+    token, number = tokenizer.eos_token or "TOKEN", tokenizer.eos_token_id
+    return (
+        f'write "pad_token": "{token}" into its tokenizer_config.json and "pad_token_id": '
+        f"{'ID' if number is None else number} into its config.json; in Python, set tokenizer.pad_token and "
+        "model.config.pad_token_id"
+    )
 
 
 def encode_cut(
