@@ -44,7 +44,7 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     A search for a method's name finds its equation before the tables that name it.
     """
     if page.file.src_uri.startswith("methods"):
-        page.meta["search"] = {"boost": 4}
+        page.meta["search"] = {"boost": 2}
     return re.sub(r"^(```\w+) no-run:.*$", r"\1", markdown, flags=re.MULTILINE)
 
 
