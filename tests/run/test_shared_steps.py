@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from types import SimpleNamespace
 
 import pytest
 
@@ -12,7 +11,6 @@ from limbeck.cli.finished import last_lines
 from limbeck.preflight.checking import check_share
 from limbeck.records import Record
 from limbeck.records.facts import Execution
-from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import share_of_step
 
 
@@ -77,17 +75,3 @@ def test_another_number_of_processes_goes_on_with_a_word(tmp_path, monkeypatch, 
     assert "begun by 2 processes and continues with 1" in caplog.text
     assert result.record.execution.processes == (2, 1)
     assert ("Ran in", "2, then 1 processes") in last_lines(result.record, result.path)
-
-
-@pytest.mark.parametrize(("group", "share"), [("query", None), (None, 0.5)])
-def test_batches_that_depend_on_the_processes_are_not_mixed(tmp_path, group, share):
-    kind, recipe = SimpleNamespace(group_column=group), SimpleNamespace(labelled_share=share)
-    prepared = SimpleNamespace(
-        task=SimpleNamespace(kind=kind), stages=[SimpleNamespace(recipe=recipe)]
-    )
-    folder = SimpleNamespace(path=tmp_path, begun=True)
-    settled = sys.modules["limbeck.run.begin"]._processes
-    assert settled(prepared, folder, (1,)) == (1,)
-    with pytest.raises(LimbeckError, match="begun by 2 processes") as refused:
-        settled(prepared, folder, (2,))
-    assert "--overwrite" in str(refused.value)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from limbeck import functional
 from limbeck.support.errors import LimbeckError
+from limbeck.support.machine import summed
 from limbeck.support.settings import Settings, Width
 from limbeck.support.step_state import StepState
 
@@ -246,7 +247,7 @@ class TransportMapping(nn.Module, Mapping):
         """The masses that follow from the costs moved since the last step; None if none were."""
         if self.moved is None:
             return None
-        moved, self.moved = self.moved, None
+        moved, self.moved = summed(self.moved), None  # masses follow shares of cost, not sums
         return (
             functional.cheaper_layers_weigh_more(moved.sum(1), self.student_mass),
             functional.cheaper_layers_weigh_more(moved.sum(0), self.teacher_mass),

@@ -281,6 +281,9 @@ class Objective(nn.Module, ABC):
     """Whether it counts each example by the weight that its batch has for it (`example_weights`)."""
     compares_candidates: ClassVar[bool] = False
     """Whether it compares examples of a batch that belong together, which the rows have to identify."""
+    compares_examples: ClassVar[bool] = False
+    """Whether it compares the logits of a batch's examples with each other. Where several processes share a forward
+    pass, it is given the logits and numbers of all examples of the pass."""
     shifts_matter: ClassVar[bool] = False
     """Whether a number added to all logits of an example changes it: of probabilities they are known but for one."""
     needs_mixed: ClassVar[str] = ""

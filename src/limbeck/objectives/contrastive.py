@@ -15,6 +15,7 @@ from limbeck.objectives import layer_match, registration
 from limbeck.objectives.base import Shape
 from limbeck.objectives.mapped import Mapped, MappedSpec
 from limbeck.support.errors import LimbeckError
+from limbeck.support.machine import SharedPass, processes
 from limbeck.support.settings import Count, Pool, Temperature
 from limbeck.support.step_state import StepState
 
@@ -44,8 +45,8 @@ class ContrastSpec(MappedSpec):
 class Memory(nn.Module):
     """The teacher's vector and the label of every training example seen so far.
 
-    Buffers, so that checkpoints carry them. In several processes each step starts from the first
-    one's. `classes`: how many labels there are, counted from 0; 0 or 1 for numbers of any kind.
+    Buffers, so that checkpoints carry them. `classes`: how many labels there are, counted from 0; 0 or 1 for
+    numbers of any kind.
     """
 
     vectors: Tensor
@@ -160,7 +161,11 @@ class Contrast(Mapped):
             anchor, positive, negatives, sampled, temperature=self.settings.temperature
         )
         if self.training:
-            self.memory.remember(batch["index"], positive.detach(), labels)
+            seen = batch["index"], positive.detach(), labels
+            if (count := processes()) > 1:  # whether or not they share the pass
+                everywhere = SharedPass(batch, count)
+                seen = everywhere(seen[0]), everywhere(seen[1]), everywhere(seen[2])
+            self.memory.remember(*seen)
         # An example without a label, which has no negatives, adds 0 to the sum.
         return loss * (len(labels) / labelled.sum().clamp(min=1))
 

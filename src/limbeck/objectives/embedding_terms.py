@@ -130,6 +130,8 @@ class EmbeddingTarget(OfEmbeddings):
 class Similarities(OfEmbeddings):
     """Relational KD: both sides' matrices of cosines (Park et al. 2019)."""
 
+    compares_examples = True
+
     def compare(self, ours: Tensor, theirs: Tensor, batch: Batch[str, Tensor]) -> Tensor:
         """Embeddings (B, d) and (B, e)."""
         return self.over_widths(ours, lambda cut: F.similarity_mse(cut, theirs))
@@ -145,6 +147,7 @@ class SimilarityListSpec(OfEmbeddingsSpec):
 class SimilarityLists(OfEmbeddings):
     """Listwise KL over in-batch similarities (SEED, Fang et al. 2021)."""
 
+    compares_examples = True
     settings: SimilarityListSpec
 
     def compare(self, ours: Tensor, theirs: Tensor, batch: Batch[str, Tensor]) -> Tensor:
@@ -184,6 +187,7 @@ class OfCandidates(OfLogits):
     # A batch without labels raises a specific error, and a batch with some leaves out the unlabelled rows.
     counts_labelled = True
     compares_candidates = True
+    compares_examples = True
     settings: OfCandidatesSpec
 
     def __init__(self, settings: OfCandidatesSpec, shape: Shape, setting: str) -> None:
@@ -317,6 +321,7 @@ class PairContrast(OfEmbeddings):
 
     needs_teacher = False
     compares_candidates = True
+    compares_examples = True
     settings: PairContrastSpec
 
     def compare(self, ours: Tensor, theirs: Tensor, batch: Batch[str, Tensor]) -> Tensor:

@@ -119,8 +119,8 @@ class Llkd(ExampleWeighting):
     thresholds' updates (their initial values, their momentum, and whether the student's is scaled between classes as
     the teacher's is: one summary has both follow the complete run and each class), the entropy's division by
     ln C (which changes no comparison with a mean of it), the product p·u as the weight, and a mean over the batch
-    rather than over the examples that count. Starting the student's at 0 lets every example through at first. Where
-    several processes train, the thresholds are the first one's.
+    rather than over the examples that count. Starting the student's at 0 lets every example through at first.
+    Processes that share no forward pass have the thresholds of the first one.
     """
 
     settings_class = LlkdSettings

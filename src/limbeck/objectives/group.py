@@ -9,6 +9,7 @@ from functools import reduce
 from operator import or_
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from limbeck.activations import Request, Trace
@@ -24,6 +25,7 @@ from limbeck.objectives.example_weights import (
 )
 from limbeck.objectives.registration import TermSpec
 from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.machine import SharedPass, largest
 from limbeck.support.settings import Ramp
 from limbeck.support.step_state import StepState
 from limbeck.tasks.rules import EXAMPLE_WEIGHTS
@@ -203,12 +205,14 @@ class Objectives(nn.Module):
             student = replace(student, masks=student.masks | teacher.masks)
         with torch.autocast(device_type, enabled=False):
             weighed, counted = self._weighed(student, teacher, batch, step_state)
-            return {
-                name: self[name](
-                    student, teacher, weighed if self[name].weighs_examples else batch, at
-                )
-                for name, at in self.active(step_state).items()
-            } | counted
+            found = {}
+            for name, at in self.active(step_state).items():
+                term = self[name]
+                given = student, teacher, weighed if term.weighs_examples else batch
+                if term.compares_examples and at.sharing > 1:
+                    given = _of_pass(*given, at.sharing)
+                found[name] = term(*given, at)
+            return found | counted
 
     def _weighed(
         self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], step_state: StepState
@@ -217,7 +221,15 @@ class Objectives(nn.Module):
         weigh = self.example_weights
         if weigh is None or not weigh.training or student.logits is None or teacher.logits is None:
             return batch, {}
-        weights = weigh(student.logits, teacher.logits, step_state, batch.get("labels"))
+        sides, labels = (student.logits, teacher.logits), batch.get("labels")
+        if step_state.sharing > 1:
+            everywhere = SharedPass(batch, step_state.sharing)
+            sides = everywhere(sides[0].detach()), everywhere(sides[1])
+            labels = None if labels is None else everywhere(labels)
+        weights = weigh(*sides, step_state, labels)
+        if step_state.sharing > 1:  # 0 for examples that repeat others
+            count = len(student.logits)
+            weights = F.pad(weights[everywhere.own], (0, count))[:count]
         return {**batch, EXAMPLE_WEIGHTS: weights}, {COUNTED: (weights > 0).float().mean()}
 
     def total(self, terms: dict[str, Tensor], step_state: StepState) -> Tensor:
@@ -233,6 +245,23 @@ class Objectives(nn.Module):
     def after_step(self) -> None:
         """After an optimisation step: what terms learn without gradients."""
         after_step(part for part in self.modules() if isinstance(part, Mapping))
+
+
+def _of_pass(
+    student: Trace, teacher: Trace, batch: Batch[str, Tensor], sharing: int
+) -> tuple[Trace, Trace, Batch[str, Tensor]]:
+    """Logits, numbers and token ids of all examples of a forward pass that processes share."""
+    everywhere, rows = SharedPass(batch, sharing), len(next(iter(batch.values())))
+    found = {name: everywhere(one) for name, one in sorted(batch.items()) if one.shape == (rows,)}
+    if (tokens := batch.get("input_ids")) is not None:
+        # Equal texts have equal rows, whatever the width of each process's batch.
+        wide = largest(tokens.shape[1])
+        padding = batch["attention_mask"] == 0
+        first = padding.int().argsort(dim=1, stable=True)  # padding may be on the left
+        tokens = tokens.masked_fill(padding, -1).gather(1, first)
+        found["input_ids"] = everywhere(F.pad(tokens, (0, wide - tokens.shape[1]), value=-1))
+    logits = [None if one.logits is None else everywhere(one.logits) for one in (student, teacher)]
+    return replace(student, logits=logits[0]), replace(teacher, logits=logits[1]), found
 
 
 def _nothing_to_weigh(specs: dict[str, TermSpec]) -> Problem:

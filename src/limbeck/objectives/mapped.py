@@ -21,6 +21,7 @@ from limbeck.mappings.maps import Projections, ProjectSpec, concatenation, pairs
 from limbeck.objectives.base import OBJECTIVES, Objective, Shape, TermSettings
 from limbeck.objectives.registration import objective
 from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.machine import SharedPass
 from limbeck.support.settings import Pool
 from limbeck.support.step_state import StepState
 
@@ -311,7 +312,11 @@ class MappedTerm(Mapped):
         masks = self.masks(student)
         states, layers = self._read(mapping, student, teacher, step_state)
         if self.settings.mapping.reads_costs:
-            distances = self._transported(mapping, states, layers, masks)
+            costs = self._pair_costs(states, layers, masks)
+            everyone = costs.detach()
+            if step_state.sharing > 1:
+                everyone = SharedPass(batch, step_state.sharing).mean(everyone)
+            distances = (mapping.flow(everyone) * costs).sum(1)
         elif self.settings.mapping.combine == "costs":
             distances = self._costs(mapping, states, layers, masks, step_state)
         else:
@@ -365,21 +370,16 @@ class MappedTerm(Mapped):
             totals[student_layer].append(weight * cost.squeeze(0))
         return torch.stack([torch.stack(row).sum() for row in totals.values()])
 
-    def _transported(
-        self,
-        mapping: Mapping,
-        states: dict[int, Tensor],
-        layers: dict[int, Tensor],
-        masks: Masks,
+    def _pair_costs(
+        self, states: dict[int, Tensor], layers: dict[int, Tensor], masks: Masks
     ) -> Tensor:
-        """Per student layer Σ_k f_jk · distance(h_S^j, h_T^k), f the flow of least total cost."""
-        costs = torch.stack(
+        """(S, T): distance(h_S^j, h_T^k) for every student layer j and teacher layer k."""
+        return torch.stack(
             [
                 torch.stack([self.distance(state, target, masks) for target in layers.values()])
                 for state in states.values()
             ]
         )
-        return (mapping.flow(costs) * costs).sum(1)
 
 
 # How two representations of a layer are compared: functions, registered by name. A comparison is a

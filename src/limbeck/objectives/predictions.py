@@ -439,6 +439,7 @@ class DistSpec(TermSettings):
 class Dist(OfClasses):
     """Pearson's correlations of softened predictions (DIST, Huang et al. 2022)."""
 
+    compares_examples = True
     settings: DistSpec
     with_two = "the inter-class correlation of two numbers that add up to 1 is 1 or −1"
 

@@ -182,28 +182,18 @@ def _depths(prepared: Prepared) -> tuple[int | None, int | None]:
 
 
 def _processes(prepared: Prepared, folder: RunFolder, before: tuple[int, ...]) -> tuple[int, ...]:
-    """The numbers of processes that have made the run, this start's the last.
-
-    Raises:
-        LimbeckError: another number for a resumed run whose batches depend on it.
-    """
+    """The numbers of processes that have made the run, this start's the last."""
     now = machine.processes()
     if not before or before[-1] == now:
         return before or (now,)
     if not folder.begun:  # nothing is trained yet
         return (*before[:-1], now)
-    said = f"out: {folder.path} was begun by {words.count_of(before[-1], 'process')}"
-    recipes = [inputs.recipe for inputs in prepared.stages]
-    if prepared.task.kind.group_column is not None or any(one.labelled_share for one in recipes):
-        raise LimbeckError(
-            f"{said}, and its batches would hold other examples in {now}",
-            f"start it with {before[-1]} again; or pass --overwrite to begin again with {now}",
-        )
     if machine.is_first():
         logger.warning(
-            "%s and continues with %d: its steps have the same examples, but random numbers (dropout) differ, "
-            "so that the student is not bit-identical",
-            said,
+            "out: %s was begun by %s and continues with %d: its steps have the same examples, but random numbers "
+            "(dropout) differ, so that the student is not bit-identical",
+            folder.path,
+            words.count_of(before[-1], "process"),
             now,
         )
     return (*before, now)

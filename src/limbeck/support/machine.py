@@ -7,7 +7,14 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 from accelerate import PartialState
-from accelerate.utils import align_module_device, broadcast_object_list, gather_object, reduce
+from accelerate.utils import (
+    align_module_device,
+    broadcast_object_list,
+    gather,
+    gather_object,
+    get_int_from_env,
+    reduce,
+)
 from torch import Tensor
 
 
@@ -92,6 +99,10 @@ def on_host(batch: Mapping[str, Any]) -> Mapping[str, Any]:
     return batch.host if isinstance(batch, SentBatch) else batch
 
 
+class RepeatedExamples(dict[str, Any]):
+    """A batch of examples that another batch of the epoch holds already: it counts for nothing."""
+
+
 class ReadOnce:
     """A tensor's numbers on the host, fetched once per change; reading them in every step causes no wait."""
 
@@ -129,9 +140,14 @@ class ShareOfStep(NamedTuple):
     sharing: int
 
 
+_SIZES = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
+"""The variables in which launchers write it, as accelerate reads them."""
+
+
 def processes() -> int:
-    """The number of processes of the run, from torchrun and accelerate."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
+    """The number of processes of the run, from torchrun, accelerate or MPI."""
+    found: int = get_int_from_env(_SIZES, 1)
+    return found
 
 
 def share_of_step(batch_size: int, accumulation: int) -> ShareOfStep | None:
@@ -172,6 +188,58 @@ def summed(own: Tensor) -> Tensor:
     _processes()
     total: Tensor = reduce(own, reduction="sum")
     return total
+
+
+class _OfAll(torch.autograd.Function):
+    """The rows of every process, in order of rank; backward sums the gradients of all processes."""
+
+    @staticmethod
+    def forward(ctx: Any, own: Tensor, sizes: list[int], rank: int) -> Tensor:
+        start = sum(sizes[:rank])
+        ctx.own = slice(start, start + sizes[rank]), own.shape
+        filled = own.new_zeros(max(sizes), *own.shape[1:])
+        filled[: sizes[rank]] = own[: sizes[rank]]
+        parts = gather(filled).split(max(sizes))
+        return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        rows, shape = ctx.own
+        own = gradient.new_zeros(shape)
+        own[: rows.stop - rows.start] = summed(gradient.contiguous())[rows]
+        return own, None, None
+
+
+class SharedPass:
+    """A forward pass whose examples are divided among processes that follow each other in rank.
+
+    Every process makes one for the same pass, and calls it for the same tensors.
+
+    Args:
+        batch: the process's own examples, which count for nothing if they repeat others.
+        sharing: how many processes share the pass.
+    """
+
+    def __init__(self, batch: Mapping[str, Any], sharing: int) -> None:
+        first = next(iter(batch.values()))
+        count = 0 if isinstance(on_host(batch), RepeatedExamples) else len(first)
+        self.rank = _processes().process_index
+        self.sizes: list[int] = gather(torch.tensor([count], device=first.device)).tolist()
+        start = self.rank // sharing * sharing
+        before, inside = sum(self.sizes[:start]), sum(self.sizes[start : start + sharing])
+        self._rows = slice(before, before + inside)
+        self.own = slice(sum(self.sizes[start : self.rank]), sum(self.sizes[start : self.rank + 1]))
+        """Place of the process's own rows in the pass."""
+
+    def __call__(self, own: Tensor) -> Tensor:
+        """All rows of the pass (n, …), with gradients, from each process's own."""
+        found: Tensor = _OfAll.apply(own, self.sizes, self.rank)  # type: ignore[no-untyped-call]
+        return found[self._rows]
+
+    def mean(self, own: Tensor) -> Tensor:
+        """The mean over the examples of the pass, from the means over each process's own."""
+        size = self.own.stop - self.own.start
+        return self(own.expand(size, *own.shape)).mean(0)
 
 
 def is_first() -> bool:

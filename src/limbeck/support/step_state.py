@@ -23,6 +23,7 @@ class StepState:
     `passes`: how often the training rows were seen, with fractions; `length`: how often they will
     have been at the run's end, 0 where that is not known. `layers`: the student layers
     that learn now; None for all of them. `teacher`: who teaches now, of several; counted from 0.
+    `sharing`: processes among which the examples of a forward pass are divided.
     """
 
     seed: int = 0
@@ -33,6 +34,7 @@ class StepState:
     length: float = 0.0
     layers: tuple[int, ...] | None = None
     teacher: int = 0
+    sharing: int = 1
 
     def epoch_generator(self, stream: int = 0) -> np.random.Generator:
         """A generator that depends on the seed, the epoch and the `stream` alone."""

@@ -48,7 +48,7 @@ def training_arguments(
     # A command line gives a method by its name; who teaches is formed already.
     method: Any = recipe.model_copy(update={"team": None, "teachers": None})
     checkpointing: Any = {_CHECKPOINTING: recipe.activation_checkpointing}
-    return DistillationConfig(
+    config = DistillationConfig(
         output_dir=str(checkpoints),
         method=method,
         group_by_length=recipe.groups_by_length,
@@ -80,6 +80,8 @@ def training_arguments(
         report_to=[],
         run_name=name,
     )
+    config.sharing = share.sharing
+    return config
 
 
 # Settings of `TrainingArguments` take effect, because either the Trainer's own code reads them or the code that

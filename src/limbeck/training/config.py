@@ -60,6 +60,8 @@ class DistillationConfig(TrainingArguments):
 
     # Arguments that a trainer chooses by its rows; without annotation it is no setting.
     by_rows = tuple[str, ...]()
+    # Processes among which a forward pass is divided; 0: all.
+    sharing = 0
 
     _VALID_DICT_FIELDS = [*TrainingArguments._VALID_DICT_FIELDS, "method", *_DICTS]  # noqa: RUF012
 

@@ -20,7 +20,7 @@ from limbeck.data.row_facts import facts_of
 from limbeck.data.samplers import MixedSampler, QuerySampler, together
 from limbeck.functional.labels import has_label
 from limbeck.support.errors import LimbeckError
-from limbeck.support.machine import SentBatch, on_host, send
+from limbeck.support.machine import RepeatedExamples, SentBatch, on_host, send
 from limbeck.tasks import TaskType
 from limbeck.tasks.abstract_type import labelled_rows
 
@@ -57,10 +57,6 @@ class BatchCounts(NamedTuple):
     def on(self, device: torch.device) -> Tensor:
         """Both on a device, float32 (1, 2), without waiting for it."""
         return torch.stack([torch.ones((), device=device) * count for count in self])[None]
-
-
-class RepeatedExamples(dict[str, Any]):
-    """A batch of examples that another batch of the epoch holds already: it counts for nothing."""
 
 
 class BatchWeights(NamedTuple):
@@ -170,6 +166,11 @@ class FeedsExamples(SendsBatches):
     _order: EpochSampler | MixedSampler | QuerySampler | None = None
     _in_step: StepCounts | None = None
 
+    @property
+    def sharing(self) -> int:
+        """Among how many processes the examples of a forward pass are divided."""
+        return getattr(self.args, "sharing", 0) or self.args.world_size
+
     # ---- columns ----
 
     def columns_read(self) -> Sequence[str]:
@@ -214,7 +215,7 @@ class FeedsExamples(SendsBatches):
         found = self._lengths(dataset, strategy)
         lengths = None if found is None else np.asarray(found)
         seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
-        size = self._train_batch_size
+        size = self._train_batch_size * self.sharing
         if share is not None:
             labelled = labelled_examples(dataset)
             self._order = MixedSampler(
@@ -223,7 +224,7 @@ class FeedsExamples(SendsBatches):
             return self._order
         self._order = self._together(dataset, seed, lengths)
         if self._order is None:
-            size *= self.args.gradient_accumulation_steps * self.args.world_size
+            size *= self.args.gradient_accumulation_steps * self.args.world_size // self.sharing
             self._order = EpochSampler(dataset, seed, lengths=found, batch_size=size)
         return self._order
 
@@ -237,7 +238,7 @@ class FeedsExamples(SendsBatches):
             self.kind,
             facts_of(dataset),
             seed,
-            batch_size=self._train_batch_size,
+            batch_size=self._train_batch_size * self.sharing,
             candidates=self.candidates,
             lengths=lengths,
         )

@@ -19,7 +19,7 @@ from limbeck.data.row_facts import facts_of
 from limbeck.input_transforms import InputTransform, StepInputs
 from limbeck.objectives import Objectives, TeamObjectives
 from limbeck.static import StaticStudent
-from limbeck.support.machine import is_first, on_host
+from limbeck.support.machine import RepeatedExamples, is_first, on_host
 from limbeck.support.step_state import StepState
 from limbeck.tasks import TaskType
 from limbeck.tasks.abstract_type import labelled_rows, no_unlabelled
@@ -250,6 +250,7 @@ class TakesSteps(feeding.FeedsExamples):
             teacher=0
             if self.sampled_team is None
             else self.sampled_team.pick(self.args.seed, step),
+            sharing=self.sharing,
         )
 
     def _steps_per_epoch(self) -> int:
@@ -306,11 +307,7 @@ class TakesSteps(feeding.FeedsExamples):
         step = StepInputs.of(inputs, self.transform, step_state, self.args.device)
         outputs = model(step, step_state=step_state, teacher=self._asked(step_state))
         loss = self._weighed(outputs, inputs, step_state)
-        seen = (
-            0
-            if isinstance(on_host(inputs), feeding.RepeatedExamples)
-            else feeding.examples_in(inputs)
-        )
+        seen = 0 if isinstance(on_host(inputs), RepeatedExamples) else feeding.examples_in(inputs)
         self.progress.add_examples(seen, self.args.device)
         return (loss, outputs) if return_outputs else loss
 
