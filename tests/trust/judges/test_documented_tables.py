@@ -364,3 +364,19 @@ def test_the_table_of_predictions(benchmarks):
     middle = f"{turns[len(turns) // 2]:.1f}"
     rate = f"{record['rows'] / sorted(seconds[1])[len(turns) // 2]:.0f}"
     assert f"| {speed.TORCH} | {rate} | {middle} |" in page
+
+
+def test_the_table_of_sizes(benchmarks):
+    """The page prints the rates of other records; two of them again, by hand."""
+    sizes = benchmarks("past_one_machine")
+    page = (ROOT / "docs" / "past-one-machine.md").read_text(encoding="utf-8")
+    assert "\n".join(sizes.table()) in page
+    rows = json.loads((RECORDS / "many_rows.json").read_text())
+    rate = rows["rows"] / rows["reading_seconds"]
+    assert f"| {1e9 / rate / 60:.1f} minutes |" in page
+    speed = json.loads((RECORDS / "predict_speed.json").read_text())
+    rate = speed["ways"]["limbeck, torch"]["rows_per_second"]
+    assert f"| {1e9 / rate / 86_400:.0f} days |" in page
+    assert [sizes.said(seconds) for seconds in (0.58, 59, 61, 3_700, 90_000_000)] == [
+        "0.6 seconds", "59 seconds", "1.0 minutes", "1.0 hours", "1,000 days",
+    ]  # fmt: skip
