@@ -54,10 +54,11 @@ def in_one_process(folder: Path) -> dict:
 
 
 def compared(front: dict) -> dict:
-    """What does not depend on the time or the folder."""
-    trials = [
-        (one["candidate"], one["costs"], one["score"], one["error"]) for one in front["trials"]
-    ]
+    """What does not depend on the time or the folder.
+
+    A static shape is exported with random weights, whose file may differ by a byte.
+    """
+    trials = [(one["candidate"], one["score"], one["error"]) for one in front["trials"]]
     known = ("name", "kind", "precision", "costs", "chosen_on", "score", "seeds", "recommended")
     return {"trials": trials, "points": [[one[key] for key in known] for one in front["points"]]}
 
@@ -88,7 +89,7 @@ def a_kill(locks: str, folder: Path):
 @pytest.mark.slow
 def test_a_process_that_dies_costs_one_trial(searched) -> None:
     expected = compared(in_one_process(searched))
-    assert all(score is not None for *_, score, _ in expected["trials"])
+    assert all(score is not None for _, score, _ in expected["trials"])
     assert compared(compressed(searched, "two")) == expected
     with a_kill("killed/trials/run-001/.limbeck-lock", searched) as killed:
         front = compressed(searched, "killed")
