@@ -121,6 +121,36 @@ def test_a_last_token_embedder_embeds_as_sentence_transformers_does(side, tmp_pa
     np.testing.assert_allclose([row["embedding"] for row in found], wanted, atol=1e-4)
 
 
+def test_an_embedder_of_chat_messages_is_refused(tmp_path) -> None:
+    """sentence-transformers 6 writes texts as messages where the tokenizer has a chat template."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        hf.Qwen3Model(hf.Qwen3Config(**SIZES, head_dim=8)).save_pretrained(tmp_path / "model")
+    write_tokenizer(tmp_path / "model", "right")
+    (tmp_path / "model" / "chat_template.jinja").write_text(
+        "{% for message in messages %}good {{ message['content'] }} bad{% endfor %}"
+    )
+    module, folder = Transformer(str(tmp_path / "model")), tmp_path / "embedder"
+    made = SentenceTransformer(modules=[module, Pooling(16, "lasttoken")], device="cpu")
+    made.save(str(folder))
+    with pytest.raises(LimbeckError, match=r"chat messages \(modality_config"):
+        limbeck.predict(folder, TEXTS, output="embeddings")
+    settings = folder / "sentence_bert_config.json"
+    said = json.loads(settings.read_text())
+    del said["modality_config"]["message"]
+    settings.write_text(json.dumps(said))
+    plain = SentenceTransformer(str(folder), device="cpu")
+    wanted, chat = (
+        [one.encode([text], show_progress_bar=False)[0] for text in TEXTS] for one in (plain, made)
+    )
+    assert np.abs(np.subtract(wanted, chat)).max() > 0.1
+    found = limbeck.predict(folder, TEXTS, output="embeddings")
+    np.testing.assert_allclose([row["embedding"] for row in found], wanted, atol=1e-4)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("family", [*FAMILIES])
 def test_a_decoder_is_fine_tuned_distilled_exported_and_predicts(family, tmp_path) -> None:

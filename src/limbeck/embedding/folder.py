@@ -194,8 +194,8 @@ def read_modules(source: str) -> EmbeddingModules | None:
     Nor has a cross-encoder any, for which release 6 lists the model alone, or with what reads its logits.
 
     Raises:
-        LimbeckError: modules other than an encoder, pooling, linear maps and normalisation, or another similarity than
-            the cosine and the inner product.
+        LimbeckError: modules other than an encoder, pooling, linear maps and normalisation, another similarity than
+            the cosine and the inner product, or texts that a chat template writes.
     """
     listed = read_json(source, MODULES)
     if listed is None:
@@ -208,7 +208,15 @@ def read_modules(source: str) -> EmbeddingModules | None:
     names = [name for name, _ in modules]
     settings = read_json(source, SETTINGS) or {}
     alone = names == ["Transformer"] and settings.get("model_type") == _RERANKER
-    if alone or names == _LOGIT_SCORE:
+    if names == _LOGIT_SCORE:
+        return None
+    if "message" in ((read_json(source, TRANSFORMER) or {}).get("modality_config") or {}):
+        raise LimbeckError(
+            f"model {source!r} reads its texts as chat messages (modality_config in {TRANSFORMER}), which is not "
+            "supported",
+            f'if it was trained on plain texts, remove "message" from modality_config in its {TRANSFORMER}',
+        )
+    if alone:
         return None
     places = dict(modules)
     _check_places(source, names, [path for _, path in modules])
