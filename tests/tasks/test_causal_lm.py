@@ -11,7 +11,7 @@ import pytest
 import torch
 import transformers as hf
 from safetensors.torch import load_file
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 import kind_models as tiny
 import tiny_runs
@@ -89,6 +89,18 @@ def test_all_tokens_of_a_text_and_its_end_are_labels():
     assert shorter["input_ids"][0] == ids("ann saw the cat")
     exact, cut = texts_encoded(7, TEXTS[:1])
     assert (exact["input_ids"][0], cut) == (ids(TEXTS[0]), 0)
+
+
+def test_a_truncated_text_has_no_end_where_the_tokenizer_writes_it_either():
+    words = tokenizer()
+    end = ("</s>", ID["</s>"])
+    words.backend_tokenizer.post_processor = processors.TemplateProcessing("$A </s>", None, [end])
+    rows = make_split(TEXT, {"text": TEXTS}, None)
+    encoded, cut = encode(rows, TEXT, words, 6)
+    assert cut == 2
+    assert [row["labels"] for row in encoded] == [
+        ids("ann saw the cat in"), ids("lee saw rome . </s>"), ids("the cat saw lee and"),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("chat", "prompt", "answer"), [

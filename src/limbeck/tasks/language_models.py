@@ -222,10 +222,9 @@ class CausalLM(LanguageModel):
             end = _end(tokenizer)
             encoded = modality.encode_cut(tokenizer, *texts, max_length=max_length)
             cut = rules.truncated(encoded)
-            whole = [
-                ids if lost or ids[-1:] == end else [*ids, *end]
-                for ids, lost in zip(encoded["input_ids"], cut, strict=True)
-            ]
+            # Tokenizers that write the end themselves write it behind truncated texts too.
+            own = [ids[:-1] if ids[-1:] == end else ids for ids in encoded["input_ids"]]
+            whole = [ids if lost else [*ids, *end] for ids, lost in zip(own, cut, strict=True)]
             learned = [0] * len(whole)
         else:
             prompts, answers = turns(tokenizer, texts[0], texts[1])
