@@ -15,10 +15,12 @@ from huggingface_hub.repocard_data import model_index_to_eval_results
 from typer.testing import CliRunner
 
 from card_runs import add_bench, add_export, make_run
+from limbeck import predict
 from limbeck.cards import CardSettings
 from limbeck.cards.card import MARKER, is_ours, write_card
 from limbeck.cards.facts import PIPELINES, StudentFacts, hub_name, public_name, usage, without_paths
 from limbeck.cards.metadata import HUB_METRICS, metadata
+from limbeck.cards.tables import score_table
 from limbeck.cli.app import app
 from limbeck.recipe import Recipe
 from limbeck.records import Record
@@ -29,6 +31,7 @@ from limbeck.tasks import TASKS
 from limbeck.tasks.text import TEXT
 from limbeck.training import DistillationTrainer
 from synthetic_records import a_run, a_teacher
+from tiny_language_models import save_language_model
 
 # The fields of a model card's metadata that the Hub documents, and their types.
 HUB_FIELDS = {
@@ -140,6 +143,25 @@ def test_a_text_to_text_student_is_asked_by_the_prompt_of_its_training():
     )
     said = usage(student, "name", local=False)
     assert 'tokenizer("own first: The first text. second: The second text.", truncation' in said
+
+
+@pytest.mark.parametrize("chat", [True, False])
+def test_a_student_that_generates_is_asked_as_predict_asks_it(chat, tmp_path, monkeypatch, capsys):
+    save_language_model(tmp_path / "student", chat=chat)
+    record = SimpleNamespace(recipe={"text_columns": ["prompt", "answer"]}, task="own")
+    said = usage(StudentFacts(tmp_path, record), "name", local=True)
+    monkeypatch.chdir(tmp_path / "student")
+    exec(said, {})
+    (found,) = predict(tmp_path / "student", ["A text."], max_new_tokens=32)
+    assert capsys.readouterr().out.strip() == found["prediction"]
+
+
+def test_no_share_is_kept_of_a_score_whose_best_is_the_lowest():
+    teacher = a_teacher()
+    teacher.scores = {"dev": {"accuracy": 50.0, "perplexity": 4.0, "primary": 50.0}}
+    scores = {"dev": {"accuracy": 40.0, "perplexity": 8.0, "primary": 40.0}}
+    rows = score_table(a_run("kd", 1, 40.0, teacher=teacher, scores=scores), ["dev"]).cells[1:]
+    assert [row[-1] for row in rows] == ["80.0 %", "–"]
 
 
 def test_rows_that_chose_nothing_are_told_from_other_domains(run):

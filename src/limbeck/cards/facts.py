@@ -94,6 +94,11 @@ class StudentFacts:
         return len(own or (task.text_columns if task is not None else ("text",)))
 
     @property
+    def chat(self) -> bool:
+        """Whether its tokenizer has a chat template."""
+        return (self.run / "student" / "chat_template.jinja").is_file()
+
+    @property
     def max_length(self) -> int:
         """Tokens that a text was cut to."""
         return int(self.record.recipe.get("max_length") or 128)

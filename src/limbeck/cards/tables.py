@@ -21,7 +21,7 @@ from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.words import count_of
 from limbeck.tables import build_table, collect, render
 from limbeck.tables.model import place_of
-from limbeck.tasks import TASKS
+from limbeck.tasks import LOWER_IS_BETTER, TASKS
 
 _MB = 1e6
 
@@ -42,7 +42,10 @@ def score_table(record: Record, splits: Sequence[str]) -> CellTable:
             row = [split, _metric(record, metric)]
             row += [decimal(floor.get(split, {}).get(metric))] * beneath
             row += [decimal(other)] * taught
-            kept = None if value is None or not other or other < 0 else value / other
+            comparable = metric not in LOWER_IS_BETTER
+            kept = (
+                value / other if comparable and value is not None and other and other > 0 else None
+            )
             row += [decimal(value), *[shown(kept, percent)] * taught]
             cells.append(row)
     return CellTable("", cells, (0, 1))
