@@ -22,6 +22,7 @@ from limbeck.evaluation.model_outputs import compact_outputs_of
 from limbeck.objectives import ModelShape, Shape
 from limbeck.objectives.predictions import LogitMse, LogitMseSpec
 from limbeck.preflight.data_checks import check_truncation
+from limbeck.preflight.model_checks import check_direction
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.run.begin import new_record
@@ -30,6 +31,7 @@ from limbeck.scoring import evaluate
 from limbeck.support.errors import LimbeckError
 from limbeck.support.step_state import StepState
 from limbeck.tasks import CAUSAL_LM, ScoredSplit, Task
+from tiny_language_models import language_model
 
 SENTENCES = ["ann saw rome .", "annabelle lee saw the cat .", "the cat saw lee in rome .",
              "lee and ann saw rome .", "in rome the cat saw annabelle ."]  # fmt: skip
@@ -297,6 +299,44 @@ def test_preflight_estimates_the_memory(settings, teachers, tmp_path, capsys):
     assert re.search(
         r"memory: about .* at the peak of training: .* for 8 texts of \d+ tokens", said
     )
+
+
+@pytest.mark.parametrize("family", ["bert", "bert decoder", "llama", "gpt2", "qwen3", "mamba"])
+def test_a_model_that_sees_later_tokens_is_no_language_model(family):
+    if family.startswith("bert"):
+        sizes = {
+            "hidden_size": 16,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 2,
+            "intermediate_size": 16,
+        }
+        model = hf.BertLMHeadModel(
+            hf.BertConfig(vocab_size=len(ID), is_decoder=family == "bert decoder", **sizes)
+        )
+    else:
+        model = language_model(family)
+    model.train()
+    found = check_direction("student", model)
+    assert model.training
+    assert [problem.severity for problem in found] == ["error"] * (family == "bert")
+    assert all("sees the tokens that it has to predict" in problem.message for problem in found)
+
+
+def test_a_run_of_an_encoder_is_refused(settings, tmp_path):
+    sizes = {
+        "hidden_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 16,
+    }
+    config = hf.BertConfig(vocab_size=len(tiny.tokenizer()), **sizes)
+    hf.BertModel(config).save_pretrained(tmp_path / "m")
+    tiny.tokenizer().save_pretrained(tmp_path / "m")
+    recipe = Recipe.load(
+        "finetune", **settings("causal-lm", **{"student.init": str(tmp_path / "m")})
+    )
+    with pytest.raises(LimbeckError, match="a BertLMHeadModel sees the tokens"):
+        distill(recipe, out=tmp_path / "run")
 
 
 def test_layers_are_picked_by_importance_unless_the_recipe_says_otherwise(settings, teachers):

@@ -20,7 +20,12 @@ from transformers import PreTrainedModel
 from limbeck.activations import Request, capture
 from limbeck.data import rows_fingerprint
 from limbeck.preflight import data_checks, score_checks
-from limbeck.preflight.model_checks import INPUT_CHECKS, check_labels, check_request
+from limbeck.preflight.model_checks import (
+    INPUT_CHECKS,
+    check_direction,
+    check_labels,
+    check_request,
+)
 from limbeck.static.row_adam import rows_of
 from limbeck.students import generic_labels, labels_of
 from limbeck.support import machine, terminal, words
@@ -313,6 +318,7 @@ def _check_models(
         checks = INPUT_CHECKS[task.kind.reads.name]
         problems += checks.model(side, model, own_tokenizer, max_length)
         problems += check_request(side, model, method.requests.get(side, Request()))
+        problems += check_direction(side, model) if task.kind.continues_texts else []
     return problems
 
 

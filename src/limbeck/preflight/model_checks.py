@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any
 
+import torch
 from datasets import Dataset
 from torch import nn
 from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -18,6 +19,7 @@ from limbeck.activations import Request, is_causal, kinds_available, number_of_l
 from limbeck.preflight import data_checks
 from limbeck.students import class_places, generic_labels, labels_of, spelling
 from limbeck.support.errors import LimbeckError, Problem, problem_list
+from limbeck.support.machine import device_of
 from limbeck.tasks import Task
 from limbeck.tasks.modality import padding_fix
 from limbeck.vision import CHANNELS, side_of
@@ -25,6 +27,7 @@ from limbeck.vision import CHANNELS, side_of
 log = logging.getLogger(__name__)
 
 _POSITION_TABLES = ("position_embeddings", "embed_positions", "wpe")
+_ROUNDING = 1e-3  # of the largest output
 _CHARACTERS = 2000  # of a sample text are looked at
 _SPECIAL = ("pad", "unk", "cls", "sep", "mask", "bos", "eos")
 
@@ -178,6 +181,25 @@ def check_vocabulary(
             f"{tokenizer.pad_token_id}",
             "set pad_token_id in its config.json to the tokenizer's",
             "warning",
+        )
+
+
+@problem_list
+def check_direction(side: str, model: PreTrainedModel) -> Iterator[Problem]:
+    """A language model whose output depends on later tokens: it would read the tokens that it predicts."""
+    ids = torch.tensor(
+        [[0, 1, 2], [0, 1, 3]], device=device_of(model)
+    )  # alike but for the last token
+    training = model.training
+    try:
+        with torch.no_grad():
+            one, other = model.eval()(input_ids=ids).logits[:, :2].float()
+    finally:
+        model.train(training)
+    if (one - other).abs().max() > _ROUNDING * one.abs().max():
+        yield Problem(
+            f"{side}: a {type(model).__name__} sees the tokens that it has to predict, as encoders do",
+            "choose a decoder, such as Llama, Qwen3, Gemma or GPT-2, or --kind masked",
         )
 
 
