@@ -209,6 +209,11 @@ def test_columns_that_are_not_there(tmp_path):
             '{"data": [{"q": "a", "y": 1}]}\n',
             "rows are a list inside of one object, 'data'",
         ),
+        (
+            "d.jsonl",
+            '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}\n',
+            r"line 1: a chat \('messages'\) is not a row of texts\n.*prompt: .messages\[-2\].content",
+        ),
         ("d.jsonl", '{\n"data": [\n', r"line 1: not JSON.*\n.*jq -c"),
         ("d.jsonl", '{"q": "a", "y": null}\n{"q": "a"}\n', "all of 2 rows have no label in y"),
         ("d.jsonl", '{"q": "a", "y": 1}\n{"q": "b", "y": "x"}\n', "mixes int and str"),

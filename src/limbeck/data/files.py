@@ -596,6 +596,11 @@ def _unique(path: str | Path, names: Sequence[str]) -> tuple[str, ...]:
 
 _LIST = "; of a file that is one list of rows: jq -c '.[]' FILE > rows.jsonl (of {\"data\": […]}: '.data[]')"
 
+_CHAT = (
+    "write the last two turns as a prompt and its answer, for --kind causal-lm: "
+    "jq -c '{prompt: .messages[-2].content, answer: .messages[-1].content}' FILE > rows.jsonl"
+)
+
 
 def _json_rows(name: str, lines: Iterable[str]) -> Iterator[dict[str, Any]]:
     """Yield an object for each line. Raises LimbeckError with the line's number for a line that is not an object."""
@@ -617,6 +622,8 @@ def _json_rows(name: str, lines: Iterable[str]) -> Iterator[dict[str, Any]]:
             )
         only = next(iter(row.values())) if number == len(row) == 1 else None
         if isinstance(only, list) and only and all(isinstance(one, dict) for one in only):
+            if "messages" in row:
+                raise LimbeckError(f"{where}: a chat ('messages') is not a row of texts", _CHAT)
             raise LimbeckError(
                 f"{where}: its rows are a list inside of one object, {next(iter(row))!r}",
                 f"write one object per line{more}",
