@@ -21,7 +21,11 @@ def a_trial(**own) -> Trial:
 
 def a_pace(trial: Trial) -> Pace:
     model = SimpleNamespace(predicted=lambda shape, form: trial.costs)
-    epochs = {"epochs": lambda shape, rows: 5.0, "least_epochs": lambda shape, rows: 1.0}
+    epochs = {
+        "epochs": lambda shape, rows: 5.0,
+        "least_epochs": lambda shape, rows: 1.0,
+        "most_epochs": lambda shape, rows: 15.0,
+    }
     return Pace(SimpleNamespace(model=model, **epochs), [trial])
 
 
@@ -43,7 +47,11 @@ def test_no_training_reads_fewer_rows_than_its_trial() -> None:
 def test_epochs_give_way_before_rows() -> None:
     """With the margin of a fifth, 60,000 rows take 1.2 × (90 + 59) s, and 1.2 × 120 s an epoch."""
     pace = a_pace(a_trial())
-    assert pace.extent_for(ONE, seconds=900.0, count=60_000) == (60_000, 5.0)
-    assert pace.extent_for(ONE, seconds=500.0, count=60_000) == (60_000, 2.0)
+    assert pace.extent_for(ONE, seconds=900.0, count=60_000, seeds=2) == (60_000, 5.0)
+    # Six epochs with both seeds take 2 × 1.2 × (149 + 720) s = 2,085.6 s.
+    assert pace.extent_for(ONE, seconds=2085.0, count=60_000, seeds=2) == (60_000, 5.0)
+    assert pace.extent_for(ONE, seconds=2086.0, count=60_000, seeds=2) == (60_000, 6.0)
+    assert pace.extent_for(ONE, seconds=1e5, count=60_000, seeds=2) == (60_000, 15.0)
+    assert pace.extent_for(ONE, seconds=500.0, count=60_000, seeds=2) == (60_000, 2.0)
     # One epoch of 53,667 rows would take all of the time: rows are cut by tenths.
-    assert pace.extent_for(ONE, seconds=300.0, count=60_000) == (48_600, 1.0)
+    assert pace.extent_for(ONE, seconds=300.0, count=60_000, seeds=2) == (48_600, 1.0)

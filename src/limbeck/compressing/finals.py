@@ -132,8 +132,9 @@ class FinalTrainings:
 
     def extent(self, one: Candidate, best: Sequence[Trial], share: float = 1.0) -> Extent:
         """What fits in a share of the time that the last steps of finalists leave."""
-        left = self.hours.left - self.pace.ends(best)
-        return self.pace.extent_for(one, share * left, self.pace.trainings.rows.count)
+        left, trainings = self.hours.left - self.pace.ends(best), self.pace.trainings
+        seeds = trainings.model.settings.seeds
+        return self.pace.extent_for(one, share * left, trainings.rows.count, seeds)
 
     def decided(
         self,

@@ -111,13 +111,23 @@ class Pace:
         """
         return self._fitting(one, seconds, count, self.trainings.epochs)
 
-    def extent_for(self, one: Candidate, seconds: float, count: int) -> Extent:
-        """The size of a training in these seconds: first fewer epochs, for new rows teach more; then fewer rows."""
+    def extent_for(self, one: Candidate, seconds: float, count: int, seeds: int) -> Extent:
+        """The size of a training in these seconds: first fewer epochs, for new rows teach more; then fewer rows.
+
+        It has more epochs than usual only where the trainings of all seeds end in these seconds.
+        """
         shape, least = one.shape, self.trainings.least_epochs
-        epochs = self.trainings.epochs(shape, count)
-        while epochs > least(shape, count) and self.training(one, count, epochs) > seconds:
+        usual, epochs = (
+            self.trainings.epochs(shape, count),
+            self.trainings.most_epochs(shape, count),
+        )
+
+        def late() -> bool:
+            return self.training(one, count, epochs) * (seeds if epochs > usual else 1) > seconds
+
+        while epochs > least(shape, count) and late():
             epochs -= 1
-        if self.training(one, count, epochs) <= seconds:
+        if not late():
             return Extent(count, epochs)
         rows = self._fitting(one, seconds, count, least)
         return Extent(rows, least(shape, rows))

@@ -8,6 +8,7 @@ Optuna is imported where a search begins: the package is an extra.
 
 from __future__ import annotations
 
+import math
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -159,6 +160,11 @@ class Trainings:
     def epochs(self, shape: StudentShape, count: int) -> float:
         """The settings of a training on this number of rows."""
         return float(self.rows.settings.get("epochs") or self._usual(shape, count).epochs)
+
+    def most_epochs(self, shape: StudentShape, count: int) -> float:
+        """The settings of a training on this number of rows if there is time."""
+        asked = self.rows.settings.get("epochs")
+        return float(asked or math.ceil(quick.QUALITY["best"] * self._usual(shape, count).epochs))
 
     def least_epochs(self, shape: StudentShape, count: int) -> float:
         """The settings of a training on this number of rows if time is short."""
