@@ -8,6 +8,7 @@ import logging
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 import uuid
@@ -34,6 +35,8 @@ ENGINES = ("local", "ray")
 
 _GRACE_SECONDS = 10.0
 """Seconds that a process gets to end after a request."""
+_AGAIN_SECONDS = 0.1
+"""Seconds until a process that has not ended gets the request again."""
 _OF_SIGNAL = 128
 """What shells add to a signal's number for the exit code of a process that it ended."""
 _FEWER = (
@@ -236,6 +239,7 @@ def _work(pipe: Connection, work: Work[Any, Any], part: list[int], level: int) -
     """The life of a worker: tasks in, results out, until a request to end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
     signal.signal(signal.SIGTERM, _end)
+    sys.unraisablehook = _end_again
     threading.Thread(target=_end_with_parent, daemon=True).start()
     use_cores(part)
     logging.getLogger("limbeck").setLevel(level)
@@ -254,6 +258,15 @@ def _end(number: int, frame: FrameType | None) -> NoReturn:
     """
     signal.signal(number, signal.SIG_IGN)  # once is enough
     raise SystemExit(_OF_SIGNAL + number)
+
+
+def _end_again(unraisable: Any) -> None:
+    """End again where a destructor has swallowed the exception, as Python does with all of them."""
+    sys.__unraisablehook__(unraisable)
+    if unraisable.exc_type is SystemExit:
+        signal.signal(signal.SIGTERM, _end)
+        # Later, when the destructor has ended.
+        threading.Timer(_AGAIN_SECONDS, _thread.interrupt_main, (signal.SIGTERM,)).start()
 
 
 def _end_with_parent() -> None:
