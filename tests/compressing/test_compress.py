@@ -189,7 +189,7 @@ def test_what_scores_chooses_nothing(made_up, tmp_path):
 
 def test_every_candidate_meets_the_budget_and_is_new(made_up, tmp_path):
     found = made_up.run(tmp_path / "out", trials=14)
-    done = trials.finished_trials(tmp_path / "out")
+    done = [*trials.numbered_trials(tmp_path / "out").values()]
     assert len(done) == 14
     assert all(one.costs.size <= 60_000 for one in done)
     assert len({one.candidate.words for one in done}) == 14
@@ -210,7 +210,7 @@ def test_a_shape_that_is_too_slow_when_it_is_timed_is_not_trained(made_up, tmp_p
 
     monkeypatch.setattr(trials, "probed", slow)
     run(tmp_path / "out", **asked)
-    done = trials.finished_trials(tmp_path / "out")
+    done = [*trials.numbered_trials(tmp_path / "out").values()]
     over = [one for one in done if one.candidate.shape.layers > 1]
     assert over and all("over the budget as measured: size" in one.error for one in over)
     assert all((recipe.student.layers or 0) <= 1 for recipe in made_up.trainings)
@@ -223,10 +223,10 @@ def test_time_ends_the_trials(made_up, tmp_path):
     # With the margin of a fifth, a trial takes 720 s and the finalist on the same rows as many. The sixth trial may
     # begin after 3,000 s, a seventh not after 3,600 s.
     made_up.run(tmp_path / "all", **asked)
-    assert len(trials.finished_trials(tmp_path / "all")) == 6
+    assert len(trials.numbered_trials(tmp_path / "all")) == 6
     # A trial on a sixth of the rows takes 100 s.
     made_up.run(tmp_path / "some", trial_rows=10, trials=50, **asked)
-    assert 30 < len(trials.finished_trials(tmp_path / "some")) <= 39
+    assert 30 < len(trials.numbered_trials(tmp_path / "some")) <= 39
     assert made_up.now <= 2 * 4_680
 
 
@@ -285,7 +285,7 @@ def test_files_above_the_budget_are_not_recommended_and_smaller_ones_are_tried(m
     students = [one for one in found.points if one.kind == "student"]
     assert [one.fits for one in students] == [False, False, True]
     assert found.recommended == students[2]
-    done = trials.finished_trials(tmp_path / "out")
+    done = [*trials.numbered_trials(tmp_path / "out").values()]
     sizes = {f"{one.candidate.shape.words}, {one.candidate.method}": one.costs.size for one in done}
     first, second, third = (sizes[one.name] for one in students)
     assert third < min(first, second)
@@ -379,7 +379,7 @@ def at_once(made_up, monkeypatch):
 
 def trials_of(folder: Path) -> list[dict]:
     """The trials without their times."""
-    found = [one.model_dump() for one in trials.finished_trials(folder)]
+    found = [one.model_dump() for one in trials.numbered_trials(folder).values()]
     return [{key: one[key] for key in ("candidate", "rows", "score", "error")} for one in found]
 
 
@@ -437,7 +437,7 @@ def test_time_is_counted_as_it_passes(at_once, tmp_path):
     # A run scores its rows too, which takes two exports' time.
     expected = sum(5.0 * 2 + 100.0 * (1 + max(batch)) + 2 * 5.0 for batch in batches)
     assert sum(spent[f"trial {at}"] for at in range(6)) == pytest.approx(expected)
-    seconds = [one.seconds for one in trials.finished_trials(tmp_path / "out")]
+    seconds = [one.seconds for one in trials.numbered_trials(tmp_path / "out").values()]
     assert seconds == pytest.approx([5.0 + 100.0 * (1 + one) + 10.0 for one in layers])
 
 

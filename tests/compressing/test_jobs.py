@@ -16,7 +16,7 @@ import tiny_compression as tiny
 
 import limbeck
 from limbeck.compressing import compress, costs, finals
-from limbeck.compressing.trials import finished_trials
+from limbeck.compressing.trials import numbered_trials
 from limbeck.support.errors import LimbeckError
 from limbeck.support.workers import OneAfterTheOther
 from processes_holding import holders
@@ -94,7 +94,7 @@ def test_a_process_that_dies_costs_one_trial(searched) -> None:
     with a_kill("killed/trials/run-001/.limbeck-lock", searched) as killed:
         front = compressed(searched, "killed")
     assert killed
-    done = finished_trials(searched / "killed")
+    done = [*numbered_trials(searched / "killed").values()]
     assert [one.error for one in done] == ["", "its process ended by signal SIGKILL", "", ""]
     assert [one.score is None for one in done] == [False, True, False, False]
     assert any(one["recommended"] for one in front["points"])

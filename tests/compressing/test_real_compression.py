@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from limbeck.cards.push import push_files
 from limbeck.cli.app import app
-from limbeck.compressing.trials import finished_trials
+from limbeck.compressing.trials import numbered_trials
 from limbeck.scoring.evaluation import evaluate
 
 
@@ -27,7 +27,7 @@ def test_from_a_teacher_to_a_student_that_ships(tmp_path, monkeypatch):
         assert ended.exit_code == 0, ended.output
         assert "Recommended:" in ended.stdout and "limbeck push small/students/" in ended.stdout
     found = json.loads((tmp_path / "small" / "front.json").read_text())
-    assert len(finished_trials(tmp_path / "small")) == 3
+    assert len(numbered_trials(tmp_path / "small")) == 3
     points = [one for one in found["points"] if one["kind"] != "cascade"]
     kinds = [(one["kind"], one["precision"]) for one in points]
     # Of two finalists one may lose too much in int8, on so few rows.

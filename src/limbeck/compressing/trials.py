@@ -235,11 +235,6 @@ def numbered_trials(place: Path) -> dict[int, Trial]:
     return {int(path.stem): read(path.read_text(encoding="utf-8")) for path in paths}
 
 
-def finished_trials(place: Path) -> list[Trial]:
-    """The trials in a compression's folder, in their order."""
-    return [*numbered_trials(place).values()]
-
-
 class Proposals:
     """What to try next: first the largest shapes of each depth that meet the budget, then what Optuna proposes."""
 
