@@ -275,3 +275,16 @@ def test_a_padding_token_from_which_positions_are_counted_keeps_its_number():
     model = model_for("roberta")
     with pytest.raises(LimbeckError, match="counts positions from the padding token"):
         with_rows(model, [1, 2, 3, 0, *range(4, 300)])
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_what_a_text_leaves_free_goes_to_the_first_tokens_that_texts_can_have(name):
+    tokenizer, counts = family(name), counted(name)
+    used = tokens_to_keep(tokenizer, counts, "corpus", row_bytes=400)
+    kept = tokens_to_keep(tokenizer, counts, str(len(used) + 40), row_bytes=400)
+    more = sorted({*kept} - {*used})
+    assert {*used} < {*kept} and len(more) <= 40
+    last = more[-1] if len(more) == 40 else len(counts)
+    for number in sorted({*range(last)} - {*kept}):
+        text = tokenizer.decode([number])
+        assert tokenizer(text, add_special_tokens=False)["input_ids"] != [number]

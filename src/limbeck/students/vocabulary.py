@@ -41,6 +41,7 @@ class TokenizerFile:
 
     def __init__(self, tokenizer: Any) -> None:
         backend = getattr(tokenizer, "backend_tokenizer", None)
+        self._backend = backend
         self.content = json.loads(backend.to_str()) if isinstance(backend, Tokenizer) else {}
         self.model = self.content.get("model", {"type": type(tokenizer).__name__})
         if self.model["type"] not in _KINDS:
@@ -86,6 +87,15 @@ class TokenizerFile:
 
     def _joined(self, left: str, right: str) -> str:
         return left + right.removeprefix(self._prefix)
+
+    def made(self, token: str) -> bool:
+        """Whether some text has this token: `[unused7]` is in no text, as its brackets are tokens of their own."""
+        read, splits = self._backend.normalizer, self._backend.pre_tokenizer
+        text = self._backend.decoder.decode([token.removeprefix(self._prefix)]).strip()
+        text = text if read is None else read.normalize_str(text)
+        one_word = splits is None or len(splits.pre_tokenize_str(text)) == 1
+        at_once = not self._ranks or self.model.get("ignore_merges")
+        return one_word and bool(at_once or self.merged_from(token))
 
     def always(self) -> set[int]:
         """The tokens that stay whatever a text needs."""
@@ -152,7 +162,8 @@ def tokens_to_keep(tokenizer: Any, counts: np.ndarray, wanted: str, *, row_bytes
         tokenizer: one of transformers with a `tokenizers` backend.
         counts: how often each token occurs in the text that is to be read, (V,).
         wanted: `8000` tokens at most, `12MB` of the table of embeddings, tokens that make up `95%` of the text's, or
-            all that the text uses (`corpus`).
+            all that the text uses (`corpus`). Of a number or a size, what the text leaves free goes to tokens that it
+            does not use, in the order of their numbers: most tokenizers have frequent tokens first.
         row_bytes: of one token's row in that table.
 
     Raises:
@@ -160,10 +171,11 @@ def tokens_to_keep(tokenizer: Any, counts: np.ndarray, wanted: str, *, row_bytes
     """
     file = TokenizerFile(tokenizer)
     stay, names = file.always(), {number: token for token, number in file.ids.items()}
-    limit, share = len(counts), 1.0
+    limit, enough = len(counts), float(counts.sum())
     if wanted.endswith("%"):
-        share = float(wanted[:-1]) / 100
+        enough *= float(wanted[:-1]) / 100
     elif wanted != "corpus":
+        enough = math.inf
         limit = int(float(wanted[:-2]) * _MB / row_bytes) if wanted.endswith("MB") else int(wanted)
     if limit < len(stay):
         raise LimbeckError(
@@ -171,10 +183,12 @@ def tokens_to_keep(tokenizer: Any, counts: np.ndarray, wanted: str, *, row_bytes
             "(special tokens, single characters)",
             f"set it to {len(stay)} or more ({math.ceil(10 * len(stay) * row_bytes / _MB) / 10}MB)",
         )
-    covered, enough = counts[list(stay)].sum(), share * counts.sum()
+    covered = counts[list(stay)].sum()
     for token in np.argsort(-counts, kind="stable").tolist():
-        if not counts[token] or covered >= enough:
+        if covered >= enough or len(stay) == limit:
             break
+        if not counts[token] and (token not in names or not file.made(names[token])):
+            continue
         new = ({token} | file.merged_from(names[token]) if token in names else {token}) - stay
         if len(stay) + len(new) <= limit:
             stay |= new
