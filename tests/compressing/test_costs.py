@@ -46,6 +46,16 @@ def test_numbers_are_those_of_a_model_that_is_built(model):
         assert model.shapes.numbers(shape).total(model.shapes.tokens(shape)) == expected
 
 
+def test_rows_of_two_texts_have_no_static_students_but_embeddings_have(model):
+    teacher = model.shapes.teacher
+    two = Shapes(teacher, tasks.SENTENCE, (None,), texts=2)
+    assert not any(one.is_static for one in two.all)
+    assert any(one.is_static for one in Shapes(teacher, tasks.SENTENCE, (None,)).all)
+    assert any(one.is_static for one in Shapes(teacher, tasks.EMBEDDING, (None,), texts=2).all)
+    said = reachable(CostModel(two, model.vocabularies, model.settings), Budget.parse("size=1MB"))
+    assert said.endswith("static: none, because it cannot compare the texts of a row")
+
+
 def test_smaller_vocabularies_make_texts_longer_and_files_smaller(model, tmp_path):
     known = list(model.vocabularies.values())
     assert known[0].tokens is None and len(known) > 1

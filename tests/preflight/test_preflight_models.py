@@ -22,9 +22,11 @@ from limbeck.preflight.model_checks import (
     check_labels,
     check_positions,
     check_request,
+    check_static,
     check_tokenizers,
     check_vocabulary,
 )
+from limbeck.static import static_student
 from limbeck.tasks import MULTI_LABEL, get_task
 
 
@@ -67,6 +69,14 @@ def test_tokenizers_that_agree_or_not():
         tokenizer(), tokenizer(special=["[UNK]", "[PAD]", "[CLS]", "[SEP]"]), texts
     )
     assert "pad 0 and 1; unk 1 and 0" in words_of(swapped)
+
+
+def test_a_static_student_of_two_texts_is_warned_of():
+    static, pairs = static_student(tokenizer(), num_labels=2), get_task("mrpc")
+    assert check_static("student", static, SST2) == []
+    assert check_static("student", model(), pairs) == []
+    (found,) = check_static("student", static, pairs)
+    assert "sentence1 and sentence2 as one text" in found.message and found.severity == "warning"
 
 
 def test_vocabulary_must_fit_the_embeddings():

@@ -217,7 +217,7 @@ class _Compression:
         refuse_beyond(teacher, rows.recipe.max_length)
         tokenizer, size = read_processor(self.teacher, kind.reads), teacher.config.vocab_size
         known = vocabularies(tokenizer, size, rows.texts, smaller=kind.repeats)
-        shapes = Shapes(teacher, kind, tuple(known))
+        shapes = Shapes(teacher, kind, tuple(known), len(rows.task.text_columns))
         model = CostModel(shapes, known, self.asked)
         self.say(f"by arithmetic: {reachable(model, self.budget)}")
         self.say("exporting and timing a few shapes")
@@ -368,6 +368,8 @@ def reachable(model: CostModel, budget: Budget) -> str:
         sizes = {numbers(one).total(model.shapes.tokens(one)): one for one in some}
         largest = sizes[max(sizes)] if sizes else None
         said.append(f"{name}: {f'{largest.words} ({fitting[largest]})' if largest else 'none'}")
+    if model.shapes.texts > 1 and not any(one.is_static for one in shapes):
+        said[-1] += ", because it cannot compare the texts of a row"
     return f"{budget} allows {len(fitting)} of {len(shapes)} shapes; the largest {'; '.join(said)}"
 
 

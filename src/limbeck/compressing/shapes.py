@@ -110,10 +110,14 @@ class Shapes:
     """All shapes that can be cut from a teacher, and their numbers."""
 
     def __init__(
-        self, teacher: PreTrainedModel, kind: TaskType, vocabularies: Sequence[int | None]
+        self,
+        teacher: PreTrainedModel,
+        kind: TaskType,
+        vocabularies: Sequence[int | None],
+        texts: int = 1,
     ) -> None:
-        """`vocabularies`: how many tokens a student may have; None for all of the teacher's."""
-        self.teacher, self.kind, self.vocabularies = teacher, kind, vocabularies
+        """`vocabularies`: how many tokens a student may have; None for the teacher's. `texts`: number in a row."""
+        self.teacher, self.kind, self.vocabularies, self.texts = teacher, kind, vocabularies, texts
         self.gives_embeddings = kind.embeds
         self.config: PretrainedConfig = teacher.config
         self._numbers: dict[StudentShape, Numbers] = {}
@@ -188,7 +192,7 @@ class Shapes:
             )
 
     def _static(self) -> Iterator[StudentShape]:
-        if not may_be_static(self.kind):
+        if not may_be_static(self.kind, self.texts):
             return
         hidden = getattr(self.config, "hidden_size", 256)
         widths = dict.fromkeys(min(hidden, width) for width in _WIDTHS)

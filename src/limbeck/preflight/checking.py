@@ -25,6 +25,7 @@ from limbeck.preflight.model_checks import (
     check_direction,
     check_labels,
     check_request,
+    check_static,
 )
 from limbeck.static.row_adam import rows_of
 from limbeck.students import generic_labels, labels_of
@@ -317,6 +318,7 @@ def _check_models(
         problems += data_checks.unsaid_problem(side, model.config, task) if side in teachers else []
         checks = INPUT_CHECKS[task.kind.reads.name]
         problems += checks.model(side, model, own_tokenizer, max_length)
+        problems += check_static(side, model, task)
         problems += check_request(side, model, method.requests.get(side, Request()))
         problems += check_direction(side, model) if task.kind.continues_texts else []
     return problems

@@ -17,7 +17,9 @@ from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 
 from limbeck.activations import Request, is_causal, kinds_available, number_of_layers
 from limbeck.preflight import data_checks
+from limbeck.static import StaticStudent
 from limbeck.students import class_places, generic_labels, labels_of, spelling
+from limbeck.students.static import may_be_static
 from limbeck.support.errors import LimbeckError, Problem, problem_list
 from limbeck.support.machine import device_of
 from limbeck.tasks import Task
@@ -212,6 +214,17 @@ def refuse_unfit(name: str, model: PreTrainedModel, processor: Any) -> None:
             raise LimbeckError(wrong)
         for one in found:
             log.warning("%s: %s", one.message, one.fix)
+
+
+@problem_list
+def check_static(side: str, model: PreTrainedModel, task: Task) -> Iterator[Problem]:
+    """A static model of rows with several texts: it adds their tokens up and cannot compare them."""
+    if isinstance(model, StaticStudent) and not may_be_static(task.kind, len(task.text_columns)):
+        yield Problem(
+            f"{side}: a static model reads {' and '.join(task.text_columns)} as one text and cannot compare them",
+            "leave student.static out, or expect about the score of the commonest class",
+            "warning",
+        )
 
 
 @problem_list

@@ -13,9 +13,9 @@ from limbeck.tasks import TaskType
 from limbeck.tasks.rules import Labelled
 
 
-def may_be_static(kind: TaskType) -> bool:
-    """Whether one vector a text answers this task type."""
-    return kind.whole_text or kind.embeds
+def may_be_static(kind: TaskType, texts: int = 1) -> bool:
+    """Whether one vector a row answers this task type. A static student adds two texts up and cannot compare them."""
+    return kind.embeds or (kind.whole_text and texts == 1)
 
 
 def build_static(

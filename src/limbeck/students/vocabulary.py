@@ -41,7 +41,7 @@ class TokenizerFile:
 
     def __init__(self, tokenizer: Any) -> None:
         backend = getattr(tokenizer, "backend_tokenizer", None)
-        self._backend = backend
+        self._backend: Any = backend
         self.content = json.loads(backend.to_str()) if isinstance(backend, Tokenizer) else {}
         self.model = self.content.get("model", {"type": type(tokenizer).__name__})
         if self.model["type"] not in _KINDS:
@@ -162,8 +162,8 @@ def tokens_to_keep(tokenizer: Any, counts: np.ndarray, wanted: str, *, row_bytes
         tokenizer: one of transformers with a `tokenizers` backend.
         counts: how often each token occurs in the text that is to be read, (V,).
         wanted: `8000` tokens at most, `12MB` of the table of embeddings, tokens that make up `95%` of the text's, or
-            all that the text uses (`corpus`). Of a number or a size, what the text leaves free goes to tokens that it
-            does not use, in the order of their numbers: most tokenizers have frequent tokens first.
+            all that the text uses (`corpus`). If a number or a size leaves room, unused tokens fill it, in the order
+            of their numbers: most tokenizers have frequent tokens first.
         row_bytes: of one token's row in that table.
 
     Raises:
