@@ -31,27 +31,25 @@ def generated() -> str:
 
 
 def _source(groups: list[Group]) -> Iterator[str]:
-    """One paper or release: what all of its sets share, then each set."""
+    """One paper or release: the notes that all of its sets share, then each set."""
     first, *others = (stated for stated, _ in groups)
-    shared = {line for line in _said(first) if all(line in _said(other) for other in others)}
+    shared = {line for line in first.notes if all(line in other.notes for other in others)}
     yield f"### {first.source}"
     yield ""
     if shared:
-        yield from (f"- {line}" for line in _said(first) if line in shared)
+        yield from (f"- {line}" for line in first.notes if line in shared)
         yield ""
     for stated, users in groups:
         yield from _section(stated, users, shared)
 
 
-def _said(stated: Stated) -> list[str]:
-    """What a source says in words: start, runs, notes."""
-    ways = (stated.start and f"start: {stated.start}", stated.runs and f"runs: {stated.runs}")
-    said = [way for way in ways if way]
+def _words(stated: Stated) -> Iterator[tuple[str, str]]:
+    """Rows of the table that are no recipe keys: start, runs, and named CNNs' own settings."""
+    yield "start", stated.start
+    yield "runs", stated.runs
     if stated.nets is not None:
-        nets = ", ".join(f"`{key}` {shown(value)}" for key, value in flat(stated.nets.keys))
-        runs = f"; runs: {stated.nets.runs}" * bool(stated.nets.runs)
-        said.append(f"named CNNs: {nets}{runs}")
-    return [*said, *stated.notes]
+        keys = ", ".join(f"`{key}` {shown(value)}" for key, value in flat(stated.nets.keys))
+        yield "named CNNs", keys + f"; runs: {stated.nets.runs}" * bool(stated.nets.runs)
 
 
 def _groups() -> list[Group]:
@@ -77,8 +75,9 @@ def _section(stated: Stated, users: list[tuple[str, str]], shared: set[str]) -> 
         cells = _cells(stated, key)
         if any(cells):
             yield f"| `{key}` | {' | '.join(cells)} |"
+    yield from (f"| {name} | {words} |  |  |" for name, words in _words(stated) if words)
     yield ""
-    if own := [line for line in _said(stated) if line not in shared]:
+    if own := [line for line in stated.notes if line not in shared]:
         yield from (f"- {line}" for line in own)
         yield ""
 
