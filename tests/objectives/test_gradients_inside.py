@@ -143,7 +143,7 @@ def consistency(compare: str, **given) -> dict[str, torch.Tensor]:
     mixed, clean = (side.requires_grad_() for side in sides)
     mask = {"main": torch.ones(2, 3, dtype=torch.bool)}
     student = Trace({seen: mixed}, masks=mask)
-    student.mixed = Mixed(Trace({seen: clean}, masks=mask), torch.tensor([1, 0]), 0.3)
+    student.mixed = Mixed(Trace({seen: clean}, masks=mask), {}, torch.tensor([1, 0]), 0.3)
     objectives[compare](student, Trace(), {}, StepState()).backward()
     return {"mixed": mixed.grad, "clean": clean.grad}
 

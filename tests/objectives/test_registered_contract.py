@@ -118,7 +118,7 @@ class Step:
         student = Watched(capture(self.student, examples, asked["student"]))
         if self.settings.needs_mixed:
             clean = capture(self.student, examples, asked["clean"])
-            student.mixed = Mixed(clean, torch.tensor([1, 0, 3, 2]), 0.7)
+            student.mixed = Mixed(clean, examples, torch.tensor([1, 0, 3, 2]), 0.7)
         with torch.no_grad():
             teacher = Watched(capture(self.teacher, examples, asked["teacher"]))
         return student, teacher

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from limbeck import functional as F
+from limbeck.activations import Mixed, Trace
 from limbeck.objectives import OBJECTIVES, HardSpec
 from limbeck.objectives.contrastive import Memory
 from limbeck.objectives.predictions import HardLabel
@@ -116,8 +117,8 @@ def test_of_mixed_input_each_partners_label_counts_where_there_is_one():
     """λ·(−ln ½) of the first example, whose own label is 0, and (1 − λ)·(−ln ¾) of the second by its partner's."""
     shape = SimpleNamespace(kind=SENTENCE)
     term = HardLabel(HardSpec.model_validate({}), shape, "objectives.hard")
-    mixed = SimpleNamespace(partner=torch.tensor([1, 0]), share=0.25)
-    student = SimpleNamespace(logits=torch.tensor([[0.0, 0.0], [LN3, 0.0]]), mixed=mixed)
     batch = {"labels": torch.tensor([0, -100])}
+    mixed = Mixed(Trace(), batch, torch.tensor([1, 0]), 0.25)
+    student = SimpleNamespace(logits=torch.tensor([[0.0, 0.0], [LN3, 0.0]]), mixed=mixed)
     found = term(student, None, batch, StepState(seed=0)).item()
     assert found == pytest.approx(0.25 * 0.693147 + 0.75 * 0.287682, abs=1e-6)

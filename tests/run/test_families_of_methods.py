@@ -47,6 +47,10 @@ FAMILIES: dict[str, tuple[str, str | None, dict[str, Any]]] = {
     "layers, attention map": ("alp-kd", None, {}),
     "layers, transport": ("bert-emd", None, {}),
     "layers, two stages": ("tinybert", None, {}),
+    "mixed inputs, two stages": ("cr-ild", None, {}),
+    "mixed inputs, consistency with clean ones": ("l-ild-mixup", None, {}),
+    # One process has no examples in the last pass.
+    "mixed inputs, labels of both": ("kd", None, {"mixup.alpha": 1, "train_rows": 20}),
     "attention": ("minilmv2", None, {}),
     "relations of tokens": ("contextual-kd", None, {"objectives.word_angles.weight": 0}),
     "memory bank": ("codir", None, {}),

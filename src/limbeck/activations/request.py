@@ -4,7 +4,7 @@ Objectives state requests, training unites
 the requests of the active objectives, and `capture` records exactly that and nothing more.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, get_args
 
@@ -128,13 +128,19 @@ def _problems(seen: ActivationKey) -> list[Problem]:
 class Mixed:
     """How a student's input was mixed (MixUp), and the student's activations for the clean examples.
 
-    `clean`: the trace of the unmixed batch, if it was requested. `partner` [B]: which
-    example each was mixed with. `share`: λ, the example's own share.
+    `clean`: the trace of the unmixed examples, if it was requested. `batch`: these examples, the batch's own B first,
+    then partners from other processes. `partner` [B]: which one each was mixed with. `share`: λ, the example's own
+    share.
     """
 
     clean: "Trace"
+    batch: Mapping[str, Tensor]
     partner: Tensor
     share: float
+
+    def pair(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Values of the unmixed examples: each mixed one's own, and its partner's."""
+        return values[: len(self.partner)], values[self.partner]
 
 
 @dataclass

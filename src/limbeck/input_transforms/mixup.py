@@ -5,18 +5,20 @@ share partners and shares.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
+from torch.nn import functional as F
 from transformers import PreTrainedModel
 
 from limbeck.activations import ActivationKey, Mixed, Passes, Request, Trace, capture
 from limbeck.functional import mix
 from limbeck.input_transforms import input_transform
 from limbeck.support.errors import LimbeckError
+from limbeck.support.machine import SharedPass
 from limbeck.support.settings import Number, Settings
 from limbeck.support.step_state import StepState
 
@@ -46,11 +48,25 @@ class MixupSpec(Settings):
 
 @dataclass(frozen=True)
 class Mixture:
-    """One draw: `partner` [B] holds each example's partner, `share` is its own part λ."""
+    """One draw: `partner` [B] holds each example's partner, `share` is its own part λ.
+
+    If processes share the forward pass, partners are counted among the examples of all of them (`everywhere`).
+    """
 
     partner: Tensor
     share: float
     at: str
+    everywhere: SharedPass | None = None
+
+    def joined(self, batch: input_transform.Batch) -> "tuple[input_transform.Batch, Mixture]":
+        """The batch, and behind it partners from other processes' batches, with the mixture that counts in it."""
+        if self.everywhere is None:
+            return batch, self
+        count = len(self.partner)
+        partners = {name: self.everywhere(one)[self.partner] for name, one in sorted(batch.items())}
+        both = {name: torch.cat([batch[name], one]) for name, one in partners.items()}
+        behind = torch.arange(count, 2 * count, device=self.partner.device)
+        return both, replace(self, partner=behind)
 
 
 @input_transform.INPUT_TRANSFORMS.register("mixup")
@@ -74,15 +90,21 @@ class Mixup(input_transform.InputTransform):
         self, batch: input_transform.Batch, step_state: StepState, device: torch.device
     ) -> Mixture:
         """A function of the run's seed, the step and the kind of device."""
-        examples = len(next(iter(batch.values())))
+        own = examples = len(next(iter(batch.values())))
+        everywhere = None
+        if step_state.sharing > 1:
+            everywhere = SharedPass(batch, step_state.sharing)
+            examples = everywhere.count
         share = float(step_state.step_generator(_STREAM).beta(self.spec.alpha, self.spec.alpha))
         if self.spec.partner == "permutation":
             generator = step_state.device_generator(device, _STREAM)
             partner = torch.randperm(examples, generator=generator, device=device)
         else:
             partner = torch.arange(examples - 1, -1, -1, device=device)
+        if everywhere is not None:  # the first one for examples that repeat others
+            partner = F.pad(partner[everywhere.own], (0, own))[:own]
         share = max(share, 1 - share) if self.spec.dominant else share
-        return Mixture(partner, share, self.spec.at)
+        return Mixture(partner, share, self.spec.at, everywhere)
 
     def capture(self, asked: input_transform.ModelPass, sampled: Mixture) -> Trace:
         """One pass on the mixed batch, and one on the batch as it is where that is wanted.
@@ -92,7 +114,7 @@ class Mixup(input_transform.InputTransform):
         """
         model, request = asked.model, asked.request
         # Made here, so that the clean pass hides the padding of decoder ids as the mixed one does.
-        batch = _with_decoder_input(model, asked.batch)
+        batch, sampled = sampled.joined(_with_decoder_input(model, asked.batch))
         if sampled.at == "embedding_output":
             # Only the main stack's entry is exchanged: a decoder's words would stay as they are.
             decoded = request.logits or any(
@@ -114,7 +136,7 @@ class Mixup(input_transform.InputTransform):
             _note(asked.passes, model, batch, asked.clean, unmixed)
             trace = capture(model, _mixed_batch(model, batch, sampled), request)
         asked.passes.add(model, batch, request, gradient=torch.is_grad_enabled())
-        trace.mixed = Mixed(unmixed, sampled.partner, sampled.share)
+        trace.mixed = Mixed(unmixed, batch, sampled.partner, sampled.share)
         return trace
 
 
@@ -132,11 +154,12 @@ def _note(
 
 
 def _mixed(values: Tensor, mixture: Mixture) -> Tensor:
-    return mix(values, values[mixture.partner], mixture.share)
+    return mix(values[: len(mixture.partner)], values[mixture.partner], mixture.share)
 
 
 def _with_union_masks(batch: Mapping[str, Tensor], mixture: Mixture) -> dict[str, Tensor]:
-    mixed = dict(batch)
+    count = len(mixture.partner)
+    mixed = {name: one[:count] for name, one in batch.items()}
     for name, tokens in (
         ("attention_mask", "input_ids"),
         ("decoder_attention_mask", "decoder_input_ids"),
@@ -146,7 +169,7 @@ def _with_union_masks(batch: Mapping[str, Tensor], mixture: Mixture) -> dict[str
         mask = batch.get(name)
         if mask is None:
             mask = torch.ones_like(batch[tokens])
-        mixed[name] = torch.maximum(mask, mask[mixture.partner])
+        mixed[name] = torch.maximum(mask[:count], mask[mixture.partner])
     return mixed
 
 
@@ -155,9 +178,12 @@ def _mixed_batch(
 ) -> dict[str, Tensor]:
     mixed = _with_union_masks(batch, mixture)
     embed = model.get_input_embeddings()
-    mixed["inputs_embeds"] = _mixed(embed(mixed.pop("input_ids")), mixture)
-    if "decoder_input_ids" in mixed:
-        mixed["decoder_inputs_embeds"] = _mixed(embed(mixed.pop("decoder_input_ids")), mixture)
+    for tokens, embedded in (
+        ("input_ids", "inputs_embeds"),
+        ("decoder_input_ids", "decoder_inputs_embeds"),
+    ):
+        if mixed.pop(tokens, None) is not None:
+            mixed[embedded] = _mixed(embed(batch[tokens]), mixture)
     return mixed
 
 

@@ -142,12 +142,12 @@ class Consistency(Objective):
                 "add mixup: {alpha: 1} to the recipe",
             )
         mask = student.mask(self.settings.stack)
-        keys = mixed.clean.mask(self.settings.stack)
+        keys, theirs = mixed.pair(mixed.clean.mask(self.settings.stack))
         total = []
         for layer in self.layers:
             seen = self._seen(layer)
-            state, own = self._mapped(student[seen]), self._mapped(mixed.clean[seen])
-            partner = own[mixed.partner]
+            state = self._mapped(student[seen])
+            own, partner = mixed.pair(self._mapped(mixed.clean[seen]))
             if self.settings.target == "mixed":
                 blend = F.mix(own.float(), partner.float(), mixed.share)
                 target = state.detach() if self.settings.detach_target else state
@@ -155,8 +155,7 @@ class Consistency(Objective):
             else:
                 total.append(
                     mixed.share * self._distance_to_clean(state, own.detach(), keys)
-                    + (1 - mixed.share)
-                    * self._distance_to_clean(state, partner.detach(), keys[mixed.partner])
+                    + (1 - mixed.share) * self._distance_to_clean(state, partner.detach(), theirs)
                 )
         return torch.stack(total).sum()
 

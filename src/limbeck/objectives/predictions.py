@@ -292,7 +292,7 @@ class HardLabel(Objective):
         if mixed is None:
             return own
         names = self.shape.kind.label_names
-        theirs = {name: batch[name][mixed.partner] for name in names if name in batch}
+        theirs = {name: mixed.pair(mixed.batch[name])[1] for name in names if name in batch}
         partners = self._loss(logits, {**batch, **theirs})
         return mixed.share * own + (1 - mixed.share) * partners
 

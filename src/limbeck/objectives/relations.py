@@ -108,10 +108,8 @@ class AttentionMatch(mapped.ComparedTerm):
                 f"{self.setting}: keys: own separates partners' keys, and no examples are mixed",
                 "add mixup: {alpha: 1} to the recipe, or leave `keys` out",
             )
-        own = student.mixed.clean
-        return mapped.Masks(
-            found.tokens, own.mask("cross" if self.stack == "cross" else self.stack)
-        )
+        mixed, stack = student.mixed, "cross" if self.stack == "cross" else self.stack
+        return mapped.Masks(found.tokens, mixed.pair(mixed.clean.mask(stack))[0])
 
     def distance(self, state: Tensor, target: Tensor, masks: mapped.Masks) -> Tensor:
         """The term named by the recipe's `compare`."""

@@ -228,6 +228,8 @@ class SharedPass:
         start = self.rank // sharing * sharing
         before, inside = sum(self.sizes[:start]), sum(self.sizes[start : start + sharing])
         self._rows = slice(before, before + inside)
+        self.count = inside
+        """Examples of the pass."""
         self.own = slice(sum(self.sizes[start : self.rank]), sum(self.sizes[start : self.rank + 1]))
         """Place of the process's own rows in the pass."""
 

@@ -19,7 +19,7 @@ from limbeck.data.row_facts import facts_of
 from limbeck.input_transforms import InputTransform, StepInputs
 from limbeck.objectives import Objectives, TeamObjectives
 from limbeck.static import StaticStudent
-from limbeck.support.machine import RepeatedExamples, is_first, on_host
+from limbeck.support.machine import RepeatedExamples, is_first, largest, on_host
 from limbeck.support.step_state import StepState
 from limbeck.tasks import TaskType
 from limbeck.tasks.abstract_type import labelled_rows, no_unlabelled
@@ -300,10 +300,11 @@ class TakesSteps(feeding.FeedsExamples):
             inputs = self.data_collator.for_epoch(
                 inputs, seed=step_state.seed, epoch=step_state.epoch
             )
-        if self.padded_width is not None:
-            inputs = feeding.padded(
-                inputs, self.padded_width, self.student.config.pad_token_id or 0
-            )
+        width = self.padded_width
+        if self.transform is not None and self.transform.mixes and step_state.sharing > 1:
+            width = width or largest(inputs["input_ids"].shape[1])  # of every process's examples
+        if width is not None:
+            inputs = feeding.padded(inputs, width, self.student.config.pad_token_id or 0)
         step = StepInputs.of(inputs, self.transform, step_state, self.args.device)
         outputs = model(step, step_state=step_state, teacher=self._asked(step_state))
         loss = self._weighed(outputs, inputs, step_state)

@@ -120,8 +120,12 @@ def test_mixed_input_has_both_examples_labels_by_their_shares():
         HARD, Shape(*[ModelShape.of(tiny.bert(2))] * 2, kind=SENTENCE, rows=3), "objectives.hard"
     )
     student = Trace(logits=logits)
-    student.mixed = Mixed(Trace(), partner, share)
+    student.mixed = Mixed(Trace(), {"labels": labels}, partner, share)
     found = term(student, Trace(), {"labels": labels}, StepState())
+    # Partners may be examples of other processes, behind the batch's own.
+    behind = {"labels": torch.tensor([0, 1, 1, 1, 0, 1])}
+    student.mixed = Mixed(Trace(), behind, torch.tensor([3, 4, 5]), share)
+    assert term(student, Trace(), {"labels": labels}, StepState()).item() == found.item()
     expected = 0.0
     for row in range(3):
         surprise = -F.log_softmax(logits[row], dim=0)
