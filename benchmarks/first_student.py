@@ -30,6 +30,7 @@ COMMANDS = (
     "limbeck bench runs/teacher runs/student",
     "limbeck predict runs/student more.csv --to predictions.csv",
     "limbeck finetune --model {model} --layers 3 --data questions.csv --out runs/alone",
+    "limbeck compare runs/student runs/alone --split test",
 )
 
 

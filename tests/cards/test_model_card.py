@@ -122,6 +122,7 @@ def test_a_card_says_what_was_measured(made):
         signed = float(delta.replace("−", "-"))
         assert signed == pytest.approx(one.recall - one.teacher_recall, abs=0.06)
     assert "distilled by `kd` from `teacher`" in text
+    assert "| the teacher's weights, 2 layers picked by skip (2, 4) |" in text
     assert "the spread over seeds is not known" in text
     said = section(text, "Limits")
     assert f"{record.examples.dev} dev rows" in said and "cut at 24 tokens" in said

@@ -11,6 +11,7 @@ from limbeck.runtimes.manifest import (
     ExportManifest,
     GateMeasure,
     GateRowsFacts,
+    HeldOutScores,
 )
 
 
@@ -25,6 +26,7 @@ def said(recall: dict[str, list[float]], capsys) -> str:
             format="onnx-int8", file="model.onnx", kind="sentence", architecture="Bert",
             source="runs/small", conversion=how, measured=measured, max_drop=0.5,
             gate=GateRowsFacts(task="t", data="d", split="dev", rows=100, fingerprint="f"),
+            test=HeldOutScores(scores={"f1": 60.0, "primary": 60.0}, torch_scores={"primary": 61.0}),
             tried=[Attempt(conversion=how, measured=measured, passed=True, bytes=10**6)],
         )
     )  # fmt: skip
@@ -42,3 +44,9 @@ def test_others_are_shown_without_it(recall, capsys):
     found = said(recall, capsys)
     assert "for every row" not in found and "shipped" in found
     assert ("recall of no: 5.0 → 0.0" in found) == ("no" in recall)
+
+
+def test_a_loss_is_a_change_below_zero_and_test_rows_have_a_line(capsys):
+    found = said({}, capsys)
+    assert "int8 dynamic, per tensor 70.00 -0.50 99.00 %" in found
+    assert "Score: test f1 60.0; in torch 61.0" in found

@@ -57,14 +57,32 @@ def test_a_student_and_its_teacher(tmp_path, capsys):
     ]
 
 
+def complete(**own):
+    """A fine-tuned model with all layers of its encoder."""
+    record = a_run("finetune", 1, 81.0, **own)
+    record.recipe["student"]["layers"] = None
+    return record
+
+
+def test_a_model_of_some_layers_is_a_student_and_is_exported(tmp_path):
+    assert next_step(a_run("finetune", 1, 81.0, layers=3), tmp_path / "run") == (
+        f"limbeck export {tmp_path}/run --format onnx-int8"
+    )
+
+
+def test_the_score_on_test_rows_names_their_number(tmp_path, capsys):
+    record = a_run("kd", 1, 81.0, teacher=a_teacher())
+    record.scores["test"] = {"accuracy": 76.5, "primary": 76.5}
+    record.examples = record.examples.model_copy(update={"test": 1200})
+    assert lines(record, tmp_path / "run", capsys)[1] == "Score:   test accuracy 76.5 (1,200 rows)"
+
+
 def test_a_terminal_gets_whole_words_and_a_command_that_can_be_pasted(monkeypatch):
     """Lines of 80 columns; what the shell reads of the last ones is the command."""
     terminal = io.StringIO()
     console = Console(file=terminal, force_terminal=True, width=80, color_system=None)
     monkeypatch.setattr("limbeck.cli.console.output", lambda: console)
-    record = a_run(
-        "finetune", 1, 81.0, layers=6, data="/data/a file.csv", best=Best(epoch=2, primary=81.0)
-    )
+    record = complete(layers=6, data="/data/a file.csv", best=Best(epoch=2, primary=81.0))
     record.last = Best(epoch=3, primary=80.5)
     record.recipe |= {"text_columns": ["subject", "body"], "label_column": "queue"}
     run = Path("runs/questions")
@@ -112,7 +130,7 @@ def test_a_teacher_of_stored_outputs_has_no_size_and_no_speed(tmp_path, capsys):
 
 
 def test_without_a_teacher_the_next_step_is_to_distil(tmp_path, capsys):
-    record = a_run("finetune", 1, 81.0, layers=6)
+    record = complete(layers=6)
     record.teacher = None
     record.recipe |= {"text_columns": ["subject", "body"], "label_column": "queue"}
     said = lines(record, tmp_path / "run", capsys)
@@ -127,7 +145,7 @@ def test_without_a_teacher_the_next_step_is_to_distil(tmp_path, capsys):
 
 def test_the_next_step_has_all_settings_of_the_rows(tmp_path):
     """Those that are not the usual ones; what a run was trained by is its own."""
-    record = a_run("finetune", 1, 81.0, layers=6)
+    record = complete(layers=6)
     record.recipe |= {
         "kind": "pair-score", "max_length": 32, "batch_size": 12, "candidates": 4, "dev": "a b.tsv", "lr": 0.1,
         "thresholds": "by_class", "unlabelled": ["x.txt", "y.txt"], "plugins": ["own.py"],
@@ -157,7 +175,7 @@ class Store(SimpleNamespace):
 
 
 def test_a_store_teaches_where_all_is_known(tmp_path):
-    record = a_run("finetune", 1, 81.0, layers=6, data=str(tmp_path / "rows"))
+    record = complete(layers=6, data=str(tmp_path / "rows"))
     record.recipe |= {"max_length": 32}
     run = tmp_path / "run"
     record.save(run)
@@ -197,7 +215,7 @@ def test_a_table_of_labels_teaches_a_student():
 
 
 def test_a_store_beside_more_rows_without_labels_is_looked_at(tmp_path):
-    record = a_run("finetune", 1, 81.0, layers=6, data=str(tmp_path / "rows"))
+    record = complete(layers=6, data=str(tmp_path / "rows"))
     record.recipe |= {"unlabelled": [str(tmp_path / "*.txt")]}
     record.save(tmp_path / "run")
     said = after_labelling(Store(), [str(tmp_path / "run")], str(tmp_path / "rows"))
@@ -276,13 +294,13 @@ def test_a_student_that_tells_rows_apart_is(classes, tmp_path):
 
 
 def test_no_advice_that_cannot_be_followed(tmp_path):
-    assert next_step(a_run("finetune", 1, 81.0, layers=1), tmp_path) is None
-    assert next_step(a_run("finetune", 1, 81.0, data="given:rows@1"), tmp_path) is None
+    assert next_step(complete(layers=1), tmp_path) is None
+    assert next_step(complete(data="given:rows@1"), tmp_path) is None
 
 
 def test_a_store_of_other_columns_is_looked_at(tmp_path):
     """Pairs in another order are other rows."""
-    record = a_run("finetune", 1, 81.0, layers=6, data=str(tmp_path / "rows"))
+    record = complete(layers=6, data=str(tmp_path / "rows"))
     record.recipe |= {"text_columns": ["a", "b"]}
     record.save(tmp_path / "run")
     store, found = Store(), []

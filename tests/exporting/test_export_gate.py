@@ -259,13 +259,15 @@ def test_damage_is_found(exported, tmp_path):
             read_export(copied)
 
 
-def test_the_command_prints_what_was_measured_and_the_snippet(places, tmp_path, monkeypatch):
+def test_the_command_prints_what_was_measured_and_where_the_files_are(
+    places, tmp_path, monkeypatch
+):
     monkeypatch.setenv("COLUMNS", "160")
     model, data, _ = places["sentence"]
     line = f"export {model} --data {data} --label-column verdict --text-columns review --out {tmp_path / 'out'}"
     ended = CliRunner().invoke(app, line.split())
     assert ended.exit_code == 0, ended.output
-    for said in ("torch", "100.00", "shipped", "def predict(texts)", str(tmp_path / "out")):
+    for said in ("torch", "100.00", "shipped", "predict.py", str(tmp_path / "out")):
         assert said in ended.output
     scored = CliRunner().invoke(
         app, ["evaluate", str(tmp_path / "out"), "--backend", "onnxruntime"]

@@ -58,6 +58,26 @@ def test_a_run_is_exported_and_scored_by_its_own_rows(finished):
     assert of_export.row_tests.difference.difference == of_run.row_tests.difference.difference == 0
 
 
+def test_a_run_with_test_rows_is_exported_with_its_score_on_them(places, tmp_path):
+    model, _, _ = places["sentence"]
+    data = str(tiny.write_csv(tmp_path / "rows.csv", 300))
+    columns = {
+        "text_columns": ["review"],
+        "label_column": "verdict",
+        "batch_size": 8,
+        "max_length": 24,
+    }
+    recipe = Recipe.load("finetune", data=data, max_steps=1, **columns, **{"student.init": model})
+    run = distill(recipe, out=tmp_path / "run", report=False).path
+    result = export(run, max_drop=100.0)
+    found = result.manifest.test
+    assert found.torch_scores == Record.load(run).scores["test"]
+    assert found.scores == evaluate(result.path, split="test")
+    assert "on test" in (run / "student" / "README.md").read_text()
+    # Rows that are named have no test part of the run's.
+    assert export(run, data=data, max_drop=100.0, out=tmp_path / "other").manifest.test is None
+
+
 def test_an_exported_folder_predicts_a_split_of_its_own_rows(finished, tmp_path):
     result = export(finished, max_drop=0.0)
     written, labeled = write_predictions(

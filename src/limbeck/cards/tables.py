@@ -8,6 +8,7 @@ from limbeck.cards.metadata import METRICS
 from limbeck.records import Record
 from limbeck.records.facts import ModelFacts
 from limbeck.records.words import primary_name, rows_said, teacher_scores
+from limbeck.students.build import PICKS, default_pick, pick_layers
 from limbeck.support.cells import (
     CellTable,
     decimal,
@@ -102,15 +103,18 @@ def latency_table(record: Record) -> CellTable | None:
 
 def export_table(student: StudentFacts) -> CellTable:
     """The exported models, and their results at the gate."""
-    heading = ["folder", "form", "MB", "score in torch", "exported", "lost", "same predictions"]
+    heading = ["folder", "form", "MB", "score in torch", "exported", "change", "same predictions"]
     unchosen = any(one.unchosen is not None for one in student.exports)
-    cells = [[*heading, *["on rows that did not choose it"] * unchosen, "gate"]]
+    tested = any(one.test is not None for one in student.exports)
+    others = ["on rows that did not choose it"] * unchosen + ["on test"] * tested
+    cells = [[*heading, *others, "gate"]]
     for one in student.exports:
         found = one.measured
         before, after = (scores.get("primary") for scores in (found.torch_scores, found.scores))
         row = [one.folder.name, one.conversion.name, decimal(one.bytes / _MB), decimal(before)]
-        row += [decimal(after), f"{found.drop:+.2f}", shown(found.agreement, percent)]
+        row += [decimal(after), f"{0 - found.drop:+.2f}", shown(found.agreement, percent)]
         row += [decimal(one.unchosen)] * unchosen
+        row += [decimal(None if one.test is None else one.test.scores.get("primary"))] * tested
         cells.append([*row, f"at most {one.max_drop:g}: passed"])
     return CellTable("", cells, (0, 1))
 
@@ -129,7 +133,7 @@ def training_table(student: StudentFacts) -> CellTable:
     pairs = {
         "method": record.method,
         "teachers" if record.team is not None else "teacher": ", ".join(teacher_names(record)),
-        "student's start": _start(record),
+        "student's start": _start(student),
         "vocabulary": None if record.vocabulary is None else record.vocabulary.said,
         "training rows": rows,
         "dev rows": shown(examples.dev, "{:,}".format),
@@ -149,18 +153,24 @@ def training_table(student: StudentFacts) -> CellTable:
     return CellTable("", [["setting", "value"], *known], (0, 1))
 
 
-def _start(record: Record) -> str:
-    """Where the weights came from before training."""
-    student = record.recipe.get("student") or {}
-    start, layers = student.get("init"), student.get("layers")
+def _start(student: StudentFacts) -> str:
+    """Where the weights came from before training, and which layers."""
+    record, asked = student.record, student.record.recipe.get("student") or {}
+    start, layers = asked.get("init"), asked.get("layers")
     if not start:
         return ""
     taught = (
-        "the teacher's vectors of each token" if student.get("static") else "the teacher's weights"
+        "the teacher's vectors of each token" if asked.get("static") else "the teacher's weights"
     )
     said = taught if start == "teacher" else public_name(str(start))
     if isinstance(layers, int):
-        return f"{said}, {student.get('pick') or 'first'} {count_of(layers, 'layer')}"
+        rule = asked.get("pick") or default_pick(student.kind)
+        said += f", {count_of(layers, 'layer')} picked by {rule}"
+        total = record.teacher.layers if record.teacher and start == "teacher" else None
+        known = (record.picked_layers or {}).get("main")
+        if known is None and total and rule in PICKS:
+            known = pick_layers(rule, layers, total)
+        return f"{said} ({', '.join(map(str, known))})" if known else said
     return f"{said}, layers {', '.join(map(str, layers))}" if isinstance(layers, list) else said
 
 

@@ -69,7 +69,8 @@ def next_step(record: Record, path: Path) -> str | None:
     """The command to run after this one, or None."""
     if one_answer(record) is not None:
         return _trained_differently(record, path)
-    if record.kind == "distill":
+    # A model with some of an encoder's layers is a student too: the one to compare others with.
+    if record.kind == "distill" or (record.recipe.get("student") or {}).get("layers"):
         if _generates(str(record.recipe.get("kind"))):  # nothing to export
             return None
         return f"limbeck export {shlex.quote(str(path))} --format onnx-int8"

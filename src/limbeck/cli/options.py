@@ -39,9 +39,9 @@ ROWS = {
 SHAPE = {
     "layers": list[int], "pick": str, "hidden": int, "heads": int, "ffn": int, "vocabulary": str, "static": bool,
 }  # fmt: skip
-TAUGHT = {"quality": str, "cache": str, "min_confidence": float}
+TAUGHT = {"cache": str, "min_confidence": float}
 TRAINED = {
-    "settings": str, "epochs": float, "max_steps": int, "lr": float, "batch_size": int,
+    "settings": str, "quality": str, "epochs": float, "max_steps": int, "lr": float, "batch_size": int,
     "accumulation": int, "warmup": float, "patience": int, "seed": int, "precision": str,
     "compile": bool, "attention": str, "report_to": list[str], "plugin": list[str],
 }  # fmt: skip

@@ -13,6 +13,7 @@ from limbeck.cli import console, finished, options
 from limbeck.exporting.settings import SIZES, CascadeSettings, ExportSettings, ShrinkSettings
 from limbeck.labelling.language_models.endpoint_settings import EndpointSettings
 from limbeck.latency.settings import BenchSettings
+from limbeck.records.words import scores_said
 from limbeck.runtimes.manifest import ExportManifest
 from limbeck.support import files, registry
 from limbeck.support.cells import CellTable
@@ -63,10 +64,7 @@ def export(
     if result.manifest.runtime == "numpy":
         console.say(f"from predict import StaticReader  # in {result.path}")
         console.say(f'outputs = StaticReader("{result.path}")(["a text"])')
-        console.say(f"Files:   {result.path} (model, tokenizer and predict.py)", hang=9)
-    else:
-        console.say((result.path / "predict.py").read_text(encoding="utf-8").rstrip())
-        console.say(f"Files:   {result.path} (model, tokenizer and the predict.py above)", hang=9)
+    console.say(f"Files:   {result.path} (model, tokenizer and predict.py)", hang=9)
     command = finished.after_export(result.path, files.at_home(model))
     if command is not None and result.manifest.runtime != "model2vec":
         console.say_command("Next:    ", command)
@@ -82,7 +80,7 @@ _SHOWN = 3
 def show_export(manifest: ExportManifest) -> None:
     """Print the formats that were tried, the shipped file's results, and the classes that lost."""
     measured = manifest.measured
-    cells = [["tried", "score", "lost", "agreement", "MB", ""]]
+    cells = [["tried", "score", "change", "agreement", "MB", ""]]
     score = f"{measured.torch_scores['primary']:.2f}"
     cells.append(["torch", score, "", "", f"{manifest.torch_bytes / _MB:.1f}", ""])
     for one in manifest.tried:
@@ -90,7 +88,7 @@ def show_export(manifest: ExportManifest) -> None:
         if found is None:
             cells.append([one.conversion.name, "–", "", "", "", one.error[:60]])
             continue
-        numbers = [f"{found.scores['primary']:.2f}", f"{found.drop:+.2f}"]
+        numbers = [f"{found.scores['primary']:.2f}", f"{0 - found.drop:+.2f}"]
         numbers += ["" if found.agreement is None else f"{100 * found.agreement:.2f} %"]
         verdict = "shipped" if one.passed else "refused"
         cells.append([one.conversion.name, *numbers, f"{one.bytes / _MB:.1f}", verdict])
@@ -98,12 +96,16 @@ def show_export(manifest: ExportManifest) -> None:
     console.output().print(CellTable(title, cells, (0, 5)).printed())
     recall = sorted(measured.recall.items(), key=lambda one: one[1][1] - one[1][0])
     for name, (before, after) in recall[:_SHOWN]:
-        if after < before:
+        if after != before:
             console.say(f"recall of {name}: {before:.1f} → {after:.1f}")
     for line in _constant(manifest):
         console.say(line)
     if manifest.unchosen is not None:
         console.say(f"score on rows that did not choose the file: {manifest.unchosen:.2f}")
+    if (test := manifest.test) is not None:
+        primary = test.torch_scores.get("primary")
+        torch = "" if primary is None else f"; in torch {primary:.1f}"
+        console.say(f"Score:   test {scores_said(test.scores)}{torch}", hang=9)
     if (faster := manifest.times_faster) is not None:
         batch = manifest.gate.batch_size
         console.say(f"{faster:.1f} × as fast as in float, in batches of {batch}")

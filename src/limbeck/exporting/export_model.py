@@ -10,9 +10,10 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
-from limbeck.data import RowsAsked
+from limbeck.data import NOTHING_NAMED, RowsAsked
 from limbeck.embedding import modules_of
 from limbeck.embedding.folder import BARE
+from limbeck.evaluation.model_outputs import outputs_by_batch
 from limbeck.exporting import folder, onnx_graph
 from limbeck.exporting.gate import (
     TorchReference,
@@ -31,6 +32,7 @@ from limbeck.runtimes.manifest import (
     Attempt,
     Conversion,
     ExportManifest,
+    HeldOutScores,
     weight_bytes,
     weights_of,
 )
@@ -40,6 +42,7 @@ from limbeck.static import StaticConfig
 from limbeck.students import resolve_checkpoint
 from limbeck.support import files, terminal
 from limbeck.support.errors import LimbeckError, first_line
+from limbeck.tasks import join
 
 _LIBRARIES = ("onnx", "onnxscript", "onnxruntime", "openvino")
 _OF_ROWS = {"split", "text_columns", "label_column", "max_length"}
@@ -121,8 +124,10 @@ def export(
         if not tried[-1].passed:
             raise refused(source.name, rows, chosen, tried)
         faster = _times_faster(workshop) if chosen.format in QUANTISED else None
+        test = None if asked != NOTHING_NAMED else _tested(source, workshop)
         workshop.clear(tried[-1])
         manifest = _manifest_of(source.name, weights, workshop, tried, faster)
+        manifest = manifest.model_copy(update={"test": test})
         written = folder.finish_folder(part, place, manifest, loaded, rows.processor)
     if source.record is not None:
         refresh(files.at_home(source.name))
@@ -140,6 +145,20 @@ def _reference(
     outputs = reference.compact_outputs
     scored_model.resolve_class_order(rows.task, unproven, outputs, labels, split, side="model")
     return reference
+
+
+def _tested(source: scored_model.ScoredModel, workshop: Workshop) -> HeldOutScores | None:
+    """The shipped file's scores on the run's test rows; None without them."""
+    known = None if source.record is None else source.record.scores.get("test")
+    if known is None:
+        return None
+    rows = source.read(source.rows(RowsAsked(split="test")), workshop.model)
+    step, outputs = workshop.begin("test", len(rows.encoded)), []
+    session, batches = workshop.open(workshop.shipped), rows.batches(workshop.settings.batch_size)
+    for one in outputs_by_batch(session, batches, rows.task.kind):
+        outputs.append(one.kept)
+        step(len(one.logits))
+    return HeldOutScores(scores=dict(rows.results(join(outputs)).scores), torch_scores=dict(known))
 
 
 # How an export ends: an error, with all attempts, or a shipped file, with a manifest that describes them.

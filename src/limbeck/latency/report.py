@@ -125,7 +125,7 @@ class BenchReport(BaseModel):
 
 _HEADINGS = (
     "model", "backend", "form", "p50 ms", "p90", "p95", "CPU ms", "× first", "rows/s", "load s", "cold ms",
-    "memory MiB", "of it mapped", "disk MiB", "score",
+    "memory MiB", "of it mapped", "disk MiB", "dev score",
 )  # fmt: skip
 _DISPENSABLE = ("p90", "of it mapped", "cold ms", "load s", "p95", "memory MiB", "rows/s", "CPU ms")
 """Columns that a narrow terminal leaves out, the first one first. CPU ms is last: other work delays a clock, not it.

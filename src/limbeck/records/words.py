@@ -133,6 +133,8 @@ def _score(record: Record, split: str) -> str:
     if split == "dev" and record.best and last and last.primary is not None and last.epoch > 1:
         epochs = f"{record.best.epoch} of {last.epoch}"
         chosen = f" (best epoch, {epochs}; the last has {last.primary:.1f})"
+    elif split == "test" and record.examples.test:
+        chosen = f" ({record.examples.test:,} rows)"
     if (agreement := agreement_said(record.examples, split)) is not None:
         classes = record.classification.get(split)
         found = f"{name} {scores_said({key.replace('_', ' '): v for key, v in own.items()})}"

@@ -91,6 +91,13 @@ class GateRowsFacts(BaseModel):
     batch_size: int = 32
 
 
+class HeldOutScores(BaseModel):
+    """Scores, 0 to 100, on a run's test rows, which chose nothing: the exported file's, and the run's in torch."""
+
+    scores: dict[str, float | None]
+    torch_scores: dict[str, float | None]
+
+
 class ExportManifest(BaseModel):
     """`export.json`. `folder` is where it was read from."""
 
@@ -122,6 +129,8 @@ class ExportManifest(BaseModel):
     cross_fitted: dict[str, float | None] | None = None
     """Scores, 0 to 100, of the gate's choice on rows that did not choose it: each half of the rows by the file that
     the other half would have shipped. None if rows cannot be halved, and in older exports."""
+    test: HeldOutScores | None = None
+    """None without test rows, for rows that were named, and in older exports."""
     max_drop: float
     times_faster: float | None = None
     """Than the graph in float, in batches as the gate's; None where it is not quantised, and of older ones."""
