@@ -186,6 +186,8 @@ def run(args: argparse.Namespace) -> None:
     for seed in range(1, args.seeds + 1):
         for task in args.tasks:
             names = (TEACHER, *(args.only or STUDENTS))
+            if task in ("mrpc", "stsb"):  # two texts a row
+                names = tuple(one for one in names if not one.startswith("static"))
             if args.compress:
                 names = (f"compress, {args.compress}, {args.hours:g} h",)
             for name in names:
