@@ -64,7 +64,7 @@ LABELED = (
     "cascade, static, 3 layers, teacher",
 )
 WITHOUT = "static without word pairs"
-LONG = (*LABELED[:3], WITHOUT, BY_KD, *LABELED[3:])  # texts of a hundred words
+LONG = (*LABELED[:3], BY_KD, *LABELED[3:])  # texts of a hundred words
 WISHES = dict(
     zip(LABELED[-3:], ({"max_drop": 0.3}, {"cost": 20.0}, {"max_drop": 0.3}), strict=True)
 )
