@@ -263,8 +263,9 @@ def differences() -> None:
             faster = statistics.mean(times[1]) / statistics.mean(times[0])
             said = f"{' less '.join(pair)} | {len(both)} | {_less(*runs)} | {faster:.2f} ×"
             found[f"| {task}: {said}"] = float(ttest_rel(*scores).pvalue)
-    print("| difference | seeds | points (95 % over seeds) | speed | p, Holm |")
-    print("|:---|---:|---:|---:|---:|")
+    if found:
+        print("| difference | seeds | points (95 % over seeds) | speed | p, Holm |")
+        print("|:---|---:|---:|---:|---:|")
     for row, value in holm(found).items():
         print(f"{row} | {value:.2g} |")
 
