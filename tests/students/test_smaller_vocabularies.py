@@ -288,3 +288,11 @@ def test_what_a_text_leaves_free_goes_to_the_first_tokens_that_texts_can_have(na
     for number in sorted({*range(last)} - {*kept}):
         text = tokenizer.decode([number])
         assert tokenizer(text, add_special_tokens=False)["input_ids"] != [number]
+
+
+def test_a_tokenizer_without_parts_beside_its_model_is_filled_too():
+    numbers = {"[UNK]": 0, "a": 1, "b": 2, "ab": 3, "##b": 4, "ba": 5, "##a": 6}
+    backend = Tokenizer(WordPiece(numbers, unk_token="[UNK]"))
+    bare = PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="[UNK]")
+    assert tokens_to_keep(bare, np.zeros(7), "6", row_bytes=4) == [0, 1, 2, 3, 4, 6]
+    assert tokens_to_keep(bare, np.zeros(7), "corpus", row_bytes=4) == [0, 1, 2, 4, 6]

@@ -91,7 +91,8 @@ class TokenizerFile:
     def made(self, token: str) -> bool:
         """Whether some text has this token: `[unused7]` is in no text, as its brackets are tokens of their own."""
         read, splits = self._backend.normalizer, self._backend.pre_tokenizer
-        text = self._backend.decoder.decode([token.removeprefix(self._prefix)]).strip()
+        text, decoder = token.removeprefix(self._prefix), self._backend.decoder
+        text = text if decoder is None else decoder.decode([text]).strip()
         text = text if read is None else read.normalize_str(text)
         one_word = splits is None or len(splits.pre_tokenize_str(text)) == 1
         at_once = not self._ranks or self.model.get("ignore_merges")
