@@ -126,8 +126,7 @@ def export(
         faster = _times_faster(workshop) if chosen.format in QUANTISED else None
         test = None if asked != NOTHING_NAMED else _tested(source, workshop)
         workshop.clear(tried[-1])
-        manifest = _manifest_of(source.name, weights, workshop, tried, faster)
-        manifest = manifest.model_copy(update={"test": test})
+        manifest = _manifest_of(source.name, weights, workshop, tried, faster, test)
         written = folder.finish_folder(part, place, manifest, loaded, rows.processor)
     if source.record is not None:
         refresh(files.at_home(source.name))
@@ -192,6 +191,7 @@ def _manifest_of(
     workshop: Workshop,
     tried: list[Attempt],
     times_faster: float | None,
+    test: HeldOutScores | None,
 ) -> ExportManifest:
     """The manifest of an exported folder, without checksums.
 
@@ -201,6 +201,7 @@ def _manifest_of(
         workshop: where its files were made.
         tried: all attempts; the last one is shipped.
         times_faster: than the graph in float.
+        test: scores on the run's test rows.
     """
     model, rows, settings = workshop.model, workshop.rows, workshop.settings
     split = rows.loaded
@@ -227,6 +228,7 @@ def _manifest_of(
         gate=rows_facts(split, batch_size=settings.batch_size),
         measured=shipped.measured,
         cross_fitted=cross_fitted(rows, workshop.reference, workshop.measured, settings.max_drop),
+        test=test,
         max_drop=settings.max_drop,
         times_faster=times_faster,
         tried=tried,

@@ -90,11 +90,9 @@ class Mixup(input_transform.InputTransform):
         self, batch: input_transform.Batch, step_state: StepState, device: torch.device
     ) -> Mixture:
         """A function of the run's seed, the step and the kind of device."""
-        own = examples = len(next(iter(batch.values())))
-        everywhere = None
-        if step_state.sharing > 1:
-            everywhere = SharedPass(batch, step_state.sharing)
-            examples = everywhere.count
+        own = len(next(iter(batch.values())))
+        everywhere = SharedPass(batch, step_state.sharing) if step_state.sharing > 1 else None
+        examples = own if everywhere is None else everywhere.count
         share = float(step_state.step_generator(_STREAM).beta(self.spec.alpha, self.spec.alpha))
         if self.spec.partner == "permutation":
             generator = step_state.device_generator(device, _STREAM)
