@@ -81,8 +81,9 @@ def invoke(*arguments: str) -> Result:
 
 
 def test_methods_lists_every_recipe_once_under_its_family() -> None:
-    said = invoke("methods").output
-    lines = said.splitlines()
+    head, _, said = invoke("methods").output.partition("\nBaselines\n")
+    assert [line.split()[0] for line in head.splitlines()[1:]] == list(catalog.RECOMMENDED)
+    lines = ["Baselines", *said.splitlines()]
     for entry in catalog.available():
         assert sum(line.split()[:1] == [entry.method] for line in lines) == 1
         assert any(line.strip().endswith(entry.summary) for line in lines)

@@ -52,9 +52,15 @@ def commands(program: str) -> list[tuple[str, str]]:
 
 
 GROUP = functools.cache(typer.main.get_command)
+# Those that the commands' own help ends with.
+EXAMPLES = [
+    (f"limbeck {name} --help", command.epilog.removeprefix("Example: "))
+    for name, command in GROUP(app).commands.items()
+]
+LINES = commands("limbeck") + EXAMPLES
 
 
-@pytest.mark.parametrize(("place", "line"), commands("limbeck"))
+@pytest.mark.parametrize(("place", "line"), LINES)
 def test_commands_and_options_exist(place: str, line: str) -> None:
     group = GROUP(app)
     arguments = [word for word in shlex.split(line)[1:] if word != OMITTED]
@@ -66,9 +72,7 @@ def test_commands_and_options_exist(place: str, line: str) -> None:
 
 
 TRAINING = [
-    (place, line)
-    for place, line in commands("limbeck")
-    if shlex.split(line)[1] in ("finetune", "distill")
+    (place, line) for place, line in LINES if shlex.split(line)[1] in ("finetune", "distill")
 ]
 
 

@@ -20,6 +20,7 @@ import several_labels as several
 import tiny_runs as tiny
 from limbeck.cards.card import write_card
 from limbeck.cards.push import push_files
+from limbeck.cards.settings import CardSettings
 from limbeck.cli.app import app
 from limbeck.data import RowsAsked
 from limbeck.exporting.cascade import cascade
@@ -296,6 +297,17 @@ def test_the_command_says_what_was_measured_and_writes_the_picture(models, tmp_p
     assert "times as fast as slow alone" in done.output
     assert (out / "curve.svg").read_text().startswith("<svg")
     assert "limbeck evaluate" in (out / "README.md").read_text()
+    alone = {one.name: one.score for one in read_cascade(out).members}
+    first, *_, last = (
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in (out / "README.md").read_text().splitlines()
+        if line.endswith(" % |")
+    )
+    # All rows or none sent on: each model's score alone; a row of all costs both models.
+    assert (first[0], first[2]) == ("0.0 %", f"{alone[str(fast)]:.1f}")
+    assert (last[0], last[2], last[3]) == ("100.0 %", f"{alone[str(slow)]:.1f}", "100.0 %")
+    assert int(first[1]) < int(last[1]) and int(last[1]) > 100
+    assert "rows to slow" in done.output
     assert json.loads((out / CASCADE_NAME).read_text())["wanted"] == {"max_drop": 5.0}
     scored = CliRunner().invoke(app, ["evaluate", str(out)])
     assert scored.exit_code == 0, scored.output
@@ -352,8 +364,9 @@ def test_the_whole_folder_is_pushed_and_its_members_are_timed(models, tmp_path):
     )
     assert [row["prediction"] for row in found] == [row["prediction"] for row in again]
     assert [one.path.name for one in contenders([str(tmp_path / "made")])] == ["1-fast", "2-slow"]
-    with pytest.raises(LimbeckError, match=r"is a cascade, whose card is .*README\.md"):
-        write_card(tmp_path / "made")
+    assert write_card(tmp_path / "made") == tmp_path / "made" / "README.md"
+    with pytest.raises(LimbeckError, match="is a cascade, whose card takes no settings"):
+        write_card(tmp_path / "made", CardSettings(license="mit"))
 
 
 @pytest.mark.slow

@@ -57,18 +57,22 @@ def write_card(
         settings: facts about the model that its record lacks; later cards keep them.
         out: another file than `student/README.md`.
 
+    A cascade has had its card since it was made: its path is returned.
+
     Exported models of a student that the run held before are left out, with a warning.
 
     Raises:
-        LimbeckError: no finished run, runs for the spread that are not runs or of another task, or a
-            README there that a person wrote.
+        LimbeckError: no finished run, runs for the spread that are not runs or of another task, settings for a
+            cascade, or a README there that a person wrote.
     """
     folder = files.at_home(run)
     if is_cascade(folder):
-        raise LimbeckError(
-            f"{run} is a cascade, whose card is {folder / CARD_NAME}",
-            "read it there; to write it again: limbeck cascade … --overwrite",
-        )
+        if settings not in (None, CardSettings()) or out is not None:
+            raise LimbeckError(
+                f"{run} is a cascade, whose card takes no settings",
+                f"leave them out; its card is {folder / CARD_NAME}",
+            )
+        return folder / CARD_NAME
     card = folder / "student" / CARD_NAME if out is None else files.at_home(out)
     if not is_ours(card):
         raise LimbeckError(

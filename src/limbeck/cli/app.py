@@ -12,12 +12,23 @@ from importlib import metadata
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 from typer.core import TyperGroup
 
 from limbeck.cli.compress_command import compress
 from limbeck.cli.console import show_notes, show_problems, show_stopped
 from limbeck.cli.methods_command import methods
-from limbeck.cli.options import COMMANDS, Loads, ManyValues
+from limbeck.cli.options import (
+    COMMANDS,
+    COMPARE,
+    PANELS,
+    START,
+    TRAIN,
+    USE,
+    Command,
+    ManyValues,
+    plain_types,
+)
 from limbeck.cli.outputs_command import outputs
 from limbeck.cli.row_commands import label, predict
 from limbeck.cli.runs_commands import compare, evaluate, table, team
@@ -75,44 +86,62 @@ def file_problem(error: OSError) -> Problem:
     )
 
 
-_others = {name: COMMANDS.get(name) for name in COMMANDS}
+_CORE = {
+    "methods": Command(methods, START, "limbeck methods kd", ManyValues),
+    "finetune": Command(
+        finetune, TRAIN, "limbeck finetune --model MODEL --data reviews.csv --out runs/teacher"
+    ),
+    "distill": Command(
+        distill,
+        TRAIN,
+        "limbeck distill --teacher runs/teacher --layers 3 --data reviews.csv --unlabelled more.csv",
+    ),
+    "compress": Command(
+        compress,
+        TRAIN,
+        "limbeck compress runs/teacher --budget size=6MB,latency=2ms --data reviews.csv --out small",
+    ),
+    "shrink": Command(
+        shrink, TRAIN, "limbeck shrink runs/teacher --layers 3 --vocabulary 8000 --out small"
+    ),
+    "label": Command(
+        label, TRAIN, "limbeck label --teacher runs/teacher --unlabelled more.csv --out outputs"
+    ),
+    "evaluate": Command(
+        evaluate, USE, "limbeck evaluate runs/student --data new.csv --label-column label"
+    ),
+    "predict": Command(predict, USE, "limbeck predict runs/student new.csv --to answers.csv"),
+    "export": Command(export, USE, "limbeck export runs/student --format onnx-int8"),
+    "bench": Command(bench, USE, "limbeck bench runs/teacher runs/student --threads 1"),
+    "cascade": Command(
+        cascade, USE, "limbeck cascade runs/fast runs/teacher --agreement 97 --out both"
+    ),
+    "card": Command(card, USE, "limbeck card runs/student --license mit"),
+    "push": Command(push, USE, "limbeck push runs/student me/my-student --dry-run"),
+    "table": Command(table, COMPARE, "limbeck table runs", ManyValues),
+    "compare": Command(compare, COMPARE, "limbeck compare runs/student runs/other"),
+    "team": Command(team, COMPARE, "limbeck team runs/teacher-1 runs/teacher-2"),
+}
 app = typer.Typer(
     name="limbeck",
     cls=Commands,
-    help="Distil a large fine-tuned Hugging Face transformer into a small, fast one.",
-    epilog="".join(f"Start with: limbeck {name}. " for name, one in _others.items() if one.first)
-    + "Every command has its own --help.",
+    help="Distill a large fine-tuned Hugging Face transformer into a small, fast one.",
+    epilog="Every command has its own --help, which ends with an example.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-for _name, _one in _others.items():
-    if _one.first:
-        app.command(_name, cls=_one.parser)(_one.run)
-app.command(cls=ManyValues)(methods)
-for _run in (
-    finetune,
-    distill,
-    evaluate,
-    predict,
-    export,
-    label,
-    bench,
-    cascade,
-    shrink,
-    compress,
-    card,
-    push,
-):
-    app.command(cls=Loads)(_run)
-app.command(cls=ManyValues)(table)
-app.command(cls=Loads)(compare)
-app.command(cls=Loads)(team)
-for _name, _one in _others.items():
-    if not _one.first:
-        app.command(_name, cls=_one.parser)(_one.run)
-app.add_typer(outputs, name="outputs")
+for _panel in PANELS:
+    for _name, _one in {**{name: COMMANDS.get(name) for name in COMMANDS}, **_CORE}.items():
+        if _one.panel == _panel:
+            app.command(
+                _name,
+                cls=_one.parser,
+                rich_help_panel=_panel,
+                epilog=f"Example: {escape(_one.example)}",
+            )(plain_types(_one.run))
+app.add_typer(outputs, name="outputs", rich_help_panel=USE, epilog="Example: limbeck outputs list")
 
 
 def _show_version(asked: bool) -> None:
@@ -122,6 +151,7 @@ def _show_version(asked: bool) -> None:
 
 
 @app.callback()
+@plain_types
 def _common(
     version: Annotated[
         bool,

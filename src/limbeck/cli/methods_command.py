@@ -15,7 +15,15 @@ from rich.table import Table
 from rich.text import Text
 
 from limbeck.cli.console import output
-from limbeck.recipe.catalog import FAMILIES, CatalogEntry, available, find, names, no_such_method
+from limbeck.recipe.catalog import (
+    FAMILIES,
+    RECOMMENDED,
+    CatalogEntry,
+    available,
+    find,
+    names,
+    no_such_method,
+)
 from limbeck.recipe.paper_settings import QUICK, Stated, flat, stated_of
 from limbeck.recipe.quick import quick_settings
 from limbeck.records.words import grouped
@@ -77,15 +85,18 @@ def show_registered(one: registry.Registered, console: Console) -> None:
 
 
 def list_methods(entries: Sequence[CatalogEntry], console: Console) -> None:
-    """A heading for each family and a line for each method."""
+    """The recommended ones with their use; then a heading for each family and a line for each method."""
     width = max(len(entry.method) for entry in entries)
+    groups = {"Start with": RECOMMENDED}
     for family, members in groupby(entries, key=lambda entry: entry.family):
-        console.print(Text(FAMILIES[family], style="bold"))
+        groups[FAMILIES[family]] = {entry.method: entry.summary for entry in members}
+    for title, lines in groups.items():
+        console.print(Text(title, style="bold"))
         rows = Table.grid(padding=(0, 2))
         rows.add_column(width=width + 2, no_wrap=True, style="cyan")
         rows.add_column(overflow="fold")
-        for entry in members:
-            rows.add_row(Text(f"  {entry.method}"), Text(entry.summary))
+        for name, text in lines.items():
+            rows.add_row(Text(f"  {name}"), Text(text))
         console.print(rows)
     console.print()
     console.print(Text("limbeck methods NAME shows one of them.", style="dim"))

@@ -10,12 +10,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass, make_dataclass
 from inspect import Parameter
+from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 from rich.markup import escape
 from typer.core import TyperCommand
+from typer.models import OptionInfo
 
 from limbeck.cli.console import show_loading
 from limbeck.recipe.fields import descriptions, plain_defaults
@@ -260,6 +262,20 @@ def settings_flags(panel: str, group: type[Settings]) -> type:
     return make_dataclass("Flags", options, frozen=True)
 
 
+_PLAIN = {bool: "", int: "NUMBER", float: "NUMBER", Path: "PATH"}
+
+
+def plain_types(command: Callable[..., None]) -> Callable[..., None]:
+    """Name the types of a command's options as a user does: NUMBER, TEXT, PATH, and nothing for a switch."""
+    for one in inspect.signature(command, eval_str=True).parameters.values():
+        option = getattr(one.annotation, "__metadata__", [None])[0]
+        if isinstance(option, OptionInfo) and option.metavar is None:
+            of = _type_of(get_args(one.annotation)[0])
+            many = get_origin(of) is list
+            option.metavar = _PLAIN.get(get_args(of)[0] if many else of, "TEXT") + " …" * many
+    return command
+
+
 def _type_of(annotation: Any) -> Any:
     """What typer parses a setting's value as."""
     origin = get_origin(annotation)
@@ -369,20 +385,33 @@ class ScoredRows:
     label_column: Annotated[str | None, setting("label_column")] = None
 
 
+# The groups of commands in the help, in their order.
+START, TRAIN, USE, COMPARE, STUDY = (
+    "Start here",
+    "Train",
+    "Use and ship",
+    "Compare runs",
+    "Many runs",
+)
+PANELS = (START, TRAIN, USE, COMPARE, STUDY)
+
+
 @dataclass(frozen=True)
 class Command:
     """One command.
 
     Attributes:
         run: the function, whose parameters are its options.
+        panel: its group in the help, one of `PANELS`.
+        example: a complete line, the end of its own help.
         parser: how its line is read.
-        first: whether the help lists it before the core's.
     """
 
     run: Callable[..., Any]
+    panel: str
+    example: str
     parser: type[TyperCommand] = Loads
-    first: bool = False
 
 
 COMMANDS: Registry[Command] = Registry("command")
-"""By name, in the order in which the help lists them."""
+"""By name; within a group, the help has them in this order."""

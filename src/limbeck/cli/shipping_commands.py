@@ -167,7 +167,7 @@ def cascade(
 
     from limbeck.data import RowsAsked
     from limbeck.exporting.cascade import cascade as make_cascade
-    from limbeck.exporting.cascade import lines_of
+    from limbeck.exporting.cascade import curve_table, lines_of
 
     asked = RowsAsked(**options.typed(rows))
     found = make_cascade(
@@ -181,6 +181,7 @@ def cascade(
         overwrite=overwrite,
         show=True,
     )
+    console.output().print(curve_table(found).printed())
     for line in lines_of(found):
         console.say(line, hang=2)
     console.say(f"Files:   {out} (models, thresholds, README.md, curve.svg)", hang=9)

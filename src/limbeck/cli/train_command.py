@@ -108,7 +108,7 @@ def distill(
     shape: Shape,
     training: Training,
 ) -> None:
-    """Distil a fine-tuned teacher into a smaller student, by a method's name or a recipe file."""
+    """Distill a fine-tuned teacher into a smaller student, by a method's name or a recipe file."""
     flags = {"method": method, "student": student} | teaching | taught | data | shape | training
     given = merge(flags_given(flags), [one for one in recipe or [] if is_setting(one)])
     names = [one for one in recipe or [] if not is_setting(one)]

@@ -41,6 +41,7 @@ from limbeck.scoring.scored_model import EncodedSplit, LoadedSplit, ScoredModel
 from limbeck.scoring.stored_member import SENT_ON, StoredMember, is_store
 from limbeck.students import labels_of
 from limbeck.support import files, terminal
+from limbeck.support.cells import CellTable
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.tasks import TASKS, Task, get_task_type, metrics, rules
 from limbeck.tasks.task import judged_by_teacher
@@ -466,14 +467,37 @@ def _link_files(source: Path, target: Path) -> None:
 CURVE_NAME = "curve.svg"
 
 
-def drawing(manifest: CascadeManifest) -> bytes:
-    """Score and agreement against the share of rows that the last model answers, with the chosen place."""
+def _best_by_share(manifest: CascadeManifest) -> list[CascadePoint]:
+    """The curve by the share that the last model answers: with three members the best of several points."""
     best: dict[float, CascadePoint] = {}
     for one in manifest.curve:
-        # With three members several points send the same share to the last: the best of them.
         if one.sent[-1] not in best or one.score > best[one.sent[-1]].score:
             best[one.sent[-1]] = one
-    points = [best[share] for share in sorted(best)]
+    return [best[share] for share in sorted(best)]
+
+
+def curve_table(manifest: CascadeManifest) -> CellTable:
+    """Some places of the curve: rows that the last model answers, cost of a row, score, agreement."""
+    last, points = manifest.members[-1], _best_by_share(manifest)
+    name = _short(last)
+    cells = [[f"rows to {name}", f"of its time, with {name}'s 100", manifest.metric, "agreement"]]
+    places = [
+        min(points, key=lambda one: abs(one.sent[-1] - share))
+        for share in (0, 0.05, 0.1, 0.2, 0.5, 1)
+    ]
+    for one in sorted(
+        {id(point): point for point in places}.values(), key=lambda one: one.sent[-1]
+    ):
+        cost = f"{100 * one.seconds / last.seconds:.0f}" if last.timed else "–"
+        cells.append(
+            [f"{100 * one.sent[-1]:.1f} %", cost, f"{one.score:.1f}", f"{one.agreement:.1f} %"]
+        )
+    return CellTable("The rows that chose the thresholds, by how many are sent on", cells, ())
+
+
+def drawing(manifest: CascadeManifest) -> bytes:
+    """Score and agreement against the share of rows that the last model answers, with the chosen place."""
+    points = _best_by_share(manifest)
     shares = tuple(100 * one.sent[-1] for one in points)
     lines = {manifest.metric: [one.score for one in points]}
     if manifest.judged_by == "labels":
@@ -545,7 +569,8 @@ def readme(manifest: CascadeManifest) -> str:
     return (
         f"# A cascade of {len(manifest.members)} models\n\nA fast model answers the rows that it is sure of and sends "
         f"the others on.\n\n{measured}\n\n| model | {manifest.metric} | ms a row |\n| :--- | ---: | ---: |\n{rows}\n\n"
-        f"![score against rows sent on]({CURVE_NAME})\n\nMeasured on {manifest.gate.rows:,} rows of "
+        f"![score against rows sent on]({CURVE_NAME})\n\n"
+        f"{curve_table(manifest).markdown()}\n\nMeasured on {manifest.gate.rows:,} rows of "
         f"{manifest.gate.task}, split {manifest.gate.split}; processor: {manifest.machine}.\n\n"
         "```\nlimbeck evaluate FOLDER\nlimbeck predict FOLDER rows.csv --to predictions.csv\n```\n"
     )

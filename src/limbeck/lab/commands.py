@@ -364,7 +364,14 @@ def _list_analyses() -> None:
     output().print("limbeck analyze WHAT RUN; a setting as KEY=VALUE")
 
 
-options.COMMANDS.register("quickstart")(options.Command(quickstart, options.ManyValues, first=True))
-options.COMMANDS.register("study")(options.Command(study))
-options.COMMANDS.register("analyze")(options.Command(analyze))
-options.COMMANDS.register("submit")(options.Command(submit))
+for _name, _one in {
+    "quickstart": options.Command(
+        quickstart, options.START, "limbeck quickstart", options.ManyValues
+    ),
+    "study": options.Command(
+        study, options.STUDY, "limbeck study rail-kd-table-1 --scale small --data glue"
+    ),
+    "analyze": options.Command(analyze, options.STUDY, "limbeck analyze calibration runs/student"),
+    "submit": options.Command(submit, options.STUDY, "limbeck submit runs/cola runs/rte"),
+}.items():
+    options.COMMANDS.register(_name)(_one)
