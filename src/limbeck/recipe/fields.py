@@ -214,7 +214,8 @@ class RecipeFields(Settings):
     )
 
     student: groups.StudentSpec = Field(
-        default_factory=lambda: groups.StudentSpec.model_validate({})
+        default_factory=lambda: groups.StudentSpec.model_validate({}),
+        description="where the student starts, and its shape",
     )
     plugins: Names = Field(
         default_factory=list,
