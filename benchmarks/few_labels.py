@@ -1,12 +1,12 @@
 """Few labels and much text: what a student gains from rows without labels, on real GLUE.
 
-A task's training rows are split by a seed: n of them keep their labels, all others lose them. On the labelled rows
+A task's training rows are split by a seed: n of them keep their labels, all others lose them. On the labeled rows
 alone MiniLM-6 is fine-tuned: the teacher of that seed. Its 3-layer students learn from
 
-- `labels alone`: the labelled rows, fine-tuned (no teacher);
+- `labels alone`: the labeled rows, fine-tuned (no teacher);
 - `labels alone, teacher's layers`: the same, started as all below are;
-- `teacher's logits`: the teacher's logits of the labelled rows;
-- `augmented`: its logits of ten augmented examples of every labelled row too;
+- `teacher's logits`: the teacher's logits of the labeled rows;
+- `augmented`: its logits of ten augmented examples of every labeled row too;
 - `pseudo-labels`: the teacher's predicted classes of all rows as if they were labels (self-training);
 - `unlabelled`: the teacher's logits of all rows;
 - `unlabelled, layers`: soft labels of all rows and RAIL-KD's layer-wise term.
@@ -48,7 +48,7 @@ COMMON: dict[str, Any] = {
     # The faster one on CPU in bf16 (auto: where the processor has it), named so that every run computes alike.
     "attention": "eager",
 }
-# Passes over the labelled rows: fewer rows are seen more often, and the best pass on dev is kept.
+# Passes over the labeled rows: fewer rows are seen more often, and the best pass on dev is kept.
 PASSES = {200: 20, 1000: 10, 5000: 5}
 TEACHER = {"lr": 5e-5, "batch_size": 16}
 STUDENT = {"lr": 1e-4, "student.pick": "first", "student.layers": 3}
@@ -141,7 +141,7 @@ class Split:
         return {**COMMON, "task": self.task, "data": str(self.folder), "seed": self.seed}
 
     def augmented(self, model: str) -> Path:
-        """The file of augmented examples of the labelled rows, without their labels."""
+        """The file of augmented examples of the labeled rows, without their labels."""
         path = self.folder / "unlabelled" / "augmented.parquet"
         if not path.exists():
             task, _ = load_task(self.task, self.data)
@@ -160,7 +160,7 @@ def _write(rows: Dataset, path: Path) -> None:
 
 
 def teacher_cell(split: Split, model: str) -> Cell:
-    """The whole encoder, fine-tuned on the labelled rows."""
+    """The whole encoder, fine-tuned on the labeled rows."""
     settings = {**split.settings, **TEACHER, "epochs": PASSES[split.labels] // 2}
     return Cell(
         f"{split.name}-teacher", "finetune", settings | {"student.init": model}, label="teacher"

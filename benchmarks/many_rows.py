@@ -1,9 +1,9 @@
-"""Seconds to the first step, and private memory, of a run on millions of unlabelled rows.
+"""Seconds to the first step, and private memory, of a run on millions of unlabeled rows.
 
     python benchmarks/many_rows.py [--rows 5000000] [--format parquet]
 
 Generates the rows (short texts of about eight words, all different) in a temporary folder, and starts
-`limbeck.distill` by method kd on a few labelled rows and these, with a teacher and a student so small that rows are
+`limbeck.distill` by method kd on a few labeled rows and these, with a teacher and a student so small that rows are
 what takes room. Timed are the reading of the file, and what lies between the rows being read and the end of the first
 step. Memory is what is the process's alone (pages of Linux's Private_*), looked at every few milliseconds: the highest
 until the first step ends, after it, and that of the imported libraries. Bars: 60 s, 2 GiB. Writes

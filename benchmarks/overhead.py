@@ -44,7 +44,7 @@ BAR = 1.10
 
 
 class StepTimes(TrainerCallback):
-    """Seconds from the begin to the end of every optimisation step."""
+    """Seconds from the begin to the end of every optimization step."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self.clock, self.seconds = clock, list[float]()

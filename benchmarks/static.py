@@ -487,10 +487,15 @@ def table() -> None:
                 f"| {name} | {statistics.mean(scores):.1f}{spread} |{own} {len(runs)} | {micro:.0f} | {size:.1f} |"
             )
         print()
-    print(
-        "| cascade of static student and teacher | chosen | seeds | sent on | score less the teacher's | 95 % over seeds |"
-        " speed-up |"
+    heads = (
+        "chosen",
+        "seeds",
+        "sent on",
+        "score less the teacher's",
+        "95 % over seeds",
+        "speed-up",
     )
+    print(f"| cascade of static student and teacher | {' | '.join(heads)} |")
     print("|:---|:---|---:|---:|---:|---:|---:|")
     for (task, models), (name, wish) in itertools.product(record.items(), WISHES.items()):
         if runs := [*models.get(name, {}).values()]:

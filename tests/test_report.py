@@ -246,8 +246,8 @@ def test_time_that_no_part_claims_is_other():
 
 def test_what_a_drawing_says_stands_inside_it():
     scores = Series("kd", 0, (100, 1000, 10000), (61.5, 72.0, 80.25), (60, 71, 80), (63, 73, 81))
-    panel = line_panel("Scores", [scores], x_label="labelled examples", y_label="accuracy of dev")
-    said = ("Scores", "labelled examples", "accuracy of dev")
+    panel = line_panel("Scores", [scores], x_label="labeled examples", y_label="accuracy of dev")
+    said = ("Scores", "labeled examples", "accuracy of dev")
     texts = [text for text in panel.figure.findobj(Text) if text.get_text() in said]
     assert len(texts) == 3
     sides = np.array([text.get_window_extent().extents for text in texts])

@@ -1,4 +1,4 @@
-"""Limbeck: distil a large fine-tuned Hugging Face transformer into a small, fast one.
+"""Limbeck: distill a large fine-tuned Hugging Face transformer into a small, fast one.
 
     limbeck.distill("rail-kd-l", teacher="runs/teacher", task="mrpc", data="glue")
 

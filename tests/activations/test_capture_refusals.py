@@ -160,9 +160,9 @@ def test_labels_and_unknown_keys_do_not_reach_the_model() -> None:
     trace = capture(model, {**batch, **extra}, Request.of_logits())
     assert given and not {"labels", "index"} & set().union(*given)
     assert torch.equal(trace.logits, model(**batch).logits)
-    distil = BY_NAME["distilbert"].build()  # takes no token types, which a BERT tokenizer gives
+    distill = BY_NAME["distilbert"].build()  # takes no token types, which a BERT tokenizer gives
     types = {"token_type_ids": torch.zeros(3, 9, dtype=torch.long)}
-    assert capture(distil, {**batch, **types}, Request.of_logits()).logits.shape == (3, 3)
+    assert capture(distill, {**batch, **types}, Request.of_logits()).logits.shape == (3, 3)
 
 
 @pytest.mark.parametrize(

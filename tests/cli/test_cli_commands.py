@@ -111,7 +111,7 @@ def test_distill_by_method_and_flags(calls: list) -> None:
     line = "distill --method rail-kd-l --teacher T --layers 2 4 --task mrpc --data D --out S seed=7"
     ended = invoke(*line.split(), "--text-columns", "first", "second")
     assert ended.exit_code == 0, ended.output
-    load, distil = calls
+    load, distill = calls
     assert load == (
         "load",
         ("rail-kd-l",),
@@ -124,7 +124,7 @@ def test_distill_by_method_and_flags(calls: list) -> None:
             "text_columns": ["first", "second"],
         },
     )
-    assert distil == (
+    assert distill == (
         "distill",
         ("the recipe",),
         {"out": Path("S"), "overwrite": False, "show": True},

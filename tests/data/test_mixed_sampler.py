@@ -1,4 +1,4 @@
-"""Batches of labelled and unlabelled examples, and orders by length in arrays."""
+"""Batches of labeled and unlabeled examples, and orders by length in arrays."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_every_batch_has_its_share_and_every_unlabelled_row_comes_once(
 
 
 def test_by_hand():
-    """8 unlabelled rows, 6 a batch: a whole batch with 2 labelled ones, and 2 with 1."""
+    """8 unlabeled rows, 6 a batch: a whole batch with 2 labelled ones, and 2 with 1."""
     _, found = sampler(3, 8)
     assert [len(batch) for batch in batches(found)] == [8, 3]
     assert (found.known, found.others, found.last) == (2, 6, (1, 2))

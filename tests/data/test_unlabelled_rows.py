@@ -85,7 +85,7 @@ def test_rows_of_ones_own_without_a_label_are_held_against_dev_too(splits):
     ):
         with_unlabelled(TASK, splits, [], "refuse")
     found, counts = with_unlabelled(TASK, splits, [], "drop")
-    # A labelled row stays whatever dev holds.
+    # A labeled row stays whatever dev holds.
     assert found["train"]["sentence"][:] == ["one", "five", "two"]
     assert counts == UnlabelledRows(kept=1, scored=1)
 

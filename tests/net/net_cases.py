@@ -550,7 +550,7 @@ def stored_outputs() -> Entry:
     return joined(runs("kd", given, taught_by), printed)
 
 
-@case("course/unlabelled rows")
+@case("course/unlabeled rows")
 def unlabelled_rows() -> Entry:
     given = place_of("kd")
     lines = ["review", *(f"{text} film" for text in tiny.sentences(30)[8:])]

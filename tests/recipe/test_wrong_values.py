@@ -40,7 +40,7 @@ def term(**settings: object) -> dict[str, object]:
         ("team", {"use": "chains"}, "did you mean 'chain'? choices: sample, ensemble, chain"),
         ("team", {"rate": 1}, "set one: team.use=…"),
         ("objectives", term(weight={"start": -1, "end": 1, "over": 1}), "give another value: weight at the first step"),
-        ("objectives", term(weight={"end": 1}), "add it: share of all optimisation steps the ramp takes"),
+        ("objectives", term(weight={"end": 1}), "add it: share of all optimization steps the ramp takes"),
         ("objectives", {"soft": {"weight": 1}}, "set its comparison: {compare: soft_kl}"),
         ("example_weights", {"use": "llkd", "momentum": 3}, "give another value: "),
         ("images", {"size": 4, "crop": 8}, "give another value: image size, cropping"),

@@ -131,7 +131,7 @@ def test_the_labels_loss_is_that_of_the_labelled_rows(rows, place, tmp_path, wat
 
 @pytest.mark.slow
 def test_logged_means_of_the_labels_loss_leave_out_rows_without(rows, place, tmp_path):
-    """With a rate of next to nothing the mean over small batches is that over one of all labelled rows."""
+    """With a rate of next to nothing the mean over small batches is that over one of all labeled rows."""
     still = tiny.bert(3, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     settings = {"lr": 1e-12, "student.init": str(tiny.save(still, tmp_path / "still"))}
     many = distill(recipe(rows, place, **settings, batch_size=3), out=tmp_path / "many")
@@ -254,7 +254,7 @@ def test_every_batch_has_its_share(rows, place, tmp_path, watch_training):
     watch_training(lambda trainer, inputs: seen.append((inputs["labels"] != -100).sum().item()))
     given = recipe(rows, place, labelled_share=0.5, epochs=2)
     result = distill(given, out=tmp_path / "run", report=False)
-    # 24 unlabelled rows, 4 a batch, in each of two epochs.
+    # 24 unlabeled rows, 4 a batch, in each of two epochs.
     assert seen == [4] * 12
     assert result.record.stages[0].student_examples == 96
     assert [epoch.step for epoch in result.record.epochs] == [6, 12]

@@ -138,7 +138,7 @@ def training_table(student: StudentFacts) -> CellTable:
         "training rows": rows,
         "dev rows": shown(examples.dev, "{:,}".format),
         "best epoch": best,
-        "optimisation steps": f"{steps:,}" if steps else "",
+        "optimization steps": f"{steps:,}" if steps else "",
         "batch size": recipe.get("batch_size"),
         "processes": record.execution.processes_said,
         "learning rate": None if rate is None else f"{rate:g}",

@@ -126,7 +126,7 @@ def _taught_by(store: OutputStore, teachers: Sequence[str], data: str | None) ->
     record = Record.load(run)
     columns = record.recipe.get("text_columns")
     same = files.at_home(data).resolve() == files.at_home(record.data).resolve()
-    # A run with files of unlabelled rows may have more rows than the store.
+    # A run with files of unlabeled rows may have more rows than the store.
     if not same or record.recipe.get("unlabelled"):
         return None
     if columns is not None and tuple(columns) != store.manifest.rows.columns:

@@ -65,7 +65,7 @@ class CompressRows:
         return self.labelled + self.unlabelled
 
     def sampled(self, count: int) -> dict[str, Any]:
-        """The settings for this number of training rows; labelled rows come first."""
+        """The settings for this number of training rows; labeled rows come first."""
         found = dict(self.settings)
         if count >= self.count:
             return found

@@ -23,7 +23,7 @@ class EpochSampler(Sampler[int]):
     """Shuffles the indices 0..n−1 in each epoch, reproducibly.
 
     `data` is a dataset or its length. With `lengths` (tokens per example) and `batch_size` (examples
-    of one optimisation step) the order is length-grouped: shuffled, cut into megabatches of up to
+    of one optimization step) the order is length-grouped: shuffled, cut into megabatches of up to
     50 batches, sorted by length within each, so that batches need little padding. The batches
     themselves are then shuffled: in the stock sampler's order they fall from long to short, and the
     last examples a model trains on would be the shortest of all. Only the batch of the longest
@@ -146,15 +146,15 @@ def labelled_in_batch(share: float, batch_size: int) -> int:
         raise LimbeckError(
             f"labelled_share: {share:g} of batch_size {batch_size} is {count or 'no'} "
             f"{'examples, all of them' if count else 'example'}",
-            "raise batch_size, or choose a share that leaves room for labelled and unlabelled examples",
+            "raise batch_size, or choose a share that leaves room for labeled and unlabeled examples",
         )
     return count
 
 
 class MixedSampler(Sampler[int]):
-    """An order in which every batch has the same share of labelled examples: a pure function of (seed, epoch).
+    """An order in which every batch has the same share of labeled examples: a pure function of (seed, epoch).
 
-    An epoch is one pass over the unlabelled examples. Labelled ones are gone through as often as the share asks for,
+    An epoch is one pass over the unlabeled examples. Labeled ones are gone through as often as the share asks for,
     in another order each time, so that an epoch may hold one many times, or only some of them. The last batch may be
     smaller, in the same proportion.
 
@@ -215,7 +215,7 @@ class MixedSampler(Sampler[int]):
         return in_pieces(np.concatenate([batches.reshape(-1), *rest]))
 
     def _passes(self, count: int, generator: np.random.Generator) -> np.ndarray:
-        """So many labelled examples, pass after pass."""
+        """So many labeled examples, pass after pass."""
         passes = -(-count // len(self.labelled))
         return np.concatenate([generator.permutation(self.labelled) for _ in range(passes)])[:count]
 

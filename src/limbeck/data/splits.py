@@ -304,7 +304,7 @@ def _by_number(numbers: np.ndarray) -> list[np.ndarray]:
 def with_held_out_dev(
     task: Task, texts: Mapping[str, Sequence[Any]], labels: Sequence[Any], seed: int
 ) -> DatasetDict:
-    """Train and dev splits out of one set of labelled rows; see `hold_out`."""
+    """Train and dev splits out of one set of labeled rows; see `hold_out`."""
     return with_held_out(task, texts, labels, seed, DEV_ALONE)
 
 
@@ -417,7 +417,7 @@ class Conditions(NamedTuple):
     def apply(self, rows: Dataset, task: Task, *, labels_read: bool = True) -> Dataset:
         """The training rows under these conditions: first fewer of them, then the noise.
 
-        They are conditions of the labelled rows; those without a label stay behind these, as they are.
+        They are conditions of the labeled rows; those without a label stay behind these, as they are.
 
         Args:
             labels_read: False if the labels are not used, so that a row counts with or without one.
@@ -465,7 +465,7 @@ class Conditions(NamedTuple):
 
 
 def divided(rows: Dataset, task: Task) -> tuple[Dataset, Dataset | None]:
-    """The labelled rows and the others; None where there are no others, or the task type takes none."""
+    """The labeled rows and the others; None where there are no others, or the task type takes none."""
     column = rows.features.get(task.label_column)
     if no_unlabelled(task.kind) is not None or column is None:
         return rows, None

@@ -244,7 +244,7 @@ def read_target_rows(
     text_columns: Sequence[str] = (),
     label_column: str | None = None,
 ) -> tuple[Task, TextRows]:
-    """All labelled rows of a source, of all its splits, the target's text as their last column.
+    """All labeled rows of a source, of all its splits, the target's text as their last column.
 
     Args:
         source: what `load_task` reads.

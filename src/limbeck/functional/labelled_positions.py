@@ -40,7 +40,7 @@ def token_cross_entropy(
     class_weights: ClassWeights = None,
     gamma: float | int = 0.0,
 ) -> Float[Tensor, ""]:
-    """−log softmax(z)[label], mean over an example's labelled tokens, then over the examples that have one.
+    """−log softmax(z)[label], mean over an example's labeled tokens, then over the examples that have one.
 
     The label −100 means unlabeled. Unlike a soft label's, the mean leaves examples without any label out:
     the student's error on them is unknown. `class_weights` and `gamma` as for `hard_cross_entropy`.

@@ -24,7 +24,7 @@ ClassWeights = Float[Tensor, " classes"] | None
 def balanced_weights(rows: Integer[Tensor, " classes"]) -> Float[Tensor, " classes"]:
     """n / (K·n_c): every class adds as much as every other (King and Zeng 2001; scikit-learn's "balanced").
 
-    `rows` n_c are the labelled examples of each class, n their sum and K the number of classes that have
+    `rows` n_c are the labeled examples of each class, n their sum and K the number of classes that have
     any. The mean weight of an example is 1. A class without examples weighs 1.
     """
     counts = rows.to(torch.float32)
@@ -270,7 +270,7 @@ def error_weighted_cross_entropy(
     temperature: float | int = 1.0,
     weights: reductions.ExampleWeights = None,
 ) -> Float[Tensor, ""]:
-    """Σ_n CE(softmax(z_n/τ), softmax(z_S/τ)) / (1 + CE(y, softmax(z_n))), mean over the labelled examples.
+    """Σ_n CE(softmax(z_n/τ), softmax(z_S/τ)) / (1 + CE(y, softmax(z_n))), mean over the labeled examples.
 
     MT-BERT (Wu, Wu and Huang 2021), Eq. 1: a teacher that is wrong about an example counts less
     there. The weight is the label's cross-entropy of the teacher's prediction at τ = 1. An example without a label
@@ -299,7 +299,7 @@ def error_weighted_mse(
     teacher_outputs: Float[Tensor, "teachers batch"],
     labels: Float[Tensor, " batch"],
 ) -> Float[Tensor, ""]:
-    """Σ_n (s − t_n)² / (1 + (t_n − y)²), mean over the labelled examples: the same for regression.
+    """Σ_n (s − t_n)² / (1 + (t_n − y)²), mean over the labeled examples: the same for regression.
 
     The label of an example without one is NaN.
 

@@ -57,7 +57,7 @@ def dkd(
     temperature: float | int = 4.0,
     weights: reductions.ExampleWeights = None,
 ) -> Float[Tensor, ""]:
-    """Decoupled KD (Zhao et al. 2022, Eq. 7): τ²·(α·TCKD + β·NCKD), mean over the labelled examples.
+    """Decoupled KD (Zhao et al. 2022, Eq. 7): τ²·(α·TCKD + β·NCKD), mean over the labeled examples.
 
     TCKD = KL(b_T ‖ b_S), b the label's probability and all others' together; NCKD = KL(p̂_T ‖ p̂_S),
     p̂ the distribution over the other classes alone. With two classes NCKD is 0. The label −100 marks

@@ -34,7 +34,7 @@ class Bandit(LearnedProbabilities):
 
     Args:
         teachers: how many there are, n.
-        block: optimisation steps for which a sampled teacher stays.
+        block: optimization steps for which a sampled teacher stays.
         explore: ε.
         rate: η.
     """

@@ -218,7 +218,7 @@ def quickstart(
         ),
     ] = None,
 ) -> None:
-    """Few labels and much text: a student with and without the unlabelled rows; minutes, no network."""
+    """Few labels and much text: a student with and without the unlabeled rows; minutes, no network."""
     from limbeck.lab.quickstart import quickstart as run
 
     jobs = jobs or min(cores() or 1, _MOST_JOBS)

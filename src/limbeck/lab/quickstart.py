@@ -32,7 +32,7 @@ from limbeck.teachers.teacher import Teacher
 
 FACTS_SHOWN = ("layers", "parameters", "flops", "latency", "kept")
 TASK, LABELS, SEEDS = "sst2", 1_500, 4
-ALONE, UNLABELLED = "labels alone", "with unlabelled rows"
+ALONE, UNLABELLED = "labels alone", "with unlabeled rows"
 # By row of the table: the method, and whether it reads the rows without labels too.
 STUDENTS = {ALONE: ("finetune", False), UNLABELLED: ("logit-mse", True)}
 # Examples read in training, whatever the number of labels: both students take as many steps, and nine runs stay

@@ -417,8 +417,8 @@ def target_rows(
 
     Args:
         source: the teacher.
-        data: labelled rows.
-        others: whether unlabelled rows, or a table of labels, are requested too.
+        data: labeled rows.
+        others: whether unlabeled rows, or a table of labels, are requested too.
 
     Raises:
         LimbeckError: several teachers, rows without targets, a table of labels, a task without a name, or as

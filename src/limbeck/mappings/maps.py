@@ -60,12 +60,12 @@ class Mapping(ABC):
 
     @classmethod
     def learn(cls, mappings: Sequence[Any]) -> None:
-        """After an optimisation step: what all mappings of this class learn without gradients."""
+        """After an optimization step: what all mappings of this class learn without gradients."""
         return
 
 
 def after_step(mappings: Iterable[Mapping]) -> None:
-    """After an optimisation step: every class of mapping learns from all of its own together."""
+    """After an optimization step: every class of mapping learns from all of its own together."""
     found = list(mappings)
     for kind in dict.fromkeys(type(mapping) for mapping in found):
         kind.learn([mapping for mapping in found if type(mapping) is kind])

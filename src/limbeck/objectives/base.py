@@ -273,8 +273,8 @@ class Objective(nn.Module, ABC):
     """Whether it uses both partners' labels of mixed input. A term that reads labels, but does not do so,
     raises an error with MixUp."""
     counts_labelled: ClassVar[bool] = False
-    """Whether it averages over the labelled examples of a batch that also has others. A term that reads labels,
-    but does not do so, raises an error for unlabelled rows."""
+    """Whether it averages over the labeled examples of a batch that also has others. A term that reads labels,
+    but does not do so, raises an error for unlabeled rows."""
     needs_index: ClassVar[bool] = False
     """Whether it remembers training examples by their number, `batch["index"]`."""
     weighs_examples: ClassVar[bool] = False
@@ -313,7 +313,7 @@ class Objective(nn.Module, ABC):
 
     @property
     def means_over_labelled(self) -> bool:
-        """Whether its value is a mean over the labelled examples of a batch alone.
+        """Whether its value is a mean over the labeled examples of a batch alone.
 
         A step in parts weighs it by how many of these each part holds, and other terms by all examples.
         """

@@ -184,7 +184,7 @@ class OfCandidates(OfLogits):
         LimbeckError: rows are no candidates of queries, or the teacher gives neither scores nor embeddings.
     """
 
-    # A batch without labels raises a specific error, and a batch with some leaves out the unlabelled rows.
+    # A batch without labels raises a specific error, and a batch with some leaves out the unlabeled rows.
     counts_labelled = True
     compares_candidates = True
     compares_examples = True

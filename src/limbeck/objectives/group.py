@@ -136,7 +136,7 @@ class Objectives(nn.Module):
 
     @property
     def labelled_terms(self) -> frozenset[str]:
-        """Names of the terms that are means over the labelled examples of a batch alone."""
+        """Names of the terms that are means over the labeled examples of a batch alone."""
         return frozenset(name for name in self.terms if self[name].means_over_labelled)
 
     def active(self, step_state: StepState) -> dict[str, StepState]:
@@ -243,7 +243,7 @@ class Objectives(nn.Module):
         return self
 
     def after_step(self) -> None:
-        """After an optimisation step: what terms learn without gradients."""
+        """After an optimization step: what terms learn without gradients."""
         after_step(part for part in self.modules() if isinstance(part, Mapping))
 
 

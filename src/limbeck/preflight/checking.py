@@ -412,7 +412,7 @@ _MOST_A_CORE = 4
 
 @problem_list
 def check_share(batch_size: int, accumulation: int) -> Iterator[Problem]:
-    """Whether the processes of a launched run can share an optimisation step evenly."""
+    """Whether the processes of a launched run can share an optimization step evenly."""
     if machine.share_of_step(batch_size, accumulation) is not None:
         return
     count = machine.processes()

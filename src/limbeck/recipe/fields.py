@@ -183,7 +183,7 @@ class RecipeFields(Settings):
         None,
         description="task type: sentence (a class or number, the default for your own data), multi-label (any number "
         "of classes), tokens (a tag for each word), spans (part of a context), masked (masked language "
-        "modelling), causal-lm (language models that generate), text (classes as generated words), image (a class for "
+        "modeling), causal-lm (language models that generate), text (classes as generated words), image (a class for "
         "an image), embedding (a vector for a sentence), pair-score (how well a passage answers a query: rerankers), "
         "ordinal (one of several classes in an order: ratings)",
     )

@@ -78,7 +78,7 @@ def settings_of(
 
 
 def unlabelled_places(given: Any, task: str | None, writers: dict[str, Write]) -> list[str]:
-    """Names of the files of unlabelled rows, and references for the rows that are objects.
+    """Names of the files of unlabeled rows, and references for the rows that are objects.
 
     Args:
         given: one of these, or several.

@@ -186,7 +186,7 @@ def add_unlabelled(
 ) -> tuple[DatasetDict, UnlabelledRows]:
     """The splits with all rows to train on, and the treatment of rows without a label.
 
-    If every term of the loss reads labels, unlabelled rows of the task's own data are left out.
+    If every term of the loss reads labels, unlabeled rows of the task's own data are left out.
 
     Raises:
         LimbeckError: files that cannot be read, rows that are scored on too, terms that have nothing to learn from, a

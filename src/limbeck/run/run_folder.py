@@ -80,7 +80,7 @@ class RunFolder:
         first_stage: the student as it was after its first stage, where the recipe keeps it, and its tokenizer.
         predictions: the student's predictions on the evaluation splits.
         checkpoints: the trainer's checkpoints; gone once the run has finished.
-        students: runs that distil a student from each of several teachers alone.
+        students: runs that distill a student from each of several teachers alone.
         tries: runs with each distribution over several teachers.
         assistants: runs of a chain from the largest teacher to the student.
         report: the report page.

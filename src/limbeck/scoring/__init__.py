@@ -1,4 +1,4 @@
-"""Scoring finished models: a run's student, a checkpoint or an export, on any labelled rows."""
+"""Scoring finished models: a run's student, a checkpoint or an export, on any labeled rows."""
 
 from limbeck.scoring.evaluation import evaluate, evaluation_of
 from limbeck.scoring.scored_model import ScoredModel

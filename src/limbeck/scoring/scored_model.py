@@ -1,4 +1,4 @@
-"""Score any fine-tuned model on any labelled rows: a run's student, a checkpoint or an exported folder.
+"""Score any fine-tuned model on any labeled rows: a run's student, a checkpoint or an exported folder.
 
 `ScoredModel.open(path)` finds the model, `rows(asked)` loads its rows, `score(rows)` runs it. All scores of finished
 models are computed this way: by `evaluate`, the gate of an export, a team, predictions of a split.
@@ -410,7 +410,7 @@ class ScoredModel:
         return EncodedSplit(loaded, task, encoded, processor, length)
 
     def score(self, loaded: LoadedSplit, *, side: str | None = None) -> Scored:
-        """Outputs, scores and predictions on labelled rows.
+        """Outputs, scores and predictions on labeled rows.
 
         Args:
             loaded: as `rows` gave them, of this model or of another one.

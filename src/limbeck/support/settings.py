@@ -179,7 +179,7 @@ class Ramp(Settings):
 
     start: Number = Field(0.0, ge=0, le=MOST, description="weight at the first step")
     end: Number = Field(ge=0, le=MOST, description="weight after the ramp")
-    over: Number = Field(gt=0, le=1, description="share of all optimisation steps the ramp takes")
+    over: Number = Field(gt=0, le=1, description="share of all optimization steps the ramp takes")
     by: Literal["step", "epoch"] = Field(
         "step", description="move every step, or at the start of an epoch"
     )

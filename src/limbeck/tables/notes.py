@@ -52,7 +52,7 @@ def _start(record: Record) -> Any:
     start = student.get("init")
     if start is None:
         return None
-    # A finetune run names the checkpoint that a distil run calls its teacher's.
+    # A finetune run names the checkpoint that a distill run calls its teacher's.
     return start if start in ("teacher", "pocket", "fresh") else short_name(start)
 
 

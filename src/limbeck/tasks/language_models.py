@@ -1,4 +1,4 @@
-"""Language modelling: the tokens masked from a text, or the next token at each place. Part of `limbeck.tasks`.
+"""Language modeling: the tokens masked from a text, or the next token at each place. Part of `limbeck.tasks`.
 
 Which tokens are masked changes every epoch, as a pure function of (seed, epoch, index): a run that
 is killed and continued hides the same words, and teacher and student read the same text. Evaluation
@@ -102,7 +102,7 @@ class LanguageModel(LabelledPositions):
 
 @task_type("masked")
 class Masked(LanguageModel):
-    """Masked-language modelling."""
+    """Masked-language modeling."""
 
     summary = "tokens masked from a text; scored by the share found, and perplexity"
     auto = transformers.AutoModelForMaskedLM
@@ -142,7 +142,7 @@ class Masked(LanguageModel):
         if tokenizer.mask_token_id is None:
             raise LimbeckError(
                 f"{type(tokenizer).__name__} has no mask token",
-                "use a model that was pretrained by masked-language modelling",
+                "use a model that was pretrained by masked-language modeling",
             )
         if "index" not in batch:
             raise LimbeckError(

@@ -242,7 +242,7 @@ class Tokens(LabelledPositions):
         """The likeliest tag of each labelled position in order, then −100."""
         valid = self.targets(batch) != NO_LABEL
         tags = logits.argmax(-1).masked_fill(~valid, NO_LABEL)
-        # Labelled ones first, in their order: then it does not matter on which side padding is.
+        # Labeled ones first, in their order: then it does not matter on which side padding is.
         order = torch.argsort((~valid).int(), dim=1, stable=True)
         return tags.gather(1, order)
 

@@ -254,7 +254,7 @@ def need_labels(batch: Batch, names: Sequence[str]) -> None:
     missing = [name for name in names if name not in batch]
     if missing:
         raise LimbeckError(
-            f"the batch has no {' and no '.join(missing)}", "score or train on labelled rows"
+            f"the batch has no {' and no '.join(missing)}", "score or train on labeled rows"
         )
 
 

@@ -32,7 +32,7 @@ RANKINGS: tuple[Ranking, ...] = get_args(Ranking)
 class _Ranked(Settings):
     student_runs: str | None = Field(
         None,
-        description="student-rank: folder of the runs that distil a student from each teacher "
+        description="student-rank: folder of the runs that distill a student from each teacher "
         "alone, to be shared by several runs; OUT/students by default",
     )
     student_epochs: Number | None = Field(
@@ -52,7 +52,7 @@ class _Ranked(Settings):
 
 
 class SampledSpec(_Ranked):
-    """One teacher sampled for each optimisation step (SKDBERT)."""
+    """One teacher sampled for each optimization step (SKDBERT)."""
 
     use: Literal["sample"]
     by: Ranking | Literal["best-of", "adaptive"] | list[Number] = Field(
@@ -65,7 +65,7 @@ class SampledSpec(_Ranked):
         None, description="adaptive: training rows held out to see progress on (128)"
     )
     block: Count | None = Field(
-        None, description="adaptive: optimisation steps that a sampled teacher stays (10)"
+        None, description="adaptive: optimization steps that a sampled teacher stays (10)"
     )
     explore: Number | None = Field(
         None, gt=0, le=1, description="adaptive: share of samples that are uniform (0.2)"
@@ -298,7 +298,7 @@ class Team(ABC):
 
 
 class SampledTeam(Team):
-    """One member runs in each optimisation step, sampled from π (SKDBERT §3.1)."""
+    """One member runs in each optimization step, sampled from π (SKDBERT §3.1)."""
 
     separate = True
 

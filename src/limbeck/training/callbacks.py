@@ -139,7 +139,7 @@ class Patience(TrainerCallback):
 
 
 class CheckpointEvery(TrainerCallback):
-    """Saves every `steps` optimisation steps, in addition to the save at the end of each epoch.
+    """Saves every `steps` optimization steps, in addition to the save at the end of each epoch.
 
     Not at an epoch's last step: its checkpoint comes a moment later, with the dev scores, and a run
     continued from one without them would skip the epoch's evaluation.

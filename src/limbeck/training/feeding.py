@@ -73,7 +73,7 @@ class BatchWeights(NamedTuple):
     def weighed(
         self, terms: Mapping[str, Tensor], of_labelled: frozenset[str]
     ) -> dict[str, Tensor]:
-        """The weighted sum of the terms; `of_labelled` names the terms that are means over labelled examples."""
+        """The weighted sum of the terms; `of_labelled` names the terms that are means over labeled examples."""
         return {
             name: value * (self.labelled if name in of_labelled else self.examples)
             for name, value in terms.items()
@@ -82,7 +82,7 @@ class BatchWeights(NamedTuple):
 
 @dataclass(frozen=True)
 class StepCounts:
-    """The number of examples in an optimisation step.
+    """The number of examples in an optimization step.
 
     Attributes:
         parts: micro-batches, of all processes.
@@ -120,7 +120,7 @@ def examples_in(batch: Any) -> int:
 
 
 # The weight of a micro-batch in its step. A term is a mean over the examples of a micro-batch, or over
-# its labelled examples. The Trainer averages over micro-batches, and processes over each other: weighted by its share
+# its labeled examples. The Trainer averages over micro-batches, and processes over each other: weighted by its share
 # of the step's examples of either sort, every micro-batch contributes as it would to the mean over one large batch.
 
 # When a batch goes to the device: in the step, and not when it is loaded.

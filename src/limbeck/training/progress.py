@@ -75,22 +75,22 @@ class Window:
     """Running sums of named scalars, kept on the device so that a step never waits for it.
 
     Scalars that come together are one group: while layers learn one after the other, not all terms
-    come all the time. A scalar that is itself a mean, over the labelled examples of a micro-batch, is also kept by
-    example, so that its mean covers the labelled examples, however few each micro-batch holds.
+    come all the time. A scalar that is itself a mean, over the labeled examples of a micro-batch, is also kept by
+    example, so that its mean covers the labeled examples, however few each micro-batch holds.
     """
 
     def __init__(self) -> None:
         self.groups: _Groups = {}
         """By names their sums, and last the number of micro-batches."""
         self.of_labelled: _Groups = {}
-        """By names, sums over the labelled examples, and last the number of these."""
+        """By names, sums over the labeled examples, and last the number of these."""
 
     def add(self, names: tuple[str, ...], values: Tensor) -> None:
         """Add one micro-batch: `values` holds a detached scalar for each name."""
         _add(self.groups, names, values, 1)
 
     def add_labelled(self, names: tuple[str, ...], values: Tensor, count: Count) -> None:
-        """Add a micro-batch's means over its labelled examples, whose number is `count`."""
+        """Add a micro-batch's means over its labeled examples, whose number is `count`."""
         _add(self.of_labelled, names, values, count)
 
     def sums(self) -> dict[str, float]:
@@ -98,16 +98,16 @@ class Window:
         return {name: total for name, (total, _) in _by_name(self.groups).items()}
 
     def means(self) -> dict[str, float]:
-        """Mean of each scalar over the micro-batches since the last `clear` that had it, or over the labelled examples.
+        """Mean of each scalar over the micro-batches since the last `clear` that had it, or over the labeled examples.
 
-        Scalars without a labelled example are left out; empty if nothing was added. Every process has to call it,
+        Scalars without a labeled example are left out; empty if nothing was added. Every process has to call it,
         and gets the same answer.
         """
         found = _by_name(self.groups) | _by_name(self.of_labelled)
         return {name: total / count for name, (total, count) in found.items() if count}
 
     def labelled(self) -> int | None:
-        """The number of labelled examples since the last `clear`; None if they are not counted.
+        """The number of labeled examples since the last `clear`; None if they are not counted.
 
         Every process has to call it.
         """
@@ -230,7 +230,7 @@ class Stopwatch:
 
 @dataclass(frozen=True)
 class LabelledTerms:
-    """Terms of a micro-batch that are means over its labelled examples, and how many these are."""
+    """Terms of a micro-batch that are means over its labeled examples, and how many these are."""
 
     means: Mapping[str, Tensor]
     count: Count
@@ -248,7 +248,7 @@ class Progress:
     """Seconds by part of the complete run, with all its stages."""
     epochs: list[dict[str, Any]] = field(default_factory=list)
     sampled: Counter[str] = field(default_factory=Counter)
-    """By teacher, of several, the optimisation steps of this epoch."""
+    """By teacher, of several, the optimization steps of this epoch."""
     earlier_examples: int = 0
     """Examples that the student was trained on in the epochs that have ended."""
     seen: Window = field(default_factory=Window)
@@ -262,7 +262,7 @@ class Progress:
         Args:
             terms: as much as each weighs in its step.
             loss: their weighted sum.
-            labelled: terms that are means over the labelled examples alone, as they are, where some have no label.
+            labelled: terms that are means over the labeled examples alone, as they are, where some have no label.
         """
         names, values = ("loss", *terms), _exactly([loss, *terms.values()])
         for window in (self.since_log, self.this_epoch):

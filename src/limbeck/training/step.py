@@ -237,7 +237,7 @@ class TakesSteps(feeding.FeedsExamples):
     # ---- the state of the run ----
 
     def step_state_at(self, step: int) -> StepState:
-        """The moment of an optimisation step, counted from 0: a function of the step alone."""
+        """The moment of an optimization step, counted from 0: a function of the step alone."""
         steps = max(self.state.max_steps, 1)
         per_epoch = self._steps_per_epoch()
         return StepState(

@@ -80,7 +80,7 @@ def test_every_method_trains_whole(tmp_path, capsys, method):
     assert folders <= set(watch.steps)
     assert set(map(watch.steps.get, folders)) <= {2, 5}
     assert collator.calls > 0
-    # As in transformers, metrics are of labelled rows; those of an embedding model have no labels.
+    # As in transformers, metrics are of labeled rows; those of an embedding model have no labels.
     assert ("eval_mine" in trainer.evaluate()) is not embeds
     assert trainer.predict(rows).predictions is not None
     after = trainer.student.state_dict()

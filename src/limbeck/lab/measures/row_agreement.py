@@ -195,7 +195,7 @@ class RunCourse:
     """A run, epoch by epoch, its stages after each other.
 
     Attributes:
-        steps: optimisation steps at the end of each epoch, counted through all stages.
+        steps: optimization steps at the end of each epoch, counted through all stages.
         epochs: the same in epochs.
         scores: primary dev score of each, 0 to 100; None where none was taken.
         terms: of each training term, `loss` being their sum, its mean over the epoch.
