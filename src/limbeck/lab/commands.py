@@ -1,7 +1,8 @@
 """The lab's commands: `limbeck study`, `analyze`, `quickstart` and `submit`. They load no more than the help needs."""
 
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -98,7 +99,26 @@ def study(
         )
     check_engine(processes.engine, processes.address)
     given = {"data": data, "model": model, **given}
-    _run(names[0], scale, given, out, processes, dry_run=dry_run)
+    try:
+        _run(names[0], scale, given, out, processes, dry_run=dry_run)
+    except LimbeckError as error:
+        raise LimbeckError(
+            [replace(one, fix=_FLAG.sub(_key, one.fix)) for one in error.problems]
+        ) from None
+
+
+_FLAG = re.compile(r"--([a-z][a-z-]*)")
+_OF_A_STUDY = {"teacher": "teachers.at", "teachers": "teachers.team"}
+_KEPT = ("data", "model", "seed")
+"""Flags that a study has itself, or that name no key of one."""
+
+
+def _key(flag: re.Match[str]) -> str:
+    """A flag of a run's command as the key of a study's file."""
+    name = flag[1].replace("-", "_")
+    if name in _KEPT or name not in options.SETTINGS:
+        return flag[0]
+    return f"{_OF_A_STUDY.get(name, options.SETTINGS[name])}:"
 
 
 def _list() -> None:

@@ -228,6 +228,11 @@ class PlanBuilder:
             first = Recipe.load(method, **{**named, **settings, "seed": seeds[0]})
             if self.team and taught is not None and not team:
                 _check_one_teacher(first, teachers, self.team)
+            if not self.team and first.team is not None and not (first.teachers or first.outputs):
+                raise LimbeckError(
+                    f"{first.method} learns from several teachers, and the study has no team of them",
+                    "write teachers: {team: {small: {student.layers: 4}, large: {}}}, or another method",
+                )
         except LimbeckError as error:
             for problem in error.problems:
                 places = self.wrong.setdefault(problem, [])

@@ -17,7 +17,7 @@ from limbeck.data.own import is_own, own_name
 from limbeck.lab.study import study_fields
 from limbeck.lab.study.figure_spec import FigureSpec
 from limbeck.lab.study.study_checks import study_problems
-from limbeck.recipe import load, validation
+from limbeck.recipe import Recipe, load, validation
 from limbeck.support import files, plain
 from limbeck.support.errors import LimbeckError, Problem, unknown
 
@@ -398,7 +398,17 @@ def _checked(raw: dict[str, Any]) -> study_fields.Study:
         study = study_fields.Study.model_validate(raw)
     except ValidationError as error:
         raise LimbeckError([_said(one) for one in error.errors()]) from None
+    untaught = _untaught(study)
+    if untaught and study.model is not None:  # a teacher is fine-tuned from it
+        study = study.model_copy(update={"teachers": study_fields.TeacherSpec.model_validate({})})
     problems = study_problems(study)
+    if untaught and study.model is None:
+        problems.append(
+            Problem(
+                f"teachers: the study names none, and no model to fine-tune one from; needed by {', '.join(untaught)}",
+                "write model: ENCODER, or teachers: {at: FOLDER}",
+            )
+        )
     if problems:
         raise LimbeckError(problems)
     return study
@@ -466,6 +476,31 @@ def student_settings(
     for later in (shared_settings(study, task), study.students, own, condition, spec.settings):
         found = {key: value for key, value in found.items() if not _inside(key, later)} | {**later}
     return found
+
+
+def _untaught(study: study_fields.Study) -> list[str]:
+    """The rows that learn or start from a teacher, if neither the study nor their settings name one."""
+    found: list[str] = []
+    condition = study_fields.cells_of(study.axes)[:1] or [{}]
+    for label in study.methods if study.teachers is None else ():
+        spec = study.method_of(label)
+        methods = (spec.grid or {}).get(study_fields.METHOD, [spec.method or label])
+        settings = student_settings(study, label, study.tasks[0], condition[0])
+        try:
+            recipes = [Recipe.load(str(method), **settings) for method in methods]
+        except LimbeckError:  # the plan reports it
+            continue
+        if any(
+            (one.needs_teacher or one.student.init in _OF_A_TEACHER)
+            and not (one.lead or one.outputs)
+            for one in recipes
+        ):
+            found.append(label)
+    return found
+
+
+_OF_A_TEACHER = ("teacher", "fresh", "pretrained")
+"""A student's starts that a teacher provides or names."""
 
 
 def _inside(key: str, later: Mapping[str, Any]) -> bool:
