@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from limbeck.records.facts import Best, Numbers, TeamFacts, TeamMember
 from limbeck.support.errors import LimbeckError
@@ -329,6 +330,52 @@ def test_pooled_variance_finds_what_few_seeds_alone_cannot():
     assert "pooled over all methods of the same layers" in " ".join(pooled.notes)
     with pytest.raises(LimbeckError, match="unknown variance 'pool'"):
         build_table(runs, baseline=Baseline("m0", variance="pool"))
+
+
+def test_a_row_of_one_seed_leaves_the_others_pooled():
+    """By an explicit loop over the residuals of methods and seeds."""
+    rng = np.random.default_rng(5)
+    scores = {
+        (f"m{number}", seed): 80 + number + rng.normal()
+        for number in range(4)
+        for seed in (1, 2, 3)
+    }
+    runs = [a_run(method, seed, score) for (method, seed), score in scores.items()]
+    table = build_table([*runs, a_run("once", 1, 60.0)], baseline=Baseline("m0", variance="pooled"))
+    squares = 0.0
+    for (method, seed), score in scores.items():
+        own = [value for (name, _), value in scores.items() if name == method]
+        same = [value for (_, at), value in scores.items() if at == seed]
+        squares += (score - sum(own) / 3 - sum(same) / 4 + sum(scores.values()) / 12) ** 2
+    error = (2 * squares / (3 * 2) / 3) ** 0.5
+    found = cell_of(table, "m2", "RTE").comparison
+    assert found.high - found.difference == pytest.approx(error * stats.t.ppf(0.975, 6))
+    notes = " ".join(table.notes)
+    assert "Too few shared seeds, or no spread, to test: RTE (once, 3 layers)." in notes
+    assert "Not pooled" not in notes
+
+
+@pytest.mark.parametrize("tasks", [("rte",), ("rte", "sst2")])
+def test_a_cell_that_no_other_row_can_be_pooled_with_is_noted(tasks):
+    rng = np.random.default_rng(5)
+    runs = [
+        a_run(method, seed, 80 + rng.normal(), task=task)
+        for method, seeds in (("m0", 3), ("m1", 3), ("m2", 2), ("m3", 2)) for seed in range(seeds)
+        for task in tasks
+    ]  # fmt: skip
+    table = build_table(runs, baseline=Baseline("m0", variance="pooled"))
+    titles = ["SST-2", "RTE", "average"] if len(tasks) > 1 else ["RTE"]
+    where = "; ".join(f"{title} (m1, 3 layers)" for title in titles)
+    assert f"Not pooled, because no other row has the seeds: {where}." in table.notes
+    found, own = (
+        cell_of(build_table(runs, baseline=Baseline("m0", variance=how)), "m1", "RTE").comparison
+        for how in ("pooled", "own")
+    )
+    assert (found.low, found.high) == pytest.approx((own.low, own.high))
+    assert not any(
+        cell_of(table, "m2", title).comparison.alone for title in titles if title != "average"
+    )
+    assert "Not pooled" not in " ".join(build_table(runs, baseline="m0").notes)
 
 
 def test_below_the_baseline_is_marked_below():

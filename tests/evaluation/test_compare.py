@@ -7,12 +7,13 @@ import pytest
 from scipy import stats
 
 from limbeck.evaluation.compare import (
+    by_t,
     holm,
     over_rows,
     paired,
     paired_permutation_test,
     paired_t_test,
-    pooled_t_test,
+    pooled,
     seeds_and_rows,
     smallest_p,
     summary,
@@ -129,15 +130,34 @@ def test_pooled_variance_by_hand():
     # Three methods by two seeds. Means 1, 3, 2 and by seed 5/3, 7/3; residuals of ±1/6, ±1/6, ±1/3:
     # squares 2/36 + 2/36 + 2/9 = 1/3 over 2 degrees of freedom; variance 2 · 1/6 / 2 = 1/6.
     scores = {"a": {1: 0.5, 2: 1.5}, "b": {1: 2.5, 2: 3.5}, "c": {1: 2.0, 2: 2.0}}
-    found = pooled_t_test(scores, "b", "a")
+    found = pooled_test(scores, "b", "a")
     assert found.difference == pytest.approx(2.0)
     assert found.p == pytest.approx(2 * stats.t.sf(2.0 / (1 / 6) ** 0.5, 2))
     assert found.high - found.difference == pytest.approx((1 / 6) ** 0.5 * 4.302653, rel=1e-6)
     # Of two methods it is the paired t-test itself.
     two = {name: scores[name] for name in ("b", "c")}
     alone = paired_t_test([2.5, 3.5], [2.0, 2.0])
-    assert pooled_t_test(two, "b", "c")[1:] == pytest.approx(alone[1:])
-    assert pooled_t_test({"a": {1: 0.5}, "b": {1: 1.0}}, "a", "b") is None
+    assert pooled_test(two, "b", "c")[1:] == pytest.approx(alone[1:])
+    assert pooled({"a": {1: 0.5}, "b": {1: 1.0}}, "a", "b") is None
+
+
+def test_a_method_that_lacks_a_seed_does_not_undo_the_pool():
+    scores = {"a": {1: 0.5, 2: 1.5}, "b": {1: 2.5, 2: 3.5}, "c": {1: 2.0, 2: 2.0}}
+    lacking = {"one seed": {1: 9.0}, "none": {}, "no number": {1: 1.0, 2: float("nan")}}
+    assert pooled_test(scores | lacking, "b", "a") == pooled_test(scores, "b", "a")
+    assert pooled(scores | lacking, "b", "a").methods == 3
+    assert all(pooled(scores | lacking, name, "a") is None for name in lacking)
+    # A third seed that two methods have: these two alone, hence their own paired t-test over all three seeds.
+    more = scores | {"a": {1: 0.5, 2: 1.5, 3: 1.0}, "b": {1: 2.5, 2: 3.5, 3: 2.2}}
+    alone = paired_t_test([2.5, 3.5, 2.2], [0.5, 1.5, 1.0])
+    assert pooled_test(more, "b", "a") == pytest.approx(alone)
+    assert pooled(more, "b", "a").methods == 2
+    assert pooled(more, "c", "a").methods == 3
+
+
+def pooled_test(scores, method, baseline):
+    found = pooled(scores, method, baseline)
+    return by_t(found.difference, [found.spread], found.pairs)
 
 
 def test_smallest_p_is_that_of_pairs_that_all_point_one_way():

@@ -114,39 +114,38 @@ def over_rows(without: np.ndarray) -> Spread:
     return Spread(float(np.var(without)) * (rows - 1), rows - 1)
 
 
-def pooled_t_test(
-    scores: Mapping[Key, Mapping[int, float]], method: Key, baseline: Key
-) -> Comparison | None:
-    """Method less baseline over the seeds that all have, by a variance that is pooled over all methods.
+class Pooled(NamedTuple):
+    """Method less baseline, and its variance by the spread of several methods."""
+
+    difference: float
+    spread: Spread
+    pairs: int
+    methods: int
+    """How many methods the spread is of; two are the compared ones alone."""
+
+
+def pooled(scores: Mapping[Key, Mapping[int, float]], method: Key, baseline: Key) -> Pooled | None:
+    """Method less baseline over their shared seeds, by a variance that is pooled over all methods with these seeds.
 
     A two-way analysis of variance (methods by seeds) without interaction: with few seeds, several methods estimate the
-    spread far better than two. It assumes that they all spread alike. None with fewer than two seeds, or two
-    methods without a spread.
+    spread far better than two. It assumes that they all spread alike. Methods that lack one of the seeds, or whose
+    score there is not finite, are left out: a balanced table remains, where Student's t is exact. None if the two
+    share fewer than two seeds, or one of them is left out.
     """
-    found = pooled_spread(scores, method, baseline)
-    if found is None:
+    seeds = sorted(scores[method].keys() & scores[baseline].keys())
+    known = {name: [one.get(seed, np.nan) for seed in seeds] for name, one in scores.items()}
+    whole = {name: own for name, own in known.items() if np.isfinite(own).all()}
+    if len(seeds) < 2 or not {method, baseline} <= whole.keys():
         return None
-    difference, spread = found
-    return by_t(difference, [spread], len(set[int].intersection(*map(set, scores.values()))))
-
-
-def pooled_spread(
-    scores: Mapping[Key, Mapping[int, float]], method: Key, baseline: Key
-) -> tuple[float, Spread] | None:
-    """The difference of `pooled_t_test` and its variance."""
-    seeds = sorted(set[int].intersection(*({*one} for one in scores.values()))) if scores else []
-    if len(seeds) < 2 or len(scores) < 2:
-        return None
-    table = np.array([[one[seed] for seed in seeds] for one in scores.values()])
+    table = np.array(list(whole.values()))
     left = table - table.mean(0) - table.mean(1, keepdims=True) + table.mean()
     freedom = (len(table) - 1) * (len(seeds) - 1)
-    names = list(scores)
-    means = table.mean(1)
-    difference = float(means[names.index(method)] - means[names.index(baseline)])
+    difference = float(np.mean(whole[method]) - np.mean(whole[baseline]))
     variance = 2 * float((left**2).sum()) / freedom / len(seeds)
     # Subtracting leaves rounding errors, which are no spread.
     tiny = (1e-9 * max(np.abs(table).max(), 1.0)) ** 2
-    return difference, Spread(variance if variance > tiny else 0.0, freedom)
+    spread = Spread(variance if variance > tiny else 0.0, freedom)
+    return Pooled(difference, spread, len(seeds), len(table))
 
 
 def smallest_p(pairs: int) -> float:

@@ -26,7 +26,7 @@ CORRECTIONS = ("table", "column")
 
 
 VARIANCES = ("own", "pooled")
-"""The spread over seeds that a difference is judged by: its own pairs', or the one of all rows of the same depth."""
+"""The spread over seeds that a difference is judged by: its own pairs, or all rows with its depth and seeds."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,8 @@ class Baseline:
     Attributes:
         method: the method; None for no tests.
         correction: which p-values are Holm-corrected together: all of the "table", or all of each "column".
-        variance: whose spread over seeds counts: a comparison's "own", or that "pooled" over all rows of its depth.
+        variance: whose spread over seeds counts: a comparison's "own", or that "pooled" over all rows of its depth and
+            seeds.
 
     Raises:
         LimbeckError: a correction or variance that does not exist.
@@ -124,22 +125,30 @@ def _tests(
     for column in columns:
         mine, theirs = method.get(column.key, {}), baseline.get(column.key, {})
         compared = compare.paired_t_test(*compare.paired(mine, theirs))
+        alone = False
         if pool is not None and compared is not None:
-            known = {at: one[column.key] for at, one in pool.items() if one.get(column.key)}
-            compared = compare.pooled_t_test(known, row, other) or compared
+            known = {at: one.get(column.key, {}) for at, one in pool.items()}
+            found = compare.pooled(known, row, other)
+            if found is not None:
+                compared = compare.by_t(found.difference, [found.spread], found.pairs)
+                alone = found.methods == 2
         if compared is not None:
             shown = _mean(mine) - _mean(theirs)
-            results[column.key] = _tested(compared, shown, max(len(mine), len(theirs)))
+            runs = max(len(mine), len(theirs))
+            results[column.key] = _tested(compared, shown, runs)._replace(alone=alone)
     averaged = [column for column in columns if column.in_average]
     if len(averaged) > 1 and all(column.key in results for column in averaged):
         total = sum(column.weight for column in averaged)
         shown = sum(column.weight * results[column.key].shown for column in averaged) / total
-        compared = None if pool is None else _pooled_average(pool, row, other, averaged)
+        together = None if pool is None else _pooled_average(pool, row, other, averaged)
         bound = None
-        if compared is None:
-            compared = _average_test(method, baseline, averaged)
+        if together is not None:
+            compared, alone = together
+        else:
+            compared, alone = _average_test(method, baseline, averaged), pool is not None
             bound = compare.smallest_p(compared.pairs)
-        results[AVERAGE] = _tested(compared, shown, compared.pairs)._replace(smallest=bound)
+        average = _tested(compared, shown, compared.pairs)
+        results[AVERAGE] = average._replace(smallest=bound, alone=alone)
     return results
 
 
@@ -152,29 +161,31 @@ def _tested(compared: compare.Comparison, shown: float, runs: int) -> Tested:
 
 def _pooled_average(
     pool: Mapping[int, Scores], row: int, other: int, columns: Sequence[TableColumn]
-) -> compare.Comparison | None:
-    """The average by the pooled variance of each task, whose columns are taken together; None if one is missing."""
+) -> tuple[compare.Comparison, bool] | None:
+    """The average by the pooled variance of each task, whose columns are taken together; None if one is missing.
+
+    The flag is true if only the two rows estimate the variance of a task.
+    """
     total = sum(column.weight for column in columns)
     places: dict[str, list[TableColumn]] = {}
     for column in columns:
         places.setdefault(column.place, []).append(column)
     parts = []
     for own in places.values():
-        summed = {
+        known = {
             at: {
                 seed: sum(column.weight * one[column.key][seed] for column in own) / total
                 for seed in set[int].intersection(*({*one.get(column.key, {})} for column in own))
             }
             for at, one in pool.items()
         }
-        known = {at: seeds for at, seeds in summed.items() if seeds}
-        part = compare.pooled_spread(known, row, other) if {row, other} <= known.keys() else None
+        part = compare.pooled(known, row, other)
         if part is None:
             return None
         parts.append(part)
-    difference = sum(difference for difference, _ in parts)
-    pairs = sum(len(pool[row][own[0].key]) for own in places.values())
-    return compare.by_t(difference, [spread for _, spread in parts], pairs)
+    difference, pairs = sum(part.difference for part in parts), sum(part.pairs for part in parts)
+    alone = any(part.methods == 2 for part in parts)
+    return compare.by_t(difference, [part.spread for part in parts], pairs), alone
 
 
 def _average_test(
@@ -261,6 +272,10 @@ def mark_notes(
         ),
         (contradiction, [one for one in tests if one[2].contradicts]),
         ("Too few shared seeds, or no spread, to test", [one for one in own if one[2].p is None]),
+        (
+            "Not pooled, because no other row has the seeds",
+            [one for one in tests if one[2].alone and one[2].p is not None],
+        ),
     ):
         by_title = grouped(where, lambda one: one[1])
         parts = [
@@ -279,7 +294,7 @@ def _what_marks_are(found: Found, baseline: Baseline, columns: Sequence[TableCol
     """Which tests the marks are of."""
     each, average = (
         (
-            "by t-tests with the spread over seeds pooled over all methods of the same layers",
+            "by t-tests with the spread over seeds pooled over all methods of the same layers and seeds",
             "; the average in the same way, for only these tasks",
         )
         if baseline.variance == "pooled"

@@ -59,6 +59,8 @@ class Tested(NamedTuple):
     """Within how many points the two are equal by two one-sided tests at 5 %."""
     smallest: float | None = None
     """The smallest p that the test could have reached, Holm-corrected; None where there is no bound."""
+    alone: bool = False
+    """Whether a pooled spread was wanted, and no other row has the seeds: only these two estimate it."""
 
     @property
     def contradicts(self) -> bool:
