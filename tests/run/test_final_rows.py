@@ -67,6 +67,31 @@ def test_student_and_teacher_are_scored_on_rows_that_chose_nothing(run, recipe, 
     assert kept["index"] == test["index"][:] and kept["label"] == known[1]
 
 
+def test_rows_that_the_run_has_learned_are_not_scored_as_fresh_ones(run, rows, tmp_path, caplog):
+    """Half of the run's own file in another file, then other texts: the card tells them apart."""
+    head, *lines = rows.read_text(encoding="utf-8").splitlines()
+    known, other = tmp_path / "known.csv", tmp_path / "other.csv"
+    texts = [line.partition(",") for line in lines]
+    half = [text.upper() + comma + rest for text, comma, rest in texts[:60]]
+    for path, own in ((known, half), (other, [line.replace(",", " indeed,", 1) for line in lines])):
+        path.write_text("\n".join([head, *own]) + "\n", encoding="utf-8")
+    place = shutil.copytree(run.path, tmp_path / "run")
+    for path in (known, other):
+        evaluate(place, data=str(path))
+    record = Record.load(place)
+    first, second = (one for one in record.scores if " of " in one)
+    repeated = record.examples.in_train
+    own_rows = load_rows(Recipe.load(str(place / "recipe.yaml")))[1]
+    learned = {text for split in ("train", "dev") for text in own_rows[split]["sentence"]}
+    count = sum(text in learned for text, *_ in texts[:60])
+    assert repeated[first] == count > 30 and second not in repeated
+    assert f"{count} of these 60 rows are training or dev rows" in caplog.text
+    said = (place / "student" / "README.md").read_text(encoding="utf-8")
+    fresh = said.split("On rows that chose nothing it scores")[1].split("\n")[0]
+    assert "other.csv)" in fresh and "known.csv" not in fresh
+    assert f"{count} rows of {first.split(' #')[0]} are also training or dev rows." in said
+
+
 def test_every_later_command_has_the_same_rows(run):
     before = {split: dict(scores) for split, scores in run.record.scores.items()}
     assert evaluate(run.path, split="test") == pytest.approx(before["test"])

@@ -281,7 +281,11 @@ def _scored(record: Record) -> str:
         f"The best epoch was selected on the same {rows}{which} rows that give the {which} score, which flatters it a "
         "little."
     )
-    fresh = _primary(record, [split for split in record.scores if _is_fresh(split)])
+    known = record.examples.in_train
+    fresh = _primary(
+        record,
+        [one for one in record.scores if one == "test" or (_is_fresh(one) and one not in known)],
+    )
     if not fresh:
         return f"{flattered} No other rows were scored."
     return f"{flattered} On rows that chose nothing it scores {fresh}."

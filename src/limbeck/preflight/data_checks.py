@@ -3,7 +3,7 @@
 Part of `limbeck.preflight`. Each check takes loaded splits as they are and returns its findings.
 """
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -235,18 +235,27 @@ _PIECE = 10_000
 
 
 def rows_in_train(task: Task, rows: Mapping[str, Dataset]) -> dict[str, int]:
-    """Count, by split, the scored rows whose texts are also among the training rows.
+    """Count, by split, the scored rows whose texts are also among the training rows (`count_among`)."""
+    scored = {split: rows[split] for split in task.scored_splits if split in rows}
+    return count_among(task, scored, task, [rows["train"]])
 
-    Case and outer whitespace make no difference. Two texts of a row must be in one training row, in the same
-    order. A model of embeddings reads each text separately: there every text must be in some training row.
+
+def count_among(
+    task: Task, scored: Mapping[str, Dataset], own: Task, others: Iterable[Dataset]
+) -> dict[str, int]:
+    """Count, by split, the rows whose texts are also among others, whose columns are those of `own`.
+
+    Case and outer whitespace make no difference. Two texts of a row must be in one other row, in the same
+    order. A model of embeddings reads each text separately: there every text must be in some other row.
     """
-    scored = {split: _rows(task, rows[split][:]) for split in task.scored_splits if split in rows}
-    train, wanted = rows["train"], {one for dev in scored.values() for row in dev for one in row}
+    read = {split: _rows(task, rows[:]) for split, rows in scored.items()}
+    wanted = {one for rows in read.values() for row in rows for one in row}
     found: set[Hashable] = set()
-    for start in range(0, len(train), _PIECE):  # of millions of rows few at a time
-        read = _rows(task, train[start : start + _PIECE])
-        found |= wanted.intersection(one for row in read for one in row)
-    return {split: sum(found.issuperset(row) for row in dev) for split, dev in scored.items()}
+    for rows in others:
+        for start in range(0, len(rows), _PIECE):  # of millions of rows few at a time
+            piece = _rows(own, rows[start : start + _PIECE])
+            found |= wanted.intersection(one for row in piece for one in row)
+    return {split: sum(found.issuperset(row) for row in rows) for split, rows in read.items()}
 
 
 @problem_list

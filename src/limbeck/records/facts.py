@@ -525,8 +525,8 @@ class Examples(RecordPart):
     labels: Literal["teacher"] | None = None
     """Whose labels dev and test rows have: teacher means its own predictions, so that scores are agreement with it."""
     in_train: dict[str, int] = Field(default_factory=dict)
-    """Split → how many of its rows are training rows too, by their texts without case and outer whitespace; empty in
-    records of earlier versions and of images."""
+    """Split → how many of its rows are training rows too, by their texts without case and outer whitespace; of rows
+    scored later how many are training or dev rows, if many are. Empty in records of earlier versions and of images."""
     labelled: int | None = None
     """Training rows with a label; all of them in records of earlier versions."""
     unlabelled: int = 0

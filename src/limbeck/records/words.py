@@ -50,9 +50,11 @@ def teacher_scores(record: Record) -> dict[str, Numbers]:
 def repeated_said(examples: Examples) -> list[str]:
     """A sentence for each scored split that has training rows among its own."""
     totals = {"dev": examples.dev, "test": examples.test}
-    known = {split: f" of {total:,}" for split, total in totals.items() if total is not None}
+    known = {split: "" if total is None else f" of {total:,}" for split, total in totals.items()}
     return [
-        f"{count:,}{known.get(split, '')} {split} rows are also training rows."
+        f"{count:,}{known[split]} {split} rows are also training rows."
+        if split in known
+        else f"{count:,} rows of {split.partition(' #')[0]} are also training or dev rows."
         for split, count in examples.in_train.items()
         if count
     ]

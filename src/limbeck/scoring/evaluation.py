@@ -14,11 +14,19 @@ import numpy as np
 from limbeck.data import NOTHING_NAMED, RowsAsked
 from limbeck.evaluation import class_predictions, classification
 from limbeck.evaluation.row_tests import row_tests
+from limbeck.preflight.data_checks import REPEATED, count_among
 from limbeck.recipe import Recipe
 from limbeck.records import Record
 from limbeck.records.facts import ClassificationScores, Numbers, RowTests, finite
 from limbeck.run import finish, run_folder
-from limbeck.scoring.scored_model import LoadedSplit, Scored, ScoredModel, finished_run, own_task
+from limbeck.scoring.scored_model import (
+    LoadedSplit,
+    Scored,
+    ScoredModel,
+    finished_run,
+    own_task,
+    rows_of_run,
+)
 from limbeck.students import placement
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import at_home
@@ -130,8 +138,34 @@ def evaluation_of(
         found = replace(found, classification=recorded, row_tests=record.row_tests.get(name))
     # A teacher that is named here need not be the run's own, of which alone the record speaks.
     kept = found if teacher is None else replace(found, classification=None, row_tests=None)
+    if name not in record.scores and " of " in name:
+        _note_known_rows(record, recipe, folder, name, loaded)
     _keep(record, folder, kept, loaded.fingerprint)
     return found
+
+
+def _note_known_rows(
+    record: Record, recipe: Recipe, folder: Path, name: str, loaded: LoadedSplit
+) -> None:
+    """Record how many of some other rows the run was trained or selected on, where its own can still be read.
+
+    A few repetitions (`REPEATED`) are the data's own.
+    """
+    if not loaded.task.kind.reads.in_columns:
+        return
+    try:
+        own, splits, _ = rows_of_run(recipe, folder / "student", NOTHING_NAMED)
+    except LimbeckError:
+        return
+    known = [splits[split] for split in ("train", "dev") if split in splits]
+    count = count_among(loaded.task, {name: loaded.rows}, own, known)[name]
+    if count > REPEATED * len(loaded.rows):
+        record.examples.in_train[name] = count
+        log.warning(
+            "%d of these %d rows are training or dev rows of the run: their score measures memorization",
+            count,
+            len(loaded.rows),
+        )
 
 
 def _beside(scored: Scored, name: str, teacher: str | None, *, texts: bool) -> Evaluation:
