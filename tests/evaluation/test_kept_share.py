@@ -124,3 +124,12 @@ def test_spans_and_masked_tokens():
     assert ratio(mlm, "accuracy", [3, 1], [4, 4]) == pytest.approx(50.0)
     assert ratio(mlm, "perplexity", [3], [4]) is None
     assert ratio(TASKS["cifar100"], "top5", [0], [0]) is None
+
+
+def test_few_rows_that_both_answer_alike_leave_room_for_chance():
+    """Where the two never differ, the score test's limit is g = z² / (n + z²)."""
+    rows = predicted(0, np.array([0, 1] * 5), 1.0)
+    found = kept_share(TASKS["sst2"], rows, rows, (100.0, 100.0))
+    gap = 1.959964**2 / (10 + 1.959964**2)  # 27.75 points
+    assert (found.low, found.high) == (pytest.approx(1 - gap), pytest.approx(1 + gap))
+    assert found.interval == "95 % interval 72.2 to 127.8, score interval over 10 dev rows"

@@ -221,6 +221,9 @@ def kept_share(
 ) -> KeptFacts | None:
     """Student's primary score over teacher's, with a percentile bootstrap interval over rows, pairs or queries.
 
+    Of few rows' accuracies it is the score interval of their difference (`row_tests`), over the teacher's accuracy: a
+    bootstrap of two models that answer alike would be certain.
+
     Args:
         task: whose primary score is meant.
         student: its predictions on dev.
@@ -236,6 +239,17 @@ def kept_share(
     if theirs <= 0 or of_student is None or of_student.count < 2:
         return None
     of_teacher = None if teacher is None else primary_of_samples(task, teacher)
+    gap = None if teacher is None else row_tests(task, student, teacher).difference
+    if gap is not None and gap.method == "score":
+        return KeptFacts(
+            share=own / theirs,
+            low=1 + gap.low / theirs,
+            high=1 + gap.high / theirs,
+            level=LEVEL,
+            rows=of_student.count,
+            unit=of_student.unit,
+            method="score",
+        )
 
     def share(chosen: np.ndarray) -> np.ndarray:
         level = np.array(theirs) if of_teacher is None else of_teacher.score(chosen)

@@ -297,14 +297,17 @@ class KeptFacts(RecordPart):
     """Their unit: rows, pairs of texts, or queries."""
     paired: bool = True
     """Whether both sides' predictions were sampled together; otherwise the teacher's score counts as exact."""
+    method: Literal["bootstrap", "score"] = "bootstrap"
+    """score: Tango's interval of the difference of the two accuracies, over the teacher's."""
 
     @property
     def interval(self) -> str:
         """The interval in words, and how it was found."""
         how = "" if self.paired else ", the teacher's score taken as exact"
+        found = "bootstrap" if self.method == "bootstrap" else "score interval"
         return (
             f"{100 * self.level:.0f} % interval {100 * self.low:.1f} to {100 * self.high:.1f}, "
-            f"bootstrap over {self.rows:,} dev {self.unit}{how}"
+            f"{found} over {self.rows:,} dev {self.unit}{how}"
         )
 
 
