@@ -110,13 +110,13 @@ def test_the_last_lines_say_what_the_student_came_to(place):
     faster = record["teacher"]["latency_ms"]["median"] / record["student"]["latency_ms"]["median"]
     said = ended.stdout.splitlines()
     kept, share = record["kept"], record["student"]["parameters"] / record["teacher"]["parameters"]
-    assert kept["paired"]
+    assert (kept["paired"], kept["method"]) == (True, "score")  # four dev rows
     score, floor, size_said, speed, files, command = said[-6:]
     assert floor.startswith("Floor:   dev ")
     assert f"accuracy {own:.1f}" in score and score.startswith("Score:   dev ")
     assert score.endswith(
         f"; teacher {theirs:.1f}: {100 * own / theirs:.1f} % kept (95 % interval "
-        f"{100 * kept['low']:.1f} to {100 * kept['high']:.1f}, bootstrap over {kept['rows']} dev rows)"
+        f"{100 * kept['low']:.1f} to {100 * kept['high']:.1f}, score interval over {kept['rows']} dev rows)"
     )
     assert size_said == f"Size:    {size:.1f} MB, {100 * share:.0f} % of the teacher's"
     assert speed.startswith(f"Speed:   {faster:.1f} × the teacher's (torch, ")
