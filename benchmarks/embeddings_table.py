@@ -30,7 +30,7 @@ from limbeck.records.record import read_raw
 from study import records_of
 
 _NAME = re.compile(r"(?P<layers>\d+)l-(?P<sentences>\d+)x(?P<passes>\d+)-.+-s(?P<seed>\d+)")
-HEADINGS = (
+HEADINGS: tuple[str, ...] = (
     "layers", "sentences × passes", "learns by", "Spearman", "seeds", "% of the teacher's",
     "against embedding MSE (95 %)", "p (Holm)",
 )  # fmt: skip
@@ -223,10 +223,10 @@ def _row(
     )
 
 
-def markdown(lines: list[tuple[str, ...]]) -> str:
+def markdown(headings: tuple[str, ...], lines: list[tuple[str, ...]]) -> str:
     """As the docs have it."""
-    marks = ("---:", "---:", ":---", "---:", "---:", "---:", "---:", "---:")
-    return "\n".join("| " + " | ".join(row) + " |" for row in (HEADINGS, marks, *lines))
+    marks = tuple(":---" if heading == "learns by" else "---:" for heading in headings)
+    return "\n".join("| " + " | ".join(row) + " |" for row in (headings, marks, *lines))
 
 
 def main() -> None:
@@ -235,11 +235,13 @@ def main() -> None:
     parser.add_argument("--markdown", action="store_true")
     parser.add_argument("--test", action="store_true", help="the test pairs instead of dev")
     args = parser.parse_args()
-    lines = rows(args.test)
+    headings, lines = HEADINGS, rows(args.test)
+    if len({line[1] for line in lines}) == 1:  # all students read the same sentences
+        headings, *lines = [(row[0], *row[2:]) for row in (headings, *lines)]
     if args.markdown:
-        print(markdown(lines))
+        print(markdown(headings, lines))
         return
-    table = Table(*HEADINGS, title=f"Sentence embedders: STS-B {'test' if args.test else 'dev'}")
+    table = Table(*headings, title=f"Sentence embedders: STS-B {'test' if args.test else 'dev'}")
     for line in lines:
         table.add_row(*line)
     Console(width=140).print(table)

@@ -215,9 +215,11 @@ def table() -> None:
     }
     if not any(rare.values()):
         return
-    columns = ("seeds", "macro F1", "recall of negative", "recall of positive", "accuracy")
+    columns = (
+        "seeds", "macro F1", "recall of negative", "recall of positive", "accuracy", "last accuracy",
+    )  # fmt: skip
     print(f"\n| labels' loss | {' | '.join(columns)} |")
-    print("|---|---|---|---|---|---|")
+    print("|---" * (1 + len(columns)) + "|")
     for name, runs in rare.items():
         if runs:
             print(f"| {name} | {len(runs)} | {' | '.join(_rare(runs))} |")
@@ -229,11 +231,12 @@ def _classes(found: ClassificationScores) -> Iterable[str]:
 
 
 def _rare(runs: list[Record]) -> Iterable[str]:
-    """Mean and, of several seeds, standard deviation."""
+    """Mean and, of several seeds, standard deviation: of the best epoch, and of the last."""
     found = [one.classification["dev"] for one in runs]
     columns = [[one.student.macro_f1 for one in found]]
     columns += [[one.classes[at].recall or 0.0 for one in found] for at in (0, 1)]
     columns += [[one.student.accuracy for one in found]]
+    columns += [[(one.last and one.last.primary) or 0.0 for one in runs]]
     for values in columns:
         spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
         yield f"{statistics.mean(values):.1f}{spread}"

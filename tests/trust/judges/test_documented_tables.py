@@ -14,7 +14,7 @@ from scipy.stats import ttest_rel
 
 from limbeck.lab import quickstart
 from limbeck.records import read_collection
-from limbeck.tables import build_table, collect, render
+from limbeck.tables import Baseline, build_table, collect, render
 
 ROOT = Path(__file__).parents[3]
 RECORDS = ROOT / "benchmarks" / "records"
@@ -32,6 +32,50 @@ def test_whole_tables(study):
     printed = rows(render(table, "markdown"))
     assert len(printed) > 10
     assert [row for row in printed if row not in PAGE.splitlines()] == []
+
+
+@pytest.mark.parametrize(
+    ("study", "baseline", "marked"),
+    [
+        ("real_glue", "finetune", {"▼ pkd-skip 2 average"}),
+        (
+            "pocket_study",
+            "finetune",
+            {"▲ kd 6 average", *(f"▼ alp-kd 6 {title}" for title in ("CoLA", "SST-2", "average"))},
+        ),
+        ("team_study", "finetune", {"▼ takd all 3 SST-2", "▼ takd top-6 3 SST-2"}),
+        ("team_study", "kd-soft wide-6", {"▼ takd all 3 SST-2", "▼ takd top-6 3 SST-2"}),
+    ],
+)
+def test_what_the_page_states_of_pooled_variance(study, baseline, marked):
+    table = build_table(
+        collect([RECORDS / f"{study}.jsonl.gz"]), baseline=Baseline(baseline, variance="pooled")
+    )
+    cells = {
+        f"{cell.marker} {row.label} {row.layers} {title}"
+        for row in table.rows
+        for title, cell in [
+            *((column.title, row.cells[column.key]) for column in table.columns),
+            ("average", row.average),
+        ]
+        if cell.marker
+    }
+    assert cells == marked
+
+
+def test_the_last_epoch_takes_the_gain_of_balanced_weights():
+    """Accuracy of the runs' own epochs: above plain labels at the best one, below at the last."""
+    found = {}
+    for name, record in read_collection(RECORDS / "several_labels.jsonl.gz").items():
+        if name.startswith("rare-"):
+            accuracies = [epoch.dev["accuracy"] for epoch in record.epochs]
+            found.setdefault(record.method, []).append((max(accuracies), accuracies[-1]))
+    best, last = (
+        {method: statistics.mean(run[at] for run in runs) for method, runs in found.items()}
+        for at in (0, 1)
+    )
+    assert best["balanced"] - best["plain"] > 4
+    assert last["balanced"] < last["plain"]
 
 
 def test_the_methods_side_by_side():
