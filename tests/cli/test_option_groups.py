@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal, get_args, get_origin
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from limbeck.cli.options import ManyValues, takes_groups, typed
+from limbeck.cli.options import ManyValues, settings_flags, takes_groups, typed
+from limbeck.exporting.settings import ExportSettings
+from limbeck.labelling.settings import LabelSettings
+from limbeck.predicting.settings import PredictSettings
+from limbeck.support.errors import LimbeckError
 
 
 @dataclass(frozen=True)
@@ -58,3 +62,28 @@ def test_needs_and_limits_hold(invoke, line):
 def test_help_is_the_commands_own_and_its_groups(invoke):
     ended, _ = invoke("--help")
     assert all(text in ended.output for text in ("Draw a thing", "How wide", "--tall", "colour"))
+
+
+@pytest.mark.parametrize("group", [ExportSettings, LabelSettings, PredictSettings])
+def test_every_choice_of_a_setting_can_be_typed(group):
+    """Words and numbers alike, as `--embedding-bits 4`."""
+    kept = []
+
+    def use(*, own) -> None:
+        kept.append(own)
+
+    use.__annotations__["own"] = Annotated[dict, settings_flags("Options", group)]
+    app = typer.Typer()
+    app.command(cls=ManyValues)(takes_groups(use))
+    for name, field in group.model_fields.items():
+        if get_origin(field.annotation) is Literal:
+            flag = (field.json_schema_extra or {}).get("flag", f"--{name.replace('_', '-')}")
+            for choice in get_args(field.annotation):
+                ended = CliRunner().invoke(app, [flag, str(choice)])
+                assert ended.exit_code == 0, ended.output
+                assert getattr(group.checked(kept.pop()), name) == choice
+
+
+def test_a_wrong_number_is_answered_with_the_choices():
+    with pytest.raises(LimbeckError, match=r"unknown embedding_bits '5'\n *fix: choices: 4, 8"):
+        ExportSettings.checked({"embedding_bits": 5})

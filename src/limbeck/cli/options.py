@@ -280,7 +280,7 @@ def _type_of(annotation: Any) -> Any:
     """What typer parses a setting's value as."""
     origin = get_origin(annotation)
     if origin is Literal:
-        return str
+        return type(get_args(annotation)[0])
     if origin in (list, tuple):
         many: Any = list
         return many[_type_of(get_args(annotation)[0])]

@@ -129,7 +129,8 @@ class Settings(BaseModel):
                 if one["type"] == "missing":
                     problems.append(Problem(f"{name} is missing", "give it"))
                 elif one["type"] == "literal_error":
-                    choices = re.findall("'([^']*)'", one["ctx"]["expected"])
+                    expected = re.split(", | or ", one["ctx"]["expected"])
+                    choices = [choice.strip("'") for choice in expected]
                     problems.append(unknown(name, str(one["input"]), choices))
                 else:
                     said = f"{name} is {one['input']!r:.60}: {_plain(one['msg'])}"
