@@ -243,6 +243,7 @@ WITH_COMMENTS = {
     "four columns": "-DOCSTART- -X- -X- O\n\nAnn NNP I-NP B-PER\nsaw VBD I-VP O\n\n"
     "# id 1 2\n# # I-NP O\n#go NN I-NP O\n",
     "documents": "#begin document (wb/x); part 000\nAnn B-PER\nsaw O\n\n# O\n#go O\n#end document\n",
+    "a mark at the end": "# text = this is plan B\n# plan B\nAnn B-PER\nsaw O\n\n# O\n#go O\n",
 }
 
 
@@ -253,6 +254,14 @@ def test_comments_are_no_words_and_hash_signs_are(tmp_path, name):
     task, splits = load_task(None, path, kind="tokens", for_training=False)
     assert splits["dev"]["tokens"][:] == [["Ann", "saw"], ["#", "#go"]]
     assert task.labels == ("O", "B-PER") and task.primary == "f1"
+
+
+def test_hash_signs_are_words_by_the_tags_of_other_words(tmp_path):
+    path = tmp_path / "pos.conll"
+    path.write_text("# newdoc\n# text = the NOUN\nthe DET\n#metoo NOUN\nman NOUN\n")
+    task, splits = load_task(None, path, kind="tokens", for_training=False)
+    assert splits["dev"]["tokens"][:] == [["the", "#metoo", "man"]]
+    assert task.labels == ("DET", "NOUN") and splits["dev"]["tags"][:] == [[0, 1, 1]]
 
 
 def test_a_column_that_counts_words_is_no_column_of_words(tmp_path):

@@ -5,7 +5,6 @@ SQuAD's JSON, lines of text, or tables with the columns that are named. A single
 train, dev and test; a folder may hold train, dev (or validation) and test files.
 """
 
-import re
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -28,14 +27,12 @@ from limbeck.tasks.task import Task
 
 # Reading words and tags in columns, as the CoNLL shared tasks write them. A line holds a word,
 # whatever else, and last its tag, with tabs or spaces between; a blank line ends a sentence.
-# Comments (`# sent_id = 3`) and `-DOCSTART-` lines are no words.
+# Comments (`# sent_id = 3`) and `-DOCSTART-` lines are no words. A line that begins with "#" is a word
+# (`#metoo NOUN`) if it has as many columns, and the same tag, as lines that do not.
 
 
 _DOCUMENT = "-DOCSTART-"
 _HEADINGS = ("word", "token", "words", "tokens")
-_TAG = re.compile(r"[Oo]|[BILUESbilues]([-_].+)?")
-
-
 Columns = list[list[Any]]
 """The columns of a file in the requested order."""
 
@@ -50,24 +47,28 @@ def read_conll(path: Path) -> Columns:
     """
     words: list[list[str]] = [[]]
     tags: list[list[str]] = [[]]
-    width = None
     with files.readable(path):
-        for number, line in enumerate(files.lines_of(path), start=1):
+        lines = [*files.lines_of(path)]
+        known = [_conll_fields(line) for line in lines if line.strip() and not line.startswith("#")]
+        widths, last = {len(fields) for fields in known}, {fields[-1].strip() for fields in known}
+        for number, line in enumerate(lines, start=1):
             if not line.strip() or line.startswith(_DOCUMENT):
                 words.append([])
                 tags.append([])
                 continue
-            fields = line.split("\t") if "\t" in line else line.split(" ")
+            fields = _conll_fields(line)
             if number == 1 and fields[0].lower() in _HEADINGS:
                 continue
-            if line.startswith("#") and _is_comment(line, fields, width):
-                continue
+            if line.startswith("#") and not (
+                len(fields) in widths
+                and (" " not in fields[0] if "\t" in line else fields[-1].strip() in last)
+            ):
+                continue  # a comment
             if len(fields) < 2 or not fields[0] or not fields[-1].strip():
                 raise LimbeckError(
                     f"{path}, line {number}: expected a word and its tag, found {line[:60]!r}",
                     "write word TAB tag, one word per line, and a blank line after each sentence",
                 )
-            width = width or len(fields)
             words[-1].append(fields[0])
             tags[-1].append(fields[-1].strip())
     words, tags = ([row for row in rows if row] for rows in (words, tags))
@@ -82,13 +83,8 @@ def read_conll(path: Path) -> Columns:
     return [words, tags]
 
 
-def _is_comment(line: str, fields: Sequence[str], width: int | None) -> bool:
-    """Whether a line that begins with "#" is a comment: it has other columns, or no tag of an entity last."""
-    if width not in (None, len(fields)):
-        return True
-    if "\t" in line:
-        return " " in fields[0]
-    return _TAG.fullmatch(fields[-1].strip()) is None
+def _conll_fields(line: str) -> list[str]:
+    return line.split("\t") if "\t" in line else line.split(" ")
 
 
 # Reading SQuAD's own JSON: articles of paragraphs of questions.
