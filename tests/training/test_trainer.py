@@ -8,7 +8,7 @@ import torch
 from datasets import Dataset
 from safetensors.torch import load_file
 from tiny_trainers import arguments, make
-from transformers import DataCollatorWithPadding
+from transformers import DataCollatorWithPadding, Qwen3Config, Qwen3ForSequenceClassification
 
 import tiny_runs as tiny
 from fresh_process import printed_by
@@ -50,6 +50,23 @@ def test_it_takes_the_trainers_place_on_a_users_own_rows(tmp_path):
     assert trainer.student is student
     assert trainer.predict(mine).predictions.shape == (12, 2)
     assert isinstance(trainer.data_collator, DataCollatorWithPadding)
+
+
+@pytest.mark.parametrize("with_padding", ["neither", "the student"])
+def test_decoders_without_a_padding_token_get_the_tokenizers(tmp_path, with_padding):
+    models = []
+    for _ in range(2):
+        config = Qwen3Config(
+            vocab_size=len(tiny.tokenizer()), hidden_size=16, intermediate_size=24, num_hidden_layers=2,
+            num_attention_heads=2, num_key_value_heads=1, head_dim=8, max_position_embeddings=64,
+        )  # fmt: skip
+        models.append(Qwen3ForSequenceClassification(config))
+    student, teacher = models
+    assert student.config.pad_token_id is None
+    if with_padding == "the student":
+        student.config.pad_token_id = tiny.tokenizer().pad_token_id
+    make(tmp_path, student=student, teacher=teacher).train()
+    assert {one.config.pad_token_id for one in models} == {tiny.tokenizer().pad_token_id}
 
 
 def test_it_reads_a_recipe_file_and_a_recipe(tmp_path):

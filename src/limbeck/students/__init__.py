@@ -17,6 +17,7 @@ from limbeck.students.configuration import (
 from limbeck.students.depth import important_layers
 from limbeck.students.pretrained import (
     load_model,
+    pad_as,
     placement,
     read_config,
     read_processor,
@@ -51,6 +52,7 @@ __all__ = [
     "names_cnn",
     "narrowed",
     "numbered_places",
+    "pad_as",
     "pick_layers",
     "placement",
     "places_by_name",

@@ -10,7 +10,7 @@ import difflib
 import json
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
@@ -232,7 +232,9 @@ def load_checkpoint(
             info["mismatched_keys"] = [
                 one for one in info["mismatched_keys"] if one[0] not in replaced
             ]
-    _pad_as_its_tokenizer(model, path_or_name)
+    # Problems with a tokenizer are reported where it is read.
+    with suppress(Exception):
+        pad_as(model, lambda: read_tokenizer(path_or_name))
     expected_head = head_keys(model)
     missing = set(info["missing_keys"])
     _check_loaded(model, path_or_name, missing - expected_head, info)
@@ -249,14 +251,16 @@ def load_checkpoint(
     return model.eval(), has_head
 
 
-def _pad_as_its_tokenizer(model: PreTrainedModel, source: str | Path) -> None:
-    """Fill in the padding id by which decoders find a text's last token, and which many configurations leave out."""
+def pad_as(model: PreTrainedModel, tokenizer: Callable[[], Any]) -> None:
+    """Fill in the padding id by which decoders find a text's last token, and which many configurations leave out.
+
+    Args:
+        model: any model.
+        tokenizer: returns the tokenizer of its inputs; called only if needed.
+    """
     config: Any = model.config.get_text_config()
-    if model.main_input_name != "input_ids" or getattr(config, "pad_token_id", 0) is not None:
-        return
-    # Problems with a tokenizer are reported where it is read.
-    with suppress(Exception):
-        config.pad_token_id = read_tokenizer(source).pad_token_id
+    if model.main_input_name == "input_ids" and getattr(config, "pad_token_id", 0) is None:
+        config.pad_token_id = getattr(tokenizer(), "pad_token_id", None)
 
 
 def _check_loaded(

@@ -25,6 +25,7 @@ from transformers import (
 )
 from transformers.trainer_utils import HubStrategy, TrainOutput, enable_full_determinism, has_length
 
+from limbeck.students import pad_as
 from limbeck.students.execution import give_attention, warn_of_emulated_bf16
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import task_type_of
@@ -147,6 +148,7 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
             ours = self.optimisation.optimizer(args.learning_rate)
             kwargs["optimizer_cls_and_kwargs"] = ours
         self._seed = args.seed
+        self._tokenizer = processing_class or getattr(data_collator, "tokenizer", None)
         distiller = None if model is None else self._distil(model)
         super().__init__(cast(Any, distiller), args, **kwargs)
         if problems := [
@@ -255,6 +257,8 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
                 "pass the transformers model itself",
             )
         self.student = student
+        for one in (student, *(member.model for member in self.plan.members)):
+            pad_as(one, lambda: self._tokenizer)
         if (name := self.own.attn_implementation) is not None:
             give_attention(student, name, "attn_implementation", "student")
             for member in self.plan.members:
