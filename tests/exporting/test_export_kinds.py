@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,10 @@ from transformers import (
     AutoTokenizer,
 )
 
+from limbeck.predicting.predict_rows import predict
+from limbeck.runtimes.manifest import read_export
 from limbeck.runtimes.predictor import OnnxPredictor
+from limbeck.support.errors import LimbeckError
 from quick_cases import quick
 
 AUTO = {
@@ -165,6 +169,20 @@ def test_the_snippet_finds_nothing_in_an_empty_context(exported):
     empty, whole = ("who ?", ""), ("who ?", SENTENCES[1])
     found = shipped["predict"]([empty, whole])
     assert found == ["", *shipped["predict"]([whole])] and found[1]
+
+
+def test_the_snippet_refuses_the_questions_that_limbeck_refuses(exported):
+    """The longest question that leaves room for its context is answered by both, a longer one by neither."""
+    folder = exported["spans"].path
+    room = read_export(folder).max_length
+    shipped = runpy.run_path(str(folder / "predict.py"))["predict"]
+    longest = room - room // 3 - 4  # of the context a token, and three special ones
+    for words, refused in ((longest, False), (longest + 1, True), (2 * room, True)):
+        question = " ".join(["who"] * words)
+        with pytest.raises(ValueError, match="the question") if refused else nullcontext():
+            shipped([(question, SENTENCES[1])])
+        with pytest.raises(LimbeckError, match="the question") if refused else nullcontext():
+            predict(folder, [{"question": question, "context": SENTENCES[1]}])
 
 
 @pytest.mark.slow
