@@ -97,6 +97,18 @@ def test_folders_that_are_not_free_are_refused(place, tmp_path):
         shrink(place / "model", tmp_path / "other", **given | {"vocabulary": "12mb"})
 
 
+def test_a_tokenizer_of_another_model_is_refused(place, tmp_path):
+    model = AutoModelForSequenceClassification.from_pretrained(place / "model")
+    tokenizer = AutoTokenizer.from_pretrained(place / "model")
+    tokenizer.add_tokens(["zebrafinch"])
+    for one in (model, tokenizer):
+        one.save_pretrained(tmp_path / "model")
+    ids = f"reach {len(tokenizer) - 1}, the embeddings {model.config.vocab_size - 1}"
+    with pytest.raises(LimbeckError, match=ids):
+        shrink(tmp_path / "model", tmp_path / "small", layers=1)
+    assert not (tmp_path / "small").exists()
+
+
 def test_depth_width_and_vocabulary_are_cut_by_one_command(place, tmp_path):
     out = tmp_path / "small"
     line = ["shrink", str(place / "model"), "--out", str(out), "--data", str(place / "text.txt")]
@@ -109,7 +121,9 @@ def test_depth_width_and_vocabulary_are_cut_by_one_command(place, tmp_path):
     said = json.loads((out / "shrunk-model.json").read_text())
     assert model.config.vocab_size == said["vocabulary"]["after"]
     assert said["parameters"][1] == sum(weight.numel() for weight in model.parameters())
-    assert f"layers {said['layers']['main'][0]}; heads 1; ffn 8" in " ".join(ended.stdout.split())
+    assert f"kept layer {said['layers']['main'][0]}; heads 1; ffn 8" in " ".join(
+        ended.stdout.split()
+    )
     assert model.dtype == torch.bfloat16
 
 

@@ -18,6 +18,7 @@ from limbeck.data import text_rows
 from limbeck.evaluation.measuring import vocabulary_facts
 from limbeck.exporting.folder import folder_in_work, refuse_occupied
 from limbeck.exporting.settings import SIZES, ShrinkSettings
+from limbeck.preflight import refuse_unfit
 from limbeck.recipe import StudentSpec
 from limbeck.records.facts import RecordPart, VocabularyFacts
 from limbeck.students.build import default_pick, picked_layers
@@ -49,7 +50,7 @@ class ShrunkFacts(RecordPart):
         parts = [f"{after / 1e6:.1f} of {before / 1e6:.1f} million parameters"]
         for stack, kept in self.layers.items():
             of = "" if stack == "main" else f" of the {stack}"
-            parts.append(f"layers {', '.join(map(str, kept))}{of}")
+            parts.append(f"kept layer{'s' * (len(kept) > 1)} {', '.join(map(str, kept))}{of}")
         parts += [f"{name} {number}" for name, number in self.units.items()]
         return "; ".join(parts)
 
@@ -83,6 +84,7 @@ def shrink(
     refuse_occupied(place, overwrite=overwrite, name=SHRUNK_NAME)
     precision = getattr(students.read_config(model), "dtype", None)
     tokenizer, loaded = students.read_tokenizer(model), students.load_model(model)
+    refuse_unfit(str(model), loaded, tokenizer)
     before = loaded.num_parameters()
     loaded, layers = _cut(loaded, spec, [*_weighed(asked, tokenizer)] if weighs else [])
     vocabulary = None

@@ -188,7 +188,8 @@ def inputs_of(one: Contender, batch: int, length: int) -> dict[str, np.ndarray]:
     limit = getattr(config, "max_position_embeddings", None)
     if isinstance(limit, int) and 0 < limit < length:
         raise LimbeckError(
-            f"bench: {one.model} reads {limit} tokens, not {length}", "measure shorter lengths"
+            f"bench: {one.model} reads {limit} tokens, not {length}",
+            f"measure shorter lengths, such as --lengths {limit}",
         )
     made = {name: one.numpy() for name, one in random_batch(config, length, batch).items()}
     if "pixel_values" in made:
