@@ -1,10 +1,10 @@
-"""Sizes as people read them."""
+"""Sizes and names as people read them."""
 
 from __future__ import annotations
 
 import pytest
 
-from limbeck.support.words import human_size
+from limbeck.support.words import human_size, short_text
 
 
 @pytest.mark.parametrize(
@@ -24,3 +24,8 @@ from limbeck.support.words import human_size
 )
 def test_the_largest_unit_of_which_there_is_one(count, said):
     assert human_size(count) == said
+
+
+def test_names_of_any_length_fit_into_a_sentence():
+    assert [len(short_text("9" * digits)) for digits in (59, 60, 61, 5000)] == [59, 60, 60, 60]
+    assert short_text("9" * 60) == "9" * 60 and short_text("9" * 61).endswith("9…")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import warnings
 from html.parser import HTMLParser
 
 import numpy as np
@@ -14,7 +15,7 @@ from limbeck.records import Record
 from limbeck.records.facts import ClassFacts, ClassificationScores, KeptFacts
 from limbeck.report import write_report
 from limbeck.report.page import Content, curve, seconds_split
-from limbeck.report.plots import Series, line_panel
+from limbeck.report.plots import Series, confusion_map, line_panel
 from limbeck.report.svg import Panel
 from limbeck.support.errors import LimbeckError
 from limbeck.tables import build_table
@@ -261,3 +262,12 @@ def test_a_sign_that_matplotlib_has_no_font_for_is_left_to_the_browser():
     with panel as axes:
         axes.plot([0, 1], [0, 1])
     assert "Größe 🙂" in panel.svg
+
+
+@pytest.mark.parametrize("classes", [2, 12])
+def test_a_name_of_any_length_leaves_room_for_the_drawing(classes):
+    names = ["7" * 5000, *map(str, range(1, classes))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        drawn = confusion_map("Student", names, names, np.eye(classes)).svg
+    assert f"{'7' * 29}…" in drawn

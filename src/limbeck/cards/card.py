@@ -25,7 +25,7 @@ from limbeck.runtimes.cascade import is_cascade
 from limbeck.runtimes.manifest import exports_of_student
 from limbeck.support import cells, files, plain, templates
 from limbeck.support.errors import LimbeckError
-from limbeck.support.words import count_of
+from limbeck.support.words import count_of, short_text
 from limbeck.tables import classes, model
 from limbeck.tasks import TASKS
 
@@ -308,7 +308,7 @@ def _primary(record: Record, splits: list[str]) -> str:
 def _weak_classes(record: Record) -> Iterator[str]:
     for one in record.classes:
         if one.recall is not None and one.recall < _WEAK:
-            yield f"Of the {one.rows:,} dev rows of class {one.name!r} it finds {one.recall:.1f} %."
-    never = [one.name for one in record.classes if one.precision is None]
+            yield f"Of the {one.rows:,} dev rows of class {short_text(one.name)!r} it finds {one.recall:.1f} %."
+    never = [short_text(one.name) for one in record.classes if one.precision is None]
     if never and one_answer(record) is None:
         yield f"It never predicted {', '.join(map(repr, never))} on dev."

@@ -17,6 +17,7 @@ from limbeck.records.words import scores_said
 from limbeck.runtimes.manifest import ExportManifest
 from limbeck.support import files, registry
 from limbeck.support.cells import CellTable
+from limbeck.support.words import short_text
 
 _MB = 1e6
 
@@ -126,7 +127,7 @@ def _constant(manifest: ExportManifest) -> list[str]:
     if len(known) < 2 or known[-1][0] < 100 or known[-2][0] > 0:
         return []
     return [
-        f"note: in torch too the model predicts {known[-1][1]!r} for every row, so that both agree shows "
+        f"note: in torch too the model predicts {short_text(known[-1][1])!r} for every row, so that both agree shows "
         "little: train it longer, at another rate or on more rows, and export it then"
     ]
 

@@ -20,6 +20,7 @@ from limbeck.data.table import FileTable, finite
 from limbeck.students import generic_labels, spelling
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.plain import loads
+from limbeck.support.words import short_text
 
 Holds = Literal["classes", "numbers"]
 
@@ -249,7 +250,7 @@ def _said(what: str, otherwise: str, *, guessed: bool) -> Problem | None:
 def some_of(names: Sequence[str]) -> str:
     """The first names, and how many more."""
     rest = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
+    return ", ".join(map(short_text, names[:_SHOWN])) + (f" and {rest} more" if rest > 0 else "")
 
 
 # ---- values as they are written ----

@@ -204,6 +204,6 @@ def one_answer_said(record: Record) -> str | None:
     if (only := one_answer(record)) is None:
         return None
     return (
-        f"predicts {only!r} for every dev row, which needs no model; train it longer, at another "
+        f"predicts {words.short_text(only)!r} for every dev row, which needs no model; train it longer, at another "
         "rate or on more rows"
     )

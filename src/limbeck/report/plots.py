@@ -13,6 +13,7 @@ from matplotlib.ticker import MaxNLocator
 
 from limbeck.records.facts import ReliabilityPoint
 from limbeck.report.svg import INK, MUTED, PAPER, Panel, series_colour, series_dash, series_marker
+from limbeck.support.words import short_text
 
 # A reference level, and its label.
 _DASHED: dict[str, Any] = {"color": MUTED, "linestyle": (0, (4, 3)), "linewidth": 1.2}
@@ -22,6 +23,9 @@ _BESIDE: dict[str, Any] = {
 
 SCORE_SPAN = 5.0
 """Points of score that an axis of scores shows at least."""
+
+_NAME = 30
+"""Characters of a name next to a small drawing; a longer one leaves no room for it."""
 
 Level = tuple[str, float] | None
 """A reference line: its label, and its position."""
@@ -254,6 +258,8 @@ def confusion_map(
         for row, label in enumerate(labels)
         for column, other in enumerate(predicted)
     )
+    labels = [short_text(name, _NAME) for name in labels]
+    predicted = [short_text(name, _NAME) for name in predicted]
     panel = Panel(
         title,
         f"{title}. Rows by {down} and prediction: {said}.",

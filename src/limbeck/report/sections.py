@@ -106,7 +106,8 @@ def _section(key: str, split: str, found: ClassificationScores, run: Record) -> 
             columns, counts = classes.predicted_names(found, model), np.array(model.confusion)
             down = "label" if found.labels is None else "teacher"
             title = f"{name}: confusion"
-            confusion.append(plots.confusion_map(title, found.names, columns, counts, down=down))
+            names = classes.shown_names(found)
+            confusion.append(plots.confusion_map(title, names, columns, counts, down=down))
     lead = _LEAD if found.teacher is not None else _ALONE
     lead = _BY_TEACHER if found.labels == "teacher" else lead
     if found.student.micro_f1 is not None:

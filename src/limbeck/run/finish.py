@@ -31,6 +31,7 @@ from limbeck.runtimes.manifest import exports_of_student
 from limbeck.students import labels_of
 from limbeck.support import files, machine
 from limbeck.support.errors import LimbeckError
+from limbeck.support.words import short_text
 from limbeck.tables.model import task_title
 from limbeck.tasks import LOWER_IS_BETTER, Task
 from limbeck.tasks.rules import THRESHOLDS, thresholds_of
@@ -142,7 +143,7 @@ def _warn_of_one_answer(task: Task, split: str, predictions: dict[str, list[Any]
     log.warning(
         "the student answers all %d rows of %s with %r: it has learned no more than that class's share; train "
         "longer, at another rate, or on more rows",
-        len(predictions["label"]), split, given.pop(),
+        len(predictions["label"]), split, short_text(str(given.pop())),
     )  # fmt: skip
 
 

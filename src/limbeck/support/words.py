@@ -25,6 +25,14 @@ def count_of(number: float, noun: str) -> str:
     return f"{number:,} {noun}{ending}" if isinstance(number, int) else f"{number:g} {noun}{ending}"
 
 
+# Names that come from files, and may have any length.
+
+
+def short_text(text: str, longest: int = 60) -> str:
+    """A text, such as a class's name, cut to the characters for which a sentence or a table has room."""
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
 # A model's short name, if its path would be too long.
 
 

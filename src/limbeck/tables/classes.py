@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from limbeck.records import Record
 from limbeck.records.facts import ClassificationScores, ModelScores, RowTests
 from limbeck.support.cells import CellTable, decimal, one_line, shown, signed
-from limbeck.support.words import count_of
+from limbeck.support.words import count_of, short_text
 
 SIGNIFICANT = 0.05
 FEW = 100
@@ -64,7 +64,7 @@ def class_table(found: ClassificationScores) -> CellTable:
         heading += [score, "teacher's", "difference"] if taught else [score]
     cells = [heading]
     for one in found.classes:
-        row = [one.name, f"{one.rows:,}"]
+        row = [short_text(one.name), f"{one.rows:,}"]
         for own, theirs in (
             (one.precision, one.teacher_precision),
             (one.recall, one.teacher_recall),
@@ -81,16 +81,21 @@ def confusion_table(found: ClassificationScores, model: ModelScores) -> CellTabl
     if matrix is None or len(matrix) > MOST_SHOWN:
         return None
     counts = [[f"{count:,}" for count in row] for row in matrix]
-    rows = [[name, *row] for name, row in zip(found.names, counts, strict=True)]
+    rows = [[name, *row] for name, row in zip(shown_names(found), counts, strict=True)]
     down = "label" if found.labels is None else "teacher"
     heading = [f"{down} ↓ predicted →", *predicted_names(found, model)]
     return CellTable("Confusion", [heading, *rows])
 
 
+def shown_names(found: ClassificationScores) -> list[str]:
+    """The names of the classes, long ones shortened."""
+    return [*map(short_text, found.names)]
+
+
 def predicted_names(found: ClassificationScores, model: ModelScores) -> list[str]:
     """The names of the columns of a model's confusion matrix."""
     columns = len((model.confusion or [[]])[0])
-    return [*found.names, *(["no class"] if columns > len(found.names) else [])]
+    return [*shown_names(found), *(["no class"] if columns > len(found.names) else [])]
 
 
 def count_table(found: ClassificationScores) -> CellTable:
@@ -102,7 +107,7 @@ def count_table(found: ClassificationScores) -> CellTable:
         heading += [name, "teacher's"] if taught else [name]
     cells = [heading]
     for one in found.classes:
-        row = [one.name]
+        row = [short_text(one.name)]
         for name in names:
             for counts in [one.counts, one.teacher_counts] if taught else [one.counts]:
                 value = getattr(counts, name.replace(" ", "_"), None)
@@ -156,7 +161,9 @@ def threshold_words(thresholds: Mapping[str, float] | None) -> list[str]:
         return [
             f"a row is of a class from a probability of {next(iter(thresholds.values())):.3f} on"
         ]
-    listed = ", ".join(f"{name} {value:.3f}" for name, value in [*thresholds.items()][:MOST_SHOWN])
+    listed = ", ".join(
+        f"{short_text(name)} {value:.3f}" for name, value in [*thresholds.items()][:MOST_SHOWN]
+    )
     more = len(thresholds) - MOST_SHOWN
     return [
         f"a row is of a class from a probability on: {listed}{f' and {more} more' if more > 0 else ''}"
@@ -276,4 +283,5 @@ def _compared(values: Sequence[float | None]) -> list[str]:
 
 
 def _sure(name: str, probability: float | None) -> str:
+    name = short_text(name)
     return name if probability is None else f"{name} ({probability:.2f})"
