@@ -58,6 +58,13 @@ def test_tables_of_words_and_tags(tmp_path):
         LimbeckError, match=r"no column 'tokens', 'tags'(.|\n)*that are there: w, t"
     ):
         load_task("mine", file, kind="tokens")
+    usual = [{"tokens": row["w"], "ner_tags": row["t"]} for row in rows]
+    (tmp_path / "usual.jsonl").write_text("\n".join(map(json.dumps, usual)))
+    _, splits = load_task("mine", tmp_path / "usual.jsonl", kind="tokens")
+    assert splits["train"]["tags"][0] == [1, 0]
+    both = [row | {"tags": ["O", "O"]} for row in usual]
+    (tmp_path / "both.jsonl").write_text("\n".join(map(json.dumps, both)))
+    assert load_task("mine", tmp_path / "both.jsonl", kind="tokens")[0].labels == ("O",)
     rows[3] = {"w": ["ann", "saw"], "t": ["O"]}
     file.write_text("\n".join(map(json.dumps, rows)))
     with pytest.raises(LimbeckError, match="row 4: 2 words and 1 tags"):

@@ -147,12 +147,14 @@ class KindLayout(NamedTuple):
         label: name of the label column; None for text that is its own label.
         endings: endings of files in addition to the usual ones.
         read: reads the columns of a file by their names, the label's last.
+        other_label: name of the label column in a table that lacks `label`.
     """
 
     texts: tuple[str, ...]
     label: str | None
     endings: tuple[str, ...]
     read: Callable[[Path, Sequence[str]], Columns]
+    other_label: str | None = None
 
 
 @data_reader("tags, answers or text")
@@ -181,7 +183,7 @@ class OwnKind(OnDisk):
         layouts = _LAYOUTS[kind.name]
         files = files_of(request.path, request.files, layouts[0].endings)
         layout = _layout(layouts, request, files["train"])
-        names = _named(layout, request)
+        names = _named(layout, request, files["train"])
         read = {split: layout.read(file, names) for split, file in files.items()}
         train, tags = files["train"], read["train"][-1]
         task = request.known or _new_task(request, layout, _tags(train, names[-1], tags))
@@ -210,7 +212,7 @@ def _layout(layouts: Sequence[KindLayout], request: DataRequest, path: Path) -> 
     return next(fits, others[-1])
 
 
-def _named(usual: KindLayout, request: DataRequest) -> list[str]:
+def _named(usual: KindLayout, request: DataRequest, path: Path) -> list[str]:
     """The columns of a table, the label's last."""
     texts, label = request.text_columns or usual.texts, request.label_column
     width = len(usual.texts)
@@ -223,7 +225,18 @@ def _named(usual: KindLayout, request: DataRequest) -> list[str]:
         )
     if problems:
         raise LimbeckError(problems)
-    return [*texts, *([] if usual.label is None else [label or usual.label])]
+    if usual.label is None:
+        return [*texts]
+    return [*texts, label or _usual_label(usual, path)]
+
+
+def _usual_label(usual: KindLayout, path: Path) -> str:
+    """The layout's name of the label column, or its other name if a table has only that."""
+    label, other = usual.label or "", usual.other_label
+    if other is None or _in_columns(path):
+        return label
+    with closing(files.open_rows(path)) as source:
+        return other if other in source.columns and label not in source.columns else label
 
 
 def _groups(path: Path, column: str | None) -> np.ndarray | None:
@@ -284,8 +297,13 @@ def _as_ids(task: Task, written: list[Any], path: Path) -> list[Any]:
 # ---- files ----
 
 
+def _in_columns(path: Path) -> bool:
+    """Whether a file of words and tags is written as CoNLL's."""
+    return files.ending_of(path) in files.CONLL or files.form_of(path) in ("tsv", "text")
+
+
 def _read_tokens(path: Path, names: Sequence[str]) -> Columns:
-    if files.ending_of(path) in files.CONLL or files.form_of(path) in ("tsv", "text"):
+    if _in_columns(path):
         return read_conll(path)
     table = _table(path, names)
     columns = [table.named(name) for name in names]
@@ -341,7 +359,7 @@ def _table(path: Path, names: Sequence[str]) -> FileTable:
 
 _TEXT = KindLayout(("text",), None, (), _read_texts)
 _LAYOUTS = {
-    TOKENS.name: (KindLayout(("tokens",), "tags", files.CONLL, _read_tokens),),
+    TOKENS.name: (KindLayout(("tokens",), "tags", files.CONLL, _read_tokens, "ner_tags"),),
     SPANS.name: (KindLayout(("question", "context"), "answers", (), _read_spans),),
     MASKED.name: (_TEXT,),
     CAUSAL_LM.name: (KindLayout(("prompt", "answer"), None, (), _read_texts), _TEXT),

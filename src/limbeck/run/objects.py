@@ -69,6 +69,12 @@ def settings_of(
     if settings.get("outputs") is not None:
         settings["outputs"] = _places_of_outputs(settings["outputs"])
     data = settings.get("data")
+    for key in ("dev", "test"):
+        if not isinstance(settings.get(key), str | Path | None):
+            raise LimbeckError(
+                f"{key}: a {type(settings[key]).__name__}, and {key} names a file",
+                f'give rows that are objects together: data={{"train": …, "{key}": …}}',
+            )
     if data is not None and not isinstance(data, str | Path):
         raw = read_raw(recipe, {key: value for key, value in settings.items() if key != "data"})
         rows = read_rows(data, raw.get("task"))

@@ -68,15 +68,20 @@ def at_hand(writers: Mapping[str, Write]) -> Iterator[None]:
             yield
         except LimbeckError as error:
             # The folders are gone by the time that anybody reads of them.
-            place = re.compile(re.escape(root) + r"/\d+/([^/\s:,'\"]+)[^\s:,'\"]*")
+            rows = r"/\d+/([^/\s:,'\"]+)(?:/(train|dev|test)\.parquet)?[^\s:,'\"]*"
+            place = re.compile(re.escape(root) + rows)
             error.problems = [
-                replace(one, message=place.sub(r"\1 (given from Python)", one.message))
-                for one in error.problems
+                replace(one, message=place.sub(_said, one.message)) for one in error.problems
             ]
             error.args = ("\n".join(map(str, error.problems)),)
             raise
         finally:
             _AT_HAND.reset(token)
+
+
+def _said(place: re.Match[str]) -> str:
+    name, split = place.groups()
+    return f"{name} ({f'{split} rows, ' if split else ''}given from Python)"
 
 
 def is_reference(place: str | Path | None) -> bool:

@@ -180,7 +180,7 @@ def test_the_recipe_says_how_to_give_them_again(finished, tmp_path):
 def test_rows_that_are_wrong_are_named_as_what_was_given(tmp_path):
     frame = pd.DataFrame({"text": ["good film"] * 39 + [None], "label": ["a", "b"] * 20})
     with pytest.raises(
-        LimbeckError, match=r"^rows@\w+ \(given from Python\), row 40: text is None"
+        LimbeckError, match=r"^rows@\w+ \(train rows, given from Python\), row 40: text is None"
     ):
         start = {"student.init": "bert-2-16-2:random"}
         limbeck.distill("finetune", data=frame, out=tmp_path / "run", **start)
@@ -346,6 +346,7 @@ def test_tags_keep_their_names():
         ({"student": "a", "student.init": "b"}, "student.init is given twice"),
         ({"data": 5}, "data: a int holds no rows"),
         ({"data": {"test": []}}, "holds no rows"),
+        ({"dev": some_rows(0, 4)}, r'dev: a Dataset(.|\n)*data={"train": …, "dev": …}'),
         ({"data": {}}, "is not one of the splits"),
         ({"data": {"training": []}}, "training is not one of the splits train, dev"),
         ({"data": {"dev": [{"text": "a", "label": 1}]}}, "no train split"),
