@@ -56,7 +56,7 @@ def test_what_is_scored_is_what_sentence_transformers_scores(given, expected, pl
     assert evaluate(made.path) == pytest.approx(made.scores["dev"])
     rows = tmp_path / "rows.txt"
     rows.write_text("\n".join(first), encoding="utf-8")
-    predict(made.path, rows, to=tmp_path / "out.jsonl", output="embeddings")
+    predict(made.path, rows, to=tmp_path / "out.jsonl")  # an embedding model's only output
     lines = (tmp_path / "out.jsonl").read_text("utf-8").splitlines()
     given = [json.loads(line)["embedding"] for line in lines]
     np.testing.assert_allclose(given, student.encode([*first]), atol=1e-5)

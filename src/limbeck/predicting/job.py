@@ -297,6 +297,8 @@ def prepare(
             return None
 
     facts: AboutModel | None = tried(facts_of, model, settings.backend, settings.task)
+    if facts is not None and facts.kind.embeds and "output" not in settings.model_fields_set:
+        settings = settings.model_copy(update={"output": (EMBEDDINGS,)})
     stream: RowStream | None = tried(open_rows)
     if target is not None:
         read = () if stream is None else stream.files

@@ -25,7 +25,7 @@ class PredictSettings(Settings):
     output: Annotated[tuple[Output, ...], BeforeValidator(as_words)] = Field(
         ("labels",),
         description="labels, scores (the label's probability), ranks (of a query's passages), probabilities, logits, "
-        "embeddings; several",
+        "embeddings (an embedding model's default); several",
     )
     keep: Words | None = Field(
         None,
