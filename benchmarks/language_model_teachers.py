@@ -36,11 +36,12 @@ from limbeck.labelling.language_models.causal import load_causal_labeller
 from limbeck.labelling.language_models.prompt import Prompt, bind_prompt
 from limbeck.latency.settings import BenchSettings
 from limbeck.records import hardware, versions
+from limbeck.students.execution import resolve_precision
 from limbeck.support.files import write_whole
 
 RECORD = Path(__file__).parent / "records" / "language_model_teachers.json"
 UNLABELED, HELD_OUT, LABELED, ASIDE = 2000, 1000, 500, 200
-LENGTH = 32
+LENGTH, PRECISION = 32, resolve_precision("auto")
 PROMPT = Prompt(
     chat=False,
     template="{examples}Question: {text}\nType of answer:",
@@ -182,7 +183,7 @@ class Bench:
 
     def label(self, name: str, teacher: Path, rows: str, **settings: Any) -> float:
         """CPU seconds of a store, its table beside it."""
-        given = {"text_columns": ["text"], "precision": "bf16"} | settings
+        given = {"text_columns": ["text"], "precision": PRECISION} | settings
 
         def make(place: Path) -> None:
             table = place.with_suffix(".csv")
@@ -293,7 +294,7 @@ class Bench:
         same_class(self.parts["labeled"]).to_csv(pairs, index=False)
         texts = self.file("unlabeled.txt")
         texts.write_text("\n".join(self.parts["unlabeled"]["text"]) + "\n", encoding="utf-8")
-        teacher: dict[str, Any] = {"pooling": "last", "precision": "bf16"}
+        teacher: dict[str, Any] = {"pooling": "last", "precision": PRECISION}
 
         def make(place: Path) -> None:
             target = place.with_suffix(".parquet")
@@ -352,7 +353,7 @@ class Bench:
     def speed(self) -> dict[str, Any]:
         """Rows a second with keys and values used again and without, as the labeler reads the prompt."""
         bound = bind_prompt(PROMPT, tuple(PROMPT.verbalizations or ()), ("text",))
-        made = load_causal_labeller(self.model, bound, precision="bf16")
+        made = load_causal_labeller(self.model, bound, precision=PRECISION)
         rows = [{"text": text} for text in self.parts["unlabeled"]["text"][:32]]
         found = {}
         for way in ("reused", "plain"):

@@ -138,7 +138,7 @@ def _reference(
 ) -> TorchReference:
     """The torch model's own outputs on the gate's rows, its classes checked against theirs."""
     unproven = scored_model.class_names(rows.task, model.config, side="model")
-    step = begin("torch", len(rows.encoded))
+    step = begin("score in torch", len(rows.encoded))
     reference = torch_reference(model, rows, settings.batch_size, step)
     labels, split = rows.loaded.rows[rows.task.label_column][:], rows.loaded.name
     outputs = reference.compact_outputs
@@ -152,7 +152,7 @@ def _tested(source: scored_model.ScoredModel, workshop: Workshop) -> HeldOutScor
     if known is None:
         return None
     rows = source.read(source.rows(RowsAsked(split="test")), workshop.model)
-    step, outputs = workshop.begin("test", len(rows.encoded)), []
+    step, outputs = workshop.begin("score on test rows", len(rows.encoded)), []
     session, batches = workshop.open(workshop.shipped), rows.batches(workshop.settings.batch_size)
     for one in outputs_by_batch(session, batches, rows.task.kind):
         outputs.append(one.kept)

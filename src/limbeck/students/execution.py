@@ -59,9 +59,20 @@ def warn_of_emulated_bf16(precision: str) -> None:
 @cache
 def _warn_once() -> None:
     logger.warning(
-        "precision=bf16: this processor has no bf16 instructions and computes in bf16 slower than in fp32; "
-        "precision=fp32 is faster (precision=auto, in recipes, chooses it)"
+        "precision=bf16: this processor has no bf16 instructions; a matrix product takes %.0f times as long as in "
+        "fp32 (measured now), so precision=fp32 is faster (precision=auto, in recipes, chooses it)",
+        _seconds(torch.bfloat16) / _seconds(torch.float32),
     )
+
+
+def _seconds(dtype: torch.dtype) -> float:
+    """Of the fastest of three products of 256 × 256 numbers."""
+    numbers, taken = torch.ones(256, 256, dtype=dtype), []
+    for _ in range(3):
+        began = time.perf_counter()
+        numbers @ numbers
+        taken.append(time.perf_counter() - began)
+    return min(taken)
 
 
 def resolve_attention(
