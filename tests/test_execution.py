@@ -112,12 +112,13 @@ def test_the_record_says_what_it_came_to(tmp_path):
 def test_bf16_that_a_processor_only_emulates_is_warned_of_once(monkeypatch, caplog):
     monkeypatch.setattr(execution.torch.accelerator, "is_available", lambda: False)
     monkeypatch.setattr(execution, "_has_bf16", lambda: False)
+    monkeypatch.setattr(execution, "_seconds", {torch.bfloat16: 30.0, torch.float32: 0.4}.get)
     execution._warn_once.cache_clear()
     execution.warn_of_emulated_bf16("fp32")
     assert caplog.text == ""
     for _ in range(2):
         execution.warn_of_emulated_bf16("bf16")
-    assert caplog.text.count("slower than in fp32") == 1
+    assert caplog.text.count("takes 75.0 times as long as in fp32") == 1
     execution._warn_once.cache_clear()
     monkeypatch.setattr(execution, "_has_bf16", lambda: True)
     execution.warn_of_emulated_bf16("bf16")

@@ -59,7 +59,7 @@ def warn_of_emulated_bf16(precision: str) -> None:
 @cache
 def _warn_once() -> None:
     logger.warning(
-        "precision=bf16: this processor has no bf16 instructions; a matrix product takes %.0f times as long as in "
+        "precision=bf16: this processor has no bf16 instructions; a matrix product takes %.1f times as long as in "
         "fp32 (measured now), so precision=fp32 is faster (precision=auto, in recipes, chooses it)",
         _seconds(torch.bfloat16) / _seconds(torch.float32),
     )
