@@ -1,6 +1,6 @@
 """What `auto` comes to, and that settling it leaves no trace on the models."""
 
-import sys
+import importlib
 
 import pytest
 import torch
@@ -130,7 +130,7 @@ def test_a_continued_run_keeps_to_what_its_first_start_settled(tmp_path, monkeyp
     monkeypatch.setattr(execution, "_has_bf16", lambda: True)
     monkeypatch.setattr(execution, "_fastest", lambda work: 1.0)
     with pytest.raises(KeyboardInterrupt), monkeypatch.context() as stop:
-        stop.setattr(sys.modules["limbeck.run.train"], "train_stage", interrupt)
+        stop.setattr(importlib.import_module("limbeck.run.train"), "train_stage", interrupt)
         run(folder, precision="auto")
     assert Record.load(folder).execution.precision == "bf16"
     monkeypatch.setattr(execution, "_has_bf16", lambda: False)
