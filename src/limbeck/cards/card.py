@@ -17,8 +17,8 @@ from limbeck.records import Record
 from limbeck.records.words import (
     agreement_said,
     headline,
+    learned_nothing,
     one_answer,
-    one_answer_said,
     repeated_said,
 )
 from limbeck.runtimes.cascade import is_cascade
@@ -117,7 +117,7 @@ def _content(
     return {
         "title": name,
         "summary": _summary(student),
-        "warning": cells.in_markdown(one_answer_said(record) or ""),
+        "warning": cells.in_markdown(learned_nothing(record) or ""),
         "headline": [
             (label, cells.in_markdown(line)) for label, line in headline(record, student.bytes)
         ],

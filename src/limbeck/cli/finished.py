@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from limbeck.cli import console, options
 from limbeck.records import RECORD_NAME, Record
-from limbeck.records.words import headline, one_answer, one_answer_said, rows_said
+from limbeck.records.words import headline, learned_nothing, model_word, rows_said
 from limbeck.support import files
 from limbeck.support.given import PREFIX
 
@@ -41,11 +41,11 @@ def last_lines(record: Record, path: Path) -> Iterator[tuple[str, str]]:
         yield "Rows", f"{rows}, in training"
     if processes := record.execution.processes_said:
         yield "Ran in", f"{processes} processes"
-    model = "student" if record.kind == "distill" else "model"
+    model = model_word(record)
     report = path / "report.html"
     shown = f", {report} (the report)" if report.is_file() else ""
     yield "Files", f"{path / 'student'} (the {model}){shown}"
-    if (warning := one_answer_said(record)) is not None:
+    if (warning := learned_nothing(record)) is not None:
         yield "Warning", f"the {model} {warning}"
 
 
@@ -67,7 +67,7 @@ def _generates(kind: str) -> bool:
 
 def next_step(record: Record, path: Path) -> str | None:
     """The command to run after this one, or None."""
-    if one_answer(record) is not None:
+    if learned_nothing(record) is not None:
         return _trained_differently(record, path)
     # A model with some of an encoder's layers is a student too: the one to compare others with.
     if record.kind == "distill" or (record.recipe.get("student") or {}).get("layers"):
@@ -85,7 +85,7 @@ def after_export(export: Path, run: Path) -> str | None:
         return None
     record = Record.load(run)
     data = files.at_home(record.data)
-    if not data.is_file() or not is_own(data) or one_answer(record) is not None:
+    if not data.is_file() or not is_own(data) or learned_nothing(record) is not None:
         return None
     words = ["limbeck", "predict", str(export), record.data, "--to", f"{data.stem}-predictions.csv"]
     return shlex.join(words)

@@ -311,6 +311,14 @@ class KeptFacts(RecordPart):
         )
 
 
+class ConstantFacts(RecordPart):
+    """The best constant prediction for dev rows, of a model that scores no better."""
+
+    prediction: str
+    score: float
+    """Its primary score, 0 to 100."""
+
+
 class FloorFacts(RecordPart):
     """A linear model on TF-IDF of the same training rows and labels: what words alone reach."""
 

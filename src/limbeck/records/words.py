@@ -183,7 +183,7 @@ def _how_timed(record: Record) -> str:
     return ", ".join([*parts, "timed in turns"])
 
 
-# A classifier that predicts one class whatever it reads.
+# A model that has learned nothing: one that predicts one class for every row, or scores no better than that.
 
 
 def one_answer(record: Record) -> str | None:
@@ -199,11 +199,18 @@ def one_answer(record: Record) -> str | None:
     return only.name if only.recall == 100 else None
 
 
-def one_answer_said(record: Record) -> str | None:
-    """That the model predicts one class for every dev row, and what to try; None if it distinguishes rows."""
-    if (only := one_answer(record)) is None:
+def learned_nothing(record: Record) -> str | None:
+    """That the model predicts one class for every dev row, or scores as that would, and what to try; None otherwise."""
+    if (only := one_answer(record)) is not None:
+        found = f"predicts {words.short_text(only)!r} for every dev row, which needs no model"
+    elif (constant := record.constant) is not None:
+        always = f"always predicting {words.short_text(constant.prediction)!r} ({constant.score:.1f})"
+        found = f"is no better on dev than {always}, which needs no model"
+    else:
         return None
-    return (
-        f"predicts {words.short_text(only)!r} for every dev row, which needs no model; train it longer, at another "
-        "rate or on more rows"
-    )
+    return f"{found}; train it longer, at another rate or on more rows"
+
+
+def model_word(record: Record) -> str:
+    """The word for a run's model: a fine-tuned one is no student."""
+    return "student" if record.kind == "distill" else "model"

@@ -14,7 +14,7 @@ from limbeck.records.facts import Epoch
 from limbeck.records.words import (
     agreement_said,
     grouped,
-    one_answer_said,
+    learned_nothing,
     primary_name,
     repeated_said,
     rows_said,
@@ -153,7 +153,7 @@ class Content:
             if (agreement := agreement_said(run.examples)) is not None:
                 found.append(f"Scores of the {_titled(run)} are {agreement}: no labels were read.")
         for run in self.finished:
-            if (said := one_answer_said(run)) is not None:
+            if (said := learned_nothing(run)) is not None:
                 found.append(f"The {_titled(run)} {said}.")
         return found
 

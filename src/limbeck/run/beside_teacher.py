@@ -23,7 +23,7 @@ from limbeck.preflight import TeacherOutputs, ask_teacher, recorded_scores, teac
 from limbeck.preflight.data_checks import REPEATED
 from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME, Record
-from limbeck.records.facts import FloorFacts, Numbers, OutputsFacts
+from limbeck.records.facts import ConstantFacts, FloorFacts, Numbers, OutputsFacts
 from limbeck.run import bound_rows, run_folder
 from limbeck.run.models import Named, learns_from_its_teacher
 from limbeck.run.prepared import TEST, Prepared, SplitsToScore
@@ -223,7 +223,8 @@ def compare(
 ) -> None:
     """Add the comparison of the student's and the teacher's predictions, on every split, to a record.
 
-    The share of the teacher's primary score on the split that selects; counts, tests and the floor on all splits.
+    The share of the teacher's primary score, and a constant prediction that is as good, on the split that selects;
+    counts, tests and the floor on all splits.
     `measured`: the teacher's own predictions on splits that it was run on for this; of others its run may have kept
     them.
     """
@@ -249,6 +250,11 @@ def compare(
     theirs = teacher_scores.get(split, {}).get("primary")
     if tested and own is not None and theirs is not None:
         record.kept = kept_share(task, predictions[split], taught.get(split), (own, theirs))
+    if own is not None and task.label_column in rows[split].column_names:
+        score, prediction = task.kind.baseline_of_rows(task, rows[split])
+        record.constant = (
+            ConstantFacts(prediction=prediction, score=score) if own <= score else None
+        )
 
 
 def _teachers(

@@ -216,10 +216,10 @@ def _run(plan: Plan) -> Record:
     files = inputs.checksums_of_inputs(recipe)
     if plan.show and machine.is_first():
         named = recipe.outputs or recipe.teachers or ([recipe.teacher] if recipe.teacher else [])
-        named = [*named, *([] if recipe.student.from_teacher else [recipe.student.init])]
-        terminal.print_line(
-            terminal.messages(), f"reading {recipe.data}, loading {', '.join(named)}"
-        )
+        if not recipe.student.from_teacher and not inputs.start_problems(recipe):
+            named = [*named, recipe.student.init]
+        loading = f", loading {', '.join(named)}" if named else ""
+        terminal.print_line(terminal.messages(), f"reading {recipe.data}{loading}")
     warn_of_emulated_bf16(recipe.precision)
     prepared = prepare(recipe, plan.live_teacher, progress=plan.show)
     prepared = resolve(prepared, folder, files, fresh=not goes_on)
@@ -232,7 +232,9 @@ def _run(plan: Plan) -> Record:
         if record.team is not None and record.team.chosen is not None:
             take_over(record, folder)
         else:
-            finish(train_stages(ready, folder, parts, show=plan.show), record, folder, parts)
+            trained = train_stages(ready, folder, parts, show=plan.show)
+            summarized = plan.show and not plan.for_another
+            finish(trained, record, folder, parts, summarized=summarized)
     except Exception as error:  # recorded, whatever it is, and raised again
         fail(record, folder, error)
         raise

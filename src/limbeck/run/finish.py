@@ -20,6 +20,7 @@ from limbeck.evaluation import measuring, similarity_matrix
 from limbeck.evaluation.measuring import flops_of, latencies
 from limbeck.records import Record
 from limbeck.records.facts import Best, Cost, Epoch, ModelFacts, Numbers, StageFacts, TeacherFacts
+from limbeck.records.words import learned_nothing, model_word
 from limbeck.report import write_report
 from limbeck.report.sections import page_parts
 from limbeck.run import begin, check, several_teachers
@@ -31,9 +32,8 @@ from limbeck.runtimes.manifest import exports_of_student
 from limbeck.students import labels_of
 from limbeck.support import files, machine
 from limbeck.support.errors import LimbeckError
-from limbeck.support.words import short_text
 from limbeck.tables.model import task_title
-from limbeck.tasks import LOWER_IS_BETTER, Task
+from limbeck.tasks import LOWER_IS_BETTER
 from limbeck.tasks.rules import THRESHOLDS, thresholds_of
 from limbeck.training import DistillationTrainer
 from limbeck.training.progress import Parts
@@ -41,8 +41,13 @@ from limbeck.training.progress import Parts
 log = logging.getLogger(__name__)
 
 
-def finish(trained: Trained, record: Record, folder: RunFolder, parts: Parts) -> None:
-    """Score the trained student, measure it, ship it, and record the results."""
+def finish(
+    trained: Trained, record: Record, folder: RunFolder, parts: Parts, *, summarized: bool
+) -> None:
+    """Score the trained student, measure it, ship it, and record the results.
+
+    `summarized`: a summary of the record follows, which warns of a student that has learned nothing.
+    """
     prepared, trainer, spent = trained.prepared, trained.trainer, trained.spent
     recipe = prepared.recipe
     record.epochs = [
@@ -67,6 +72,8 @@ def finish(trained: Trained, record: Record, folder: RunFolder, parts: Parts) ->
         compare(prepared, scored, record, predictions, scores, measured)
         for split, beside in scores_beside_teacher(prepared, scored, trainer.student).items():
             record.scores[split] = record.scores[split] | beside
+    if not summarized and (said := learned_nothing(record)) is not None:
+        log.warning("the %s %s", model_word(record), said)
     with parts.part("measuring"):
         record.student, record.teacher = model_facts(prepared, scores)
         record.stages = [stage_facts(part, prepared) for part in spent]
@@ -127,24 +134,9 @@ def predict(
             prepared = prepared.deciding_by(found.thresholds)
             setattr(trainer.student.config, THRESHOLDS, [*found.thresholds])
         scores[split], predictions[split] = dict(found.scores), found.predictions
-        _warn_of_one_answer(prepared.task, split, found.predictions)
     if machine.is_first():
         files.write_whole(folder.predictions, json.dumps(predictions))
     return scores, predictions
-
-
-def _warn_of_one_answer(task: Task, split: str, predictions: dict[str, list[Any]]) -> None:
-    """Say of a classifier that it answers every row alike: its score, high or not, is its class's share."""
-    if not task.labels or task.kind.problem_of(task.regression) is None:
-        return
-    given = {task.kind.named(task, one) for one in predictions.get("prediction", ())}
-    if len(given) != 1 or len({task.kind.named(task, one) for one in predictions["label"]}) < 2:
-        return
-    log.warning(
-        "the student answers all %d rows of %s with %r: it has learned no more than that class's share; train "
-        "longer, at another rate, or on more rows",
-        len(predictions["label"]), split, short_text(str(given.pop())),
-    )  # fmt: skip
 
 
 # A finished run's entries in its record about its models and its cost.
