@@ -563,7 +563,10 @@ def split_to_score(
     """
     chosen = split or (task.evaluation_splits(rows) or tuple(rows))[0]
     if chosen not in rows:
-        raise LimbeckError(unknown("split", chosen, list(rows)))
+        problem = unknown("split", chosen, list(rows))
+        if len(rows) == 1:
+            problem = replace(problem, fix="leave out --split: these rows are not divided")
+        raise LimbeckError(problem)
     if labeled and task.label_column not in rows[chosen].column_names:
         raise LimbeckError(
             f"split {chosen!r} of {task.name} has no labels",
