@@ -84,12 +84,19 @@ def test_columns_are_asked_for_by_the_files_own(tmp_path: Path, out: Path) -> No
 def test_without_a_method_a_few_to_start_with_are_named() -> None:
     """Not all of them."""
     for line in (
-        ["distill", "--data", "x.csv"],
+        ["distill", "--layers", "2"],
         ["distill", "--method", "rail", "--data", "x.csv"],
     ):
         said = refuse(*line).stderr
         assert "start with kd (" in said and "`limbeck methods` lists all" in said
         assert sum(f" {name} " in said or f" {name}," in said for name in names()) < 9
+
+
+def test_rows_without_a_teacher_miss_the_teacher() -> None:
+    """Which defines the method."""
+    said = refuse("distill", "--data", "x.csv").stderr
+    assert "teacher: none is given" in said and "add --teacher FOLDER" in said
+    assert "method: none" in refuse("distill", "--data", "x.csv", "--outputs", "store").stderr
 
 
 def test_a_folder_without_rows_is_named(tmp_path: Path, out: Path) -> None:

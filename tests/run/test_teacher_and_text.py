@@ -491,6 +491,52 @@ def test_errors_come_before_any_work(place, tmp_path, teacher, rows, more, said)
     assert not out.exists()
 
 
+@pytest.mark.parametrize("method", [(), ("--method", "kd-soft")])
+def test_unlabeled_text_alone_is_to_be_data(place, tmp_path, method):
+    text = place / "text.txt"
+    given = ("--teacher", place / "classes", *method, "--out", tmp_path / "run", *QUICK)
+    found = command(*given, "--unlabelled", text, "more.txt", code=2)
+    assert (
+        f"write --data {text} --unlabelled more.txt instead of --unlabelled {text} more.txt"
+        in found
+    )
+    assert "add --task" not in found
+
+
+def test_a_tagger_needs_words_and_a_reader_of_pairs_two_columns(place, tmp_path):
+    for kind, fix in (
+        ("tokens", 'write {"tokens": ["…", "…"]} for each row'),
+        ("spans", "give a table with the columns question and context"),
+    ):
+        teacher = save(kinds.model(kind), tmp_path / kind, kinds.tokenizer())
+        found = command(
+            "--teacher",
+            teacher,
+            "--data",
+            place / "text.txt",
+            "--out",
+            tmp_path / "run",
+            *QUICK,
+            code=2,
+        )
+        assert fix in found
+        assert "--text-columns" not in found
+
+
+def test_one_answer_for_all_held_out_texts_is_no_bad_score(place, tmp_path):
+    """A teacher agrees with itself: the texts are at fault, or it gives one answer everywhere."""
+    model = tiny.knowing_teacher(3)
+    with torch.no_grad():
+        model.classifier.bias[1] = 100.0
+    teacher = save(model, tmp_path / "constant")
+    out = tmp_path / "run"
+    found = command(
+        "--teacher", teacher, "--data", place / "text.txt", "--out", out, *QUICK, code=2
+    )
+    assert "predicts 'positive' for all 12 held-out texts" in found
+    assert "its dev score" not in found
+
+
 def test_a_first_line_that_is_a_text_is_no_row_of_names(place, tmp_path):
     data = tmp_path / "rows.csv"
     data.write_text("\n".join(["a good film it is", *texts()]), encoding="utf-8")

@@ -115,6 +115,10 @@ def distill(
     run_recipe(choose_recipe(names, given), given, place.out, place.overwrite)
 
 
+_ROWS = frozenset({"data", "parallel", "unlabelled"})
+_TEACHERS = frozenset({"teacher", "teachers", "outputs"})
+
+
 def choose_recipe(names: Sequence[str], settings: dict[str, Any]) -> str | None:
     """Which recipe to load: a file (whose method `settings` may change) or a method's name.
 
@@ -136,8 +140,14 @@ def choose_recipe(names: Sequence[str], settings: dict[str, Any]) -> str | None:
             f"the recipe {names[0]!r} and the method {method!r} disagree", "give one of them"
         )
     chosen = names[0] if names else method
-    if chosen is None and settings.get("teacher") and (settings.keys() & {"data", "parallel"}):
+    # With unlabeled text alone, the check of what is missing names --data.
+    if chosen is None and settings.get("teacher") and (settings.keys() & _ROWS):
         return None
+    if chosen is None and (settings.keys() & _ROWS) and not (settings.keys() & _TEACHERS):
+        raise LimbeckError(
+            "teacher: none is given",
+            "add --teacher FOLDER, which defines the method too; `limbeck finetune` makes one",
+        )
     if chosen is None:
         raise LimbeckError(
             "method: none is given",

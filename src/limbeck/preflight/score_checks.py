@@ -21,7 +21,13 @@ from limbeck.data import Collator, batches_of, encode
 from limbeck.support import manifest, plain
 from limbeck.support.errors import LimbeckError, Problem, problem_list
 from limbeck.tasks import Processor, ScoredSplit, Task, as_array, join
-from limbeck.tasks.metrics import CORRELATIONS, TEACHER_AGREEMENT, TEACHER_KL, plain_metric
+from limbeck.tasks.metrics import (
+    CORRELATIONS,
+    TEACHER_AGREEMENT,
+    TEACHER_KL,
+    is_agreement,
+    plain_metric,
+)
 from limbeck.teachers.teacher import Teacher
 
 _SAMPLE = 512
@@ -218,6 +224,16 @@ def check_teacher_score(
         noise = 100 * 3 * (1.0 if of_numbers else 0.5) / np.sqrt(len(labels))
         told, most = score > baseline + noise, baseline + noise >= 100
     if better and told:
+        return
+    if is_agreement(task.primary):  # its score is 100: it agrees with itself
+        fix = "give more rows, or rows with other predictions, as data; or another teacher"
+        texts = f"{len(labels)} held-out texts"
+        if better:
+            few = f"too few to distinguish agreement with it from always predicting {answer!r}"
+            yield Problem(f"{side}: {texts} are {few} ({baseline:.1f})", fix, "note")
+        else:
+            alike = f"it predicts {answer!r} for all {texts}"
+            yield Problem(f"{side}: {alike}, so a constant student agrees with it completely", fix)
         return
     if better and most:
         yield Problem(

@@ -167,6 +167,13 @@ def missing(recipe: Recipe) -> Iterator[Problem]:
         yield load.no_source(recipe.data)
     elif recipe.task is None and path.is_dir():
         yield own.folder_without_task(path)
+    elif recipe.task is None and recipe.unlabelled:
+        first, *others = recipe.unlabelled
+        more = f" --unlabelled {' '.join(others)}" if others else ""
+        yield Problem(
+            f"data: none is given; unlabeled text alone is data: {', '.join(recipe.unlabelled)}",
+            f"write --data {first}{more} instead of --unlabelled {' '.join(recipe.unlabelled)}",
+        )
     elif recipe.task is None:
         yield Problem("task: none is given", "add --task mrpc, or task: in the recipe")
     for split, named in (("dev", recipe.dev), ("test", recipe.test)):

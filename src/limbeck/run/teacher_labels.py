@@ -143,9 +143,15 @@ def _problems(recipe: Recipe, first: FirstRows) -> Iterator[Problem]:
         what = f"of kind {recipe.kind} rows need {_NEEDS[str(recipe.kind)]}"
     elif missing:
         what = f"it has no column {', '.join(map(repr, missing))}"
-    yield Problem(
-        f"data: {recipe.data}: {what}", f"--text-columns {' '.join(usual) or 'A [B]'}; {columns}"
-    )
+    fix = f"--text-columns {' '.join(usual) or 'A [B]'}; {columns}"
+    lists = [
+        name for name, values in first.columns.items() if values and isinstance(values[0], list)
+    ]
+    if recipe.kind == tasks.TOKENS.name and not lists:
+        fix = 'write {"tokens": ["…", "…"]} for each row, one object per line of a .jsonl file'
+    elif len(first.columns) < len(usual):
+        fix = f"give a table with the columns {' and '.join(usual)}"
+    yield Problem(f"data: {recipe.data}: {what}", fix)
 
 
 def _texts_of_teacher(recipe: Recipe) -> int | None:
