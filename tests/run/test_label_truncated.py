@@ -84,12 +84,16 @@ def test_a_row_that_was_truncated_counts_once(tmp_path, long_rows, capsys, after
     assert said in capsys.readouterr().err
 
 
-def test_what_a_fine_tuned_model_does_not_read_is_counted(tmp_path):
+def test_what_a_fine_tuned_model_does_not_read_is_counted(tmp_path, capsys):
     """By its own tokenizer, which adds two tokens to the words."""
     texts = list(dict.fromkeys(tiny.sentences(30)))
     (tmp_path / "rows.txt").write_text("\n".join(texts))
     teacher = ModelLabeller(tiny.knowing_teacher(), tiny.tokenizer(), name="t", max_length=5)
-    store = limbeck.label(teacher, tmp_path / "rows.txt", out=tmp_path / "store", shard_rows=8)
+    given = {"out": tmp_path / "store", "shard_rows": 8, "show": True}
+    store = limbeck.label(teacher, tmp_path / "rows.txt", **given)
+    said = " ".join(capsys.readouterr().err.split())
+    assert "the text exceeded the model's maximum length" in said
+    assert "prompt" not in said
     long = sum(len(tiny.tokenizer()(text)["input_ids"]) > 5 for text in texts)
     assert 0 < store.manifest.truncated_rows == long < len(texts)
 

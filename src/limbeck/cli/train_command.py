@@ -140,7 +140,7 @@ def choose_recipe(names: Sequence[str], settings: dict[str, Any]) -> str | None:
             f"the recipe {names[0]!r} and the method {method!r} disagree", "give one of them"
         )
     chosen = names[0] if names else method
-    # With unlabeled text alone, the check of what is missing names --data.
+    # With unlabeled text alone, the check of missing settings names --data.
     if chosen is None and settings.get("teacher") and (settings.keys() & _ROWS):
         return None
     if chosen is None and (settings.keys() & _ROWS) and not (settings.keys() & _TEACHERS):

@@ -124,7 +124,8 @@ def label(
         if made.truncated_rows:
             console.print(
                 f"{made.truncated_rows:,} of {made.stored_rows:,} rows were truncated at the end of their longest "
-                "text: with the rest of the prompt it exceeded the model's maximum length (--max-length)"
+                f"text: {'the' if source.prompt is None else 'with the rest of the prompt the'} text exceeded the "
+                "model's maximum length (--max-length)"
             )
     store = open_store(files.url)
     if asked.to is not None:

@@ -65,7 +65,7 @@ class Record(facts.RecordPart):
     floor: facts.FloorFacts | None = None
     """Scores of a linear model on words on the same rows; None if not supported, or `floor` is off."""
     constant: facts.ConstantFacts | None = None
-    """None if the primary dev score is above that of the best constant prediction."""
+    """None if the primary dev score is above the best constant prediction's."""
     student: facts.ModelFacts = Field(default_factory=facts.ModelFacts)
     teacher: facts.TeacherFacts | None = None
     vocabulary: facts.VocabularyFacts | None = None
