@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -165,6 +166,13 @@ def test_a_failed_run_keeps_its_record_and_can_go_on(finished, tmp_path, monkeyp
     assert again.record.error is None
     name = "student/model.safetensors"
     assert (again.path / name).read_bytes() == (finished.path / name).read_bytes()
+
+
+def test_another_methods_recipe_differs_in_what_was_chosen(copied, recipe, no_training):
+    """Not in the texts about it."""
+    with pytest.raises(LimbeckError, match="they differ in method, ") as refused:
+        distill(recipe("kd"), out=copied)
+    assert not {"summary", "paper", "formula"} & {*re.findall(r"\w+", str(refused.value))}
 
 
 def test_a_loss_that_is_no_number_fails_the_run(tmp_path, recipe, watch_training):

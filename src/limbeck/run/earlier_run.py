@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from limbeck.data.row_facts import facts_of
 from limbeck.outputs.key import add_model
 from limbeck.recipe import Recipe
+from limbeck.recipe.catalog import HEADER
 from limbeck.recipe.load import as_written_then
 from limbeck.records import RECORD_NAME, Record
 from limbeck.run import inputs
@@ -84,8 +85,10 @@ class EarlierRun:
         if overwrite or not folder.recipe.is_file():
             return None
         if self.changed:
+            # A method's summary, paper and formula follow from it.
+            chosen = [key for key in self.changed if key not in HEADER[1:]] or self.changed
             raise LimbeckError(
-                f"out: {folder.path} holds a run of another recipe (they differ in {', '.join(self.changed)})",
+                f"out: {folder.path} holds a run of another recipe (they differ in {', '.join(chosen)})",
                 "choose another folder with --out, or pass --overwrite to replace that run",
             )
         # Checkpoints go last, so with them still there a missing report was not yet written.
