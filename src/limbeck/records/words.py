@@ -204,8 +204,8 @@ def learned_nothing(record: Record) -> str | None:
     if (only := one_answer(record)) is not None:
         found = f"predicts {words.short_text(only)!r} for every dev row, which needs no model"
     elif (constant := record.constant) is not None:
-        always = f"always predicting {words.short_text(constant.prediction)!r} ({constant.score:.1f})"
-        found = f"is no better on dev than {always}, which needs no model"
+        always = f"always predicting {words.short_text(constant.prediction)!r}"
+        found = f"is no better on dev than {always} ({constant.score:.1f}), which needs no model"
     else:
         return None
     return f"{found}; train it longer, at another rate or on more rows"
