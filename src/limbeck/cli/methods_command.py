@@ -185,6 +185,8 @@ def words_of(stated: Stated) -> Iterator[str]:
     yield f"from: {stated.source}"
     if stated.start:
         yield f"start: {stated.start}"
+    if stated.layers:
+        yield f"students: {stated.layers} layers"
     # Tasks that have the same together.
     others = [task for task, keys in stated.tasks.items() if keys]
     for keys, tasks in grouped(others, lambda task: keys_shown(stated.tasks[task])).items():

@@ -27,6 +27,7 @@ class Stated(BaseModel):
     Attributes:
         source: where it is stated.
         start: what students start from, in words.
+        layers: the number of layers of its students; None for any number.
         runs: over how many runs, or which seeds, scores are averaged.
         tasks: task → recipe keys on top of `keys`.
         nets: for named CNNs, instead of `keys` and `tasks`; None if nothing is stated.
@@ -39,6 +40,7 @@ class Stated(BaseModel):
 
     source: str = ""
     start: str = ""
+    layers: int | None = None
     runs: str = ""
     tasks: dict[str, dict[str, Any]] = Field(default_factory=dict)
     nets: "Stated | None" = None

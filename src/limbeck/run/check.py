@@ -21,6 +21,7 @@ from limbeck.objectives.example_weights import COUNTED, ExampleWeights
 from limbeck.outputs.stored_teacher import AbsentModel
 from limbeck.preflight import data_checks, memory
 from limbeck.recipe import Recipe, Stage
+from limbeck.recipe.checks import check_depth
 from limbeck.recipe.quick import USUAL, travelled
 from limbeck.run import beside_teacher, bound_rows, in_place, several_teachers
 from limbeck.run.models import Named, learns_from_its_teacher
@@ -251,6 +252,8 @@ def check_run(prepared: Prepared, *, show: bool) -> Prepared:
         name = type(prepared.student).__name__
         said = f"activation_checkpointing: {name} does not support it"
         problems.append(Problem(said, "leave it out"))
+    depth = getattr(prepared.student.config, "num_hidden_layers", None)
+    problems += check_depth(recipe, depth)
     problems += preflight.checking.check_workers(recipe.workers)
     problems += preflight.checking.check_share(last.recipe.batch_size, last.recipe.accumulation)
     sides = {}

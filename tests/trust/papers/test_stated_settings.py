@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from limbeck.recipe import Recipe, catalog, departures
+from limbeck.recipe.checks import check_depth
 from limbeck.recipe.paper_settings import flat, stated_of
 from limbeck.recipe.quick import BY_ROWS, quick_settings
 from limbeck.support.errors import LimbeckError
@@ -220,6 +221,17 @@ def test_bert_emds_two_tables(layers, task, beta, temperature, lr):
     soft, *others = recipe.objectives.values()
     assert {one.weight for one in others} == {beta} and recipe.lr == lr
     assert soft.temperature == temperature and (soft.scale_by_t2 or temperature == 1)
+
+
+@pytest.mark.parametrize(("name", "layers", "fix"), [
+    ("released", 6, None), ("released-4", 4, None), ("quick", 4, None),
+    ("released", 4, "use settings=released-4"), ("released-4", 6, "use settings=released"),
+    ("released", 3, "choose a depth with settings of its own: 6, 4"),
+])  # fmt: skip
+def test_settings_of_another_depth_are_a_warning(name, layers, fix):
+    """In the released table a student of four layers has T = 3 on MNLI, QQP and QNLI, one of six has 1."""
+    found = check_depth(load("bert-emd-released", name, "mnli"), layers)
+    assert [(one.fix, one.severity) for one in found] == ([] if fix is None else [(fix, "warning")])
 
 
 # What holds for all of them
