@@ -89,10 +89,10 @@ def knowing_teacher(
 
 
 def sentences(count: int) -> list[str]:
-    """Of different lengths; even ones praise."""
+    """Of different lengths; even ones praise. All differ: where words repeat, by the spaces between them."""
     fillers = WORDS[2:]
     return [
-        " ".join(
+        (" " * (1 + row // (5 * len(fillers)))).join(
             ["good" if row % 2 == 0 else "bad"]
             + [fillers[(row * 3 + word) % len(fillers)] for word in range(1 + row % 5)]
         )

@@ -11,7 +11,7 @@ import pytest
 from sklearn.model_selection import StratifiedGroupKFold, train_test_split
 
 from limbeck.data import Division, load_task
-from limbeck.data.splits import hold_out
+from limbeck.data.splits import hold_out, hold_out_texts
 from limbeck.support.errors import LimbeckError
 
 SHARES = Division(dev_share=0.1, test_share=0.2)
@@ -190,3 +190,40 @@ def test_a_test_file_without_labels_has_none(tmp_path, blank):
     table(tmp_path / "test.csv", 8, label=lambda row: blank)
     _, splits = load_task(None, tmp_path, text_columns=["text"], label_column="label")
     assert "label" not in splits["test"].column_names and "label" in splits["dev"].column_names
+
+
+def test_rows_of_the_same_text_stay_together(tmp_path):
+    path = tmp_path / "rows.csv"
+    copies = ["Text {}", " text {} ", "TEXT {}"]
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["text", "label"])
+        for row in range(120):
+            label = "good" if row % 4 else "bad"
+            writer.writerows([copy.format(row), label] for copy in copies[: 1 + row % 3])
+        # Of a fifth of the rows the text is the same, and one copy has another class.
+        writer.writerows(["spam", "good" if row else "bad"] for row in range(60))
+    found = load(path)
+    plain = {split: {text.strip().lower() for text in texts} for split, texts in found.items()}
+    assert sum(map(len, found.values())) == 300
+    assert not plain["dev"] & plain["train"] and not plain["test"] & (plain["train"] | plain["dev"])
+    assert "spam" in plain["train"] and len(plain["dev"]) == len(plain["test"]) == 12
+    assert load(path) == found != load(path, dev_share=0.3)
+
+
+def test_a_file_of_which_every_row_is_repeated_is_cut_by_its_texts(tmp_path):
+    once = load(table(tmp_path / "once.csv", 150))
+    head, *rows = (tmp_path / "once.csv").read_text().splitlines()
+    (tmp_path / "twice.csv").write_text("\n".join([head, *rows, *rows]))
+    twice = load(tmp_path / "twice.csv")
+    assert {split: sorted(texts) for split, texts in twice.items()} == {
+        split: sorted(2 * texts) for split, texts in once.items()
+    }
+
+
+def test_an_unlabelled_copy_of_a_row_that_is_held_out_is_in_no_split():
+    labels = [0, 1] * 20 + [-100] * 40
+    parts = hold_out_texts(labels, True, 1, SHARES, np.tile(np.arange(40), 2))
+    held = {*parts.dev.tolist(), *parts.test.tolist()}
+    assert len(held) == 12 and max(held) < 40
+    assert {*parts.train.tolist()} == {*range(80)} - held - {row + 40 for row in held}

@@ -18,7 +18,15 @@ from limbeck.data import glue
 from limbeck.data.files import FORMS, ending_of, form_of, known_endings, open_rows, stem_of
 from limbeck.data.label_column import LabelColumn, check_written_labels, read_labels, without_gaps
 from limbeck.data.reader import DataRequest, Loaded, OnDisk, data_reader
-from limbeck.data.splits import SplitRows, check_splits, hold_out, make_split, with_held_out
+from limbeck.data.splits import (
+    SplitRows,
+    check_splits,
+    equal_texts,
+    hold_out,
+    hold_out_texts,
+    make_split,
+    with_held_out,
+)
 from limbeck.data.table import (
     FileTable,
     finite,
@@ -165,7 +173,8 @@ def made_splits(
 ) -> DatasetDict:
     """Make the splits of a user's own files, and check them.
 
-    A single file is divided into train, dev and test. Without `for_training` it is one dev split.
+    A single file is divided into train, dev and test; rows of equal texts stay together. Without
+    `for_training` it is one dev split.
 
     Args:
         request: the request.
@@ -180,6 +189,9 @@ def made_splits(
             splits["dev"] = make_split(task, texts, labels)
         elif split == "train" and labels is not None:
             shares = request.division.beside(rows)
+            if groups is None and (shares.dev_share or shares.test_share != 0):
+                groups = equal_texts(task, texts)
+                draw = hold_out if groups is None else hold_out_texts
             splits |= with_held_out(task, texts, labels, request.seed, shares, groups, draw)
         else:
             splits[split] = make_split(task, texts, labels)

@@ -25,7 +25,9 @@ from limbeck.tasks.task import Task
 SHARE = 0.1
 FEW = 100
 """No test split is made of fewer labeled rows, unless a share is set: a score on fewer than ten means nothing."""
-_AS_THEY_ARE = (pa.Array, pa.ChunkedArray, np.ndarray)
+_ARROW = (pa.Array, pa.ChunkedArray)
+_AS_THEY_ARE = (*_ARROW, np.ndarray)
+_PIECE = 10_000
 
 
 class Division(NamedTuple):
@@ -205,6 +207,53 @@ def hold_out(
     if groups is not None:
         kept &= ~np.isin(groups, groups[np.concatenate([dev, test])])
     return SplitRows(np.flatnonzero(kept), np.sort(dev), np.sort(test))
+
+
+def hold_out_texts(
+    labels: Sequence[Any],
+    stratify: bool,
+    seed: int,
+    division: Division,
+    texts: np.ndarray,
+) -> SplitRows:
+    """As `hold_out`, of different texts: rows that repeat a text follow its first labeled row.
+
+    A text with more rows than a usual share stays in train, unless all have as many. Too few different texts are
+    divided row by row, and pre-flight warns.
+
+    Args:
+        labels: as for `hold_out`; so are `stratify`, `seed` and `division`.
+        texts: numbers (n,), equal for equal texts (`equal_texts`).
+    """
+    labelled = np.flatnonzero(labelled_rows(np.asarray(labels)))
+    _, first, rows_of = np.unique(texts[labelled], return_index=True, return_counts=True)
+    few = rows_of <= max(SHARE * len(labelled), min(rows_of, default=0))
+    drawn = np.sort(labelled[first[few]])
+    try:
+        parts = hold_out([labels[row] for row in drawn], stratify, seed, division)
+    except LimbeckError:
+        return hold_out(labels, stratify, seed, division)
+    dev, test = (np.isin(texts, texts[drawn[part]]) for part in (parts.dev, parts.test))
+    train = np.flatnonzero(~(dev | test))
+    return SplitRows(train, *(labelled[part[labelled]] for part in (dev, test)))
+
+
+def equal_texts(task: Task, texts: Mapping[str, Sequence[Any]]) -> np.ndarray | None:
+    """Numbers (n,) of rows by text columns [n], equal for rows of equal texts; None if no text is repeated."""
+    size, digests = len(texts[task.text_columns[0]]), []
+    for start in range(0, size, _PIECE):
+        piece = (values[start : start + _PIECE] for values in texts.values())
+        lists = (one.to_pylist() if isinstance(one, _ARROW) else one for one in piece)
+        for row in task.kind.compared_texts(task, dict(zip(texts, lists, strict=True))):
+            said = repr([[plain_text(text) for text in part] for part in row])
+            digests.append(xxhash.xxh3_64_intdigest(said.encode()))
+    different, numbers = np.unique(np.array(digests, dtype=np.uint64), return_inverse=True)
+    return numbers if 0 < len(different) < len(numbers) else None
+
+
+def plain_text(text: str) -> str:
+    """A text as it is compared with others: case and outer whitespace make no difference."""
+    return text.strip().casefold()
 
 
 def _strata(values: np.ndarray, labelled: np.ndarray) -> np.ndarray:

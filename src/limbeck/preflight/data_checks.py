@@ -14,6 +14,7 @@ from datasets import Dataset
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 from limbeck.data import Conditions
+from limbeck.data.splits import plain_text
 from limbeck.functional.labels import NO_LABEL
 from limbeck.preflight.score_checks import teacher_record
 from limbeck.support.errors import Problem, problem_list
@@ -304,8 +305,4 @@ def check_unknown_tokens(
 def _rows(task: Task, rows: Mapping[str, Any]) -> list[tuple[Hashable, ...]]:
     """By row the texts looked up among the training rows: all of a row together, or each separately."""
     found = task.kind.compared_texts(task, rows)
-    return [tuple(tuple(map(_plain, texts)) for texts in row) for row in found]
-
-
-def _plain(text: str) -> str:
-    return text.strip().casefold()
+    return [tuple(tuple(map(plain_text, texts)) for texts in row) for row in found]
