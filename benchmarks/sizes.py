@@ -41,12 +41,14 @@ COMPRESSED = RECORD.with_name("compress_sst2.json")
 PICTURE = Path(__file__).parents[1] / "docs" / "assets" / "compress.svg"
 TEACHER, PLAIN = "teacher, 6 layers", "3 layers"
 SHALLOW, SLIM, FEW_TOKENS = "2 layers", "3 layers, ffn 384", "3 layers, 12,000 tokens"
-# Of about the same latency; and the same layers with and without rare tokens.
-PAIRS = ((SLIM, SHALLOW), (FEW_TOKENS, PLAIN))
+MORE_TOKENS = "3 layers, 19,000 tokens, 4 bits"
+# Of about the same latency; and the same layers with and without rare tokens, twice of about 11 MB.
+PAIRS = ((SLIM, SHALLOW), (FEW_TOKENS, PLAIN), (MORE_TOKENS, PLAIN))
 NARROW = {"student.hidden": 256, "student.heads": 8, "student.ffn": 768}
 STUDENTS: dict[str, dict[str, Any]] = {
     PLAIN: {"student.layers": 3},
     FEW_TOKENS: {"student.layers": 3, "student.vocabulary": 12_000},
+    MORE_TOKENS: {"student.layers": 3, "student.vocabulary": 19_000},
     "3 layers, 8,000 tokens": {"student.layers": 3, "student.vocabulary": 8000},
     SHALLOW: {"student.layers": 2},
     SLIM: {"student.layers": 3, "student.ffn": 384},

@@ -107,7 +107,9 @@ figures:
 def test_a_figure_of_what_no_run_recorded_says_so(tmp_path) -> None:
     figures = "figures: {a: {draw: curves, y: dev.lss}, b: {draw: curves}}\n"
     path = tmp_path / "mine.yaml"
-    path.write_text(f"title: t\ndata: pocket\ntasks: [sst2]\nmethods: {{kd: }}\n{figures}")
+    path.write_text(
+        f"title: t\ndata: pocket\nmodel: pocket\ntasks: [sst2]\nmethods: {{kd: }}\n{figures}"
+    )
     made = [MadeRun(point("kd", 70), tmp_path)]
     empty, drawn = study_figures(load_study(path), made, {}, lambda name: nobody)
     assert (empty.panels, empty.notes) == ((), ("No run has recorded its data.",))
