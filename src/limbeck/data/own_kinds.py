@@ -233,7 +233,7 @@ def _named(usual: KindLayout, request: DataRequest, path: Path) -> list[str]:
 def _usual_label(usual: KindLayout, path: Path) -> str:
     """The layout's name of the label column, or its other name if a table has only that."""
     label, other = usual.label or "", usual.other_label
-    if other is None or _in_columns(path):
+    if other is None or _in_columns(path) or not path.is_file():  # reading a pipe would wait
         return label
     with closing(files.open_rows(path)) as source:
         return other if other in source.columns and label not in source.columns else label
