@@ -61,6 +61,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list:
         execution=SimpleNamespace(processes_said=""),
         vocabulary=None,
         picked_layers=None,
+        best_constant=None,
     )
     result = SimpleNamespace(path=Path("runs/it"), record=record)
     recipe.teacher_text = teacher_text

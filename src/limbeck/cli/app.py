@@ -15,20 +15,10 @@ import typer
 from rich.markup import escape
 from typer.core import TyperGroup
 
+from limbeck.cli import options
 from limbeck.cli.compress_command import compress
 from limbeck.cli.console import show_notes, show_problems, show_stopped
 from limbeck.cli.methods_command import methods
-from limbeck.cli.options import (
-    COMMANDS,
-    COMPARE,
-    PANELS,
-    START,
-    TRAIN,
-    USE,
-    Command,
-    ManyValues,
-    plain_types,
-)
 from limbeck.cli.outputs_command import outputs
 from limbeck.cli.row_commands import label, predict
 from limbeck.cli.runs_commands import compare, evaluate, table, team
@@ -87,40 +77,52 @@ def file_problem(error: OSError) -> Problem:
 
 
 _CORE = {
-    "methods": Command(methods, START, "limbeck methods kd", ManyValues),
-    "finetune": Command(
-        finetune, TRAIN, "limbeck finetune --model MODEL --data reviews.csv --out runs/teacher"
+    "methods": options.Command(methods, options.START, "limbeck methods kd", options.ManyValues),
+    "finetune": options.Command(
+        finetune,
+        options.TRAIN,
+        "limbeck finetune --model MODEL --data reviews.csv --out runs/teacher",
     ),
-    "distill": Command(
+    "distill": options.Command(
         distill,
-        TRAIN,
+        options.TRAIN,
         "limbeck distill --teacher runs/teacher --layers 3 --data reviews.csv --unlabelled more.csv",
     ),
-    "compress": Command(
+    "compress": options.Command(
         compress,
-        TRAIN,
+        options.TRAIN,
         "limbeck compress runs/teacher --budget size=6MB,latency=2ms --data reviews.csv --out small",
     ),
-    "shrink": Command(
-        shrink, TRAIN, "limbeck shrink runs/teacher --layers 3 --vocabulary 8000 --out small"
+    "shrink": options.Command(
+        shrink,
+        options.TRAIN,
+        "limbeck shrink runs/teacher --layers 3 --vocabulary 8000 --out small",
     ),
-    "label": Command(
-        label, TRAIN, "limbeck label --teacher runs/teacher --unlabelled more.csv --out outputs"
+    "label": options.Command(
+        label,
+        options.TRAIN,
+        "limbeck label --teacher runs/teacher --unlabelled more.csv --out outputs",
     ),
-    "evaluate": Command(
-        evaluate, USE, "limbeck evaluate runs/student --data new.csv --label-column label"
+    "evaluate": options.Command(
+        evaluate, options.USE, "limbeck evaluate runs/student --data new.csv --label-column label"
     ),
-    "predict": Command(predict, USE, "limbeck predict runs/student new.csv --to answers.csv"),
-    "export": Command(export, USE, "limbeck export runs/student --format onnx-int8"),
-    "bench": Command(bench, USE, "limbeck bench runs/teacher runs/student --threads 1"),
-    "cascade": Command(
-        cascade, USE, "limbeck cascade runs/fast runs/teacher --agreement 97 --out both"
+    "predict": options.Command(
+        predict, options.USE, "limbeck predict runs/student new.csv --to answers.csv"
     ),
-    "card": Command(card, USE, "limbeck card runs/student --license mit"),
-    "push": Command(push, USE, "limbeck push runs/student me/my-student --dry-run"),
-    "table": Command(table, COMPARE, "limbeck table runs", ManyValues),
-    "compare": Command(compare, COMPARE, "limbeck compare runs/student runs/other"),
-    "team": Command(team, COMPARE, "limbeck team runs/teacher-1 runs/teacher-2"),
+    "export": options.Command(
+        export, options.USE, "limbeck export runs/student --format onnx-int8"
+    ),
+    "bench": options.Command(
+        bench, options.USE, "limbeck bench runs/teacher runs/student --threads 1"
+    ),
+    "cascade": options.Command(
+        cascade, options.USE, "limbeck cascade runs/fast runs/teacher --agreement 97 --out both"
+    ),
+    "card": options.Command(card, options.USE, "limbeck card runs/student --license mit"),
+    "push": options.Command(push, options.USE, "limbeck push runs/student me/my-student --dry-run"),
+    "table": options.Command(table, options.COMPARE, "limbeck table runs", options.ManyValues),
+    "compare": options.Command(compare, options.COMPARE, "limbeck compare runs/student runs/other"),
+    "team": options.Command(team, options.COMPARE, "limbeck team runs/teacher-1 runs/teacher-2"),
 }
 app = typer.Typer(
     name="limbeck",
@@ -132,16 +134,21 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-for _panel in PANELS:
-    for _name, _one in {**{name: COMMANDS.get(name) for name in COMMANDS}, **_CORE}.items():
+for _panel in options.PANELS:
+    for _name, _one in {
+        **{name: options.COMMANDS.get(name) for name in options.COMMANDS},
+        **_CORE,
+    }.items():
         if _one.panel == _panel:
             app.command(
                 _name,
                 cls=_one.parser,
                 rich_help_panel=_panel,
                 epilog=f"Example: {escape(_one.example)}",
-            )(plain_types(_one.run))
-app.add_typer(outputs, name="outputs", rich_help_panel=USE, epilog="Example: limbeck outputs list")
+            )(options.plain_types(_one.run))
+app.add_typer(
+    outputs, name="outputs", rich_help_panel=options.USE, epilog="Example: limbeck outputs list"
+)
 
 
 def _show_version(asked: bool) -> None:
@@ -151,7 +158,7 @@ def _show_version(asked: bool) -> None:
 
 
 @app.callback()
-@plain_types
+@options.plain_types
 def _common(
     version: Annotated[
         bool,

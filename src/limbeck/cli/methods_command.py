@@ -15,15 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from limbeck.cli.console import output
-from limbeck.recipe.catalog import (
-    FAMILIES,
-    RECOMMENDED,
-    CatalogEntry,
-    available,
-    find,
-    names,
-    no_such_method,
-)
+from limbeck.recipe import catalog
 from limbeck.recipe.paper_settings import QUICK, Stated, flat, stated_of
 from limbeck.recipe.quick import quick_settings
 from limbeck.records.words import grouped
@@ -43,10 +35,10 @@ def methods(
     """List the methods by family; with NAME, show its formula, its paper, its settings and its entry."""
     own = [one for file in registry.load_plugins(plugin or ()) for one in file.registered]
     if name is None:
-        list_methods(available(), output())
+        list_methods(catalog.available(), output())
         list_registered(own, output())
         return
-    if name not in names():
+    if name not in catalog.names():
         before = registry.registrations()
         registry.load_packages()
         own += registry.registered_since(before)
@@ -55,8 +47,8 @@ def methods(
             show_registered(found[0], output())
             return
         if own:
-            raise LimbeckError(no_such_method(name, *(one.name for one in own)))
-    show_method(find(name), output())
+            raise LimbeckError(catalog.no_such_method(name, *(one.name for one in own)))
+    show_method(catalog.find(name), output())
 
 
 def list_registered(own: Sequence[registry.Registered], console: Console) -> None:
@@ -84,12 +76,12 @@ def show_registered(one: registry.Registered, console: Console) -> None:
             )
 
 
-def list_methods(entries: Sequence[CatalogEntry], console: Console) -> None:
+def list_methods(entries: Sequence[catalog.CatalogEntry], console: Console) -> None:
     """The recommended ones with their use; then a heading for each family and a line for each method."""
     width = max(len(entry.method) for entry in entries)
-    groups = {"Start with": RECOMMENDED}
+    groups = {"Start with": catalog.RECOMMENDED}
     for family, members in groupby(entries, key=lambda entry: entry.family):
-        groups[FAMILIES[family]] = {entry.method: entry.summary for entry in members}
+        groups[catalog.FAMILIES[family]] = {entry.method: entry.summary for entry in members}
     for title, lines in groups.items():
         console.print(Text(title, style="bold"))
         rows = Table.grid(padding=(0, 2))
@@ -102,7 +94,7 @@ def list_methods(entries: Sequence[CatalogEntry], console: Console) -> None:
     console.print(Text("limbeck methods NAME shows one of them.", style="dim"))
 
 
-def show_method(entry: CatalogEntry, console: Console) -> None:
+def show_method(entry: catalog.CatalogEntry, console: Console) -> None:
     """The formula, the paper, the settings and the recipe file of one method."""
     console.print(Text.assemble((entry.method, "bold cyan"), "  ", entry.summary))
     for title, text in (("Formula", entry.formula), ("Paper", entry.paper)):

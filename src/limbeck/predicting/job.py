@@ -297,7 +297,8 @@ def prepare(
             return None
 
     facts: AboutModel | None = tried(facts_of, model, settings.backend, settings.task)
-    if facts is not None and facts.kind.embeds and "output" not in settings.model_fields_set:
+    embeds = facts is not None and facts.kind.embeds
+    if embeds and "output" not in settings.model_fields_set:
         settings = settings.model_copy(update={"output": (EMBEDDINGS,)})
     stream: RowStream | None = tried(open_rows)
     if target is not None:
@@ -310,7 +311,7 @@ def prepare(
     if facts is not None:
         columns = tried(text_columns, facts, heads, settings) or ()
         to_csv = form == "csv" or (target is not None and target.suffix.lower() == ".csv")
-        problems += _unread(settings, facts, endpoint, to_csv=to_csv)
+        problems += _unread(settings, facts, endpoint, embeds=embeds, to_csv=to_csv)
         reader = tried(reader_kinds.reader_of, facts, settings, len(columns) or 1)
     if problems or facts is None or stream is None or reader is None:
         raise LimbeckError(problems)
@@ -323,10 +324,15 @@ def prepare(
 
 
 def _unread(
-    settings: PredictSettings, facts: AboutModel, endpoint: EndpointAccess | None, *, to_csv: bool
+    settings: PredictSettings,
+    facts: AboutModel,
+    endpoint: EndpointAccess | None,
+    *,
+    embeds: bool,
+    to_csv: bool,
 ) -> list[Problem]:
     """Outputs that the model does not have or read, or the file cannot hold."""
-    embeds, embeddings = facts.kind.embeds, EMBEDDINGS in settings.asked
+    embeddings = EMBEDDINGS in settings.asked
     exported = f"{facts.name} is an exported model, whose file"
     asks = facts.model.cascade is not None and facts.model.cascade.asks
     checks = {

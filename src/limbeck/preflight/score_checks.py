@@ -20,19 +20,12 @@ from limbeck.activations import Request
 from limbeck.data import Collator, batches_of, encode
 from limbeck.support import manifest, plain
 from limbeck.support.errors import LimbeckError, Problem, problem_list
-from limbeck.tasks import Processor, ScoredSplit, Task, as_array, join
-from limbeck.tasks.metrics import (
-    CORRELATIONS,
-    TEACHER_AGREEMENT,
-    TEACHER_KL,
-    is_agreement,
-    plain_metric,
-)
+from limbeck.tasks import Processor, ScoredSplit, Task, as_array, join, metrics
 from limbeck.teachers.teacher import Teacher
 
 _SAMPLE = 512
 # The metrics, in a teacher's own record, that compare it with its own teacher.
-_OF_ITS_TEACHER = (TEACHER_AGREEMENT, TEACHER_KL)
+_OF_ITS_TEACHER = (metrics.TEACHER_AGREEMENT, metrics.TEACHER_KL)
 _BATCH = 32
 # Significance level of the test against always making one prediction.
 _CHANCE = 0.01
@@ -214,9 +207,11 @@ def check_teacher_score(
         baseline, answer = task.kind.baseline(task, labels)
     else:
         baseline, answer = task.kind.baseline_of_rows(task, rows)
-    of_numbers = all(plain_metric(name) in CORRELATIONS for name in task.primary.split("+"))
+    of_numbers = all(
+        metrics.plain_metric(name) in metrics.CORRELATIONS for name in task.primary.split("+")
+    )
     better = score > baseline
-    if plain_metric(task.primary) == "accuracy":
+    if metrics.plain_metric(task.primary) == "accuracy":
         share, count = min(baseline / 100, 1.0), task.kind.predictions_of(labels)
         chance = binomtest(round(score / 100 * count), count, share, alternative="greater").pvalue
         told, most = chance < _CHANCE, share**count >= _CHANCE
@@ -225,7 +220,7 @@ def check_teacher_score(
         told, most = score > baseline + noise, baseline + noise >= 100
     if better and told:
         return
-    if is_agreement(task.primary):  # its score is 100: it agrees with itself
+    if metrics.is_agreement(task.primary):  # its score is 100: it agrees with itself
         fix = "give more rows, or rows with other predictions, as data; or another teacher"
         texts = f"{len(labels)} held-out texts"
         if better:

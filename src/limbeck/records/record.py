@@ -64,7 +64,7 @@ class Record(facts.RecordPart):
     """Student less teacher over the same rows, by the same names."""
     floor: facts.FloorFacts | None = None
     """Scores of a linear model on words on the same rows; None if not supported, or `floor` is off."""
-    constant: facts.ConstantFacts | None = None
+    best_constant: facts.ConstantFacts | None = None
     """None if the primary dev score is above the best constant prediction's."""
     student: facts.ModelFacts = Field(default_factory=facts.ModelFacts)
     teacher: facts.TeacherFacts | None = None

@@ -203,7 +203,7 @@ def learned_nothing(record: Record) -> str | None:
     """That the model predicts one class for every dev row, or scores as that would, and what to try; None otherwise."""
     if (only := one_answer(record)) is not None:
         found = f"predicts {words.short_text(only)!r} for every dev row, which needs no model"
-    elif (constant := record.constant) is not None:
+    elif (constant := record.best_constant) is not None:
         always = f"always predicting {words.short_text(constant.prediction)!r}"
         found = f"is no better on dev than {always} ({constant.score:.1f}), which needs no model"
     else:

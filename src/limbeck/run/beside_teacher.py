@@ -252,7 +252,7 @@ def compare(
         record.kept = kept_share(task, predictions[split], taught.get(split), (own, theirs))
     if own is not None and task.label_column in rows[split].column_names:
         score, prediction = task.kind.baseline_of_rows(task, rows[split])
-        record.constant = (
+        record.best_constant = (
             ConstantFacts(prediction=prediction, score=score) if own <= score else None
         )
 

@@ -50,7 +50,7 @@ def test_the_next_command_never_names_a_teacher_that_is_refused(tmp_path, wrong,
             start.classifier.weight.neg_()  # always the other class, but both of them
     tiny.write_csv(tmp_path / "reviews.csv", 60, regression=regression)
     run = finetuned(tmp_path, start)
-    constant = run.record.constant
+    constant = run.record.best_constant
     answer = "the mean" if regression else "negative"
     assert (constant is None) == (not wrong)
     words = shlex.split(next_step(run.record, run.path))[1:]
