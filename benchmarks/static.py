@@ -6,15 +6,17 @@ logistic regression on the teacher's classes of the same rows, and on the labels
 3-layer student on the labels alone; cascades of static student and teacher, also with a taught 3-layer student in int8
 between. Of embeddings, all-MiniLM-L6-v2's of 20,000 sentences of GLUE teach a static student, and 80,000 another.
 Beside them: model2vec's own `distill` of the same teacher, and that one trained by Tokenlearn on the same 20,000.
-All are scored on STS-B's dev pairs.
+And the teacher's first 2 and 3 layers, which learn the embeddings of the same 20,000. All are scored on STS-B's dev and
+test pairs.
 
     python benchmarks/static.py run --model MINILM_DIR --data GLUE_DIR --texts TEXTS_DIR [--work DIR] [--seeds 5]
         [--tasks SST-2 STS-B "20 Newsgroups" Reuters-52 Questions]
     python benchmarks/static.py table
 
 Resumable: what has a record in `benchmarks/records/static.json` is not made again. Records keep of each dev row whether
-it was right, and of a pair its cosine. model2vec's rows need `pip install --no-deps skeletoken tokenlearn`, which with
-their bounds would lower transformers; without them they are left out.
+it was right, and of a test pair its cosine. model2vec's rows need `pip install --no-deps skeletoken tokenlearn`, which
+with their bounds would lower transformers; without them they are left out. The similarities of STS-B's test pairs come
+from `embedding_test.py`'s record.
 """
 
 import argparse
@@ -38,15 +40,19 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 
+import embedding_test
 import limbeck
-from embeddings import Inputs
+from embeddings import SIMILARITIES, Inputs
 from limbeck.data import load_task
 from limbeck.evaluation.row_tests import bootstrap
 from limbeck.exporting.cascade import cascade
 from limbeck.recipe import Recipe
+from limbeck.records.record import read_raw
 from limbeck.runtimes.manifest import is_export
 from limbeck.students import load_model, read_tokenizer
 from limbeck.support.files import write_whole
+from limbeck.tasks.metrics import correlation
+from study import records_of
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"  # times are of one thread
 RECORD = Path(__file__).parent / "records" / "static.json"
@@ -63,7 +69,7 @@ LABELED = (
     "cascade at a fifth of the cost",
     "cascade, static, 3 layers, teacher",
 )
-WITHOUT = "static without word pairs"
+WITHOUT, WIDE = "static without word pairs", "static of the teacher's width"
 LONG = (*LABELED[:3], BY_KD, *LABELED[3:])  # texts of a hundred words
 WISHES = dict(
     zip(LABELED[-3:], ({"max_drop": 0.3}, {"cost": 20.0}, {"max_drop": 0.3}), strict=True)
@@ -76,8 +82,10 @@ TASKS = {
     "STS-B": (
         "teacher, 6 layers",
         "static",
-        "static of the teacher's width",
+        WIDE,
         "static, 80,000 sentences",
+        "3 layers",
+        "2 layers",
         "model2vec distill",
         "model2vec distill, then Tokenlearn",
     ),
@@ -408,35 +416,37 @@ class Bench:
         if not (missing := self._missing(task, names)):
             return
         self.inputs.make()
-        dev = pd.read_csv(self.inputs.dev, sep="\t", quoting=3, on_bad_lines="skip")
+        pairs = {"dev": pd.read_csv(self.inputs.dev, sep="\t", quoting=3, on_bad_lines="skip")}
+        test = Path(self.args.data) / "STS-B" / "test.tsv"
+        pairs["test"] = pd.read_csv(test, sep="\t", quoting=3).assign(score=similarities())
         for name in missing:
             folder = self.inputs.teacher
-            if name.startswith("static"):
-                own = {"student.width": 384} if "width" in name else {}
-                inputs, epochs, short = self.inputs, 20, "wide-embedder" if own else "embedder"
-                if "80,000" in name:
-                    inputs = replace(inputs, sentences=80_000)
-                    inputs.make()
-                    epochs, short = 10, "embedder-of-more"
+            inputs, own = self.inputs, {**STATIC, "epochs": 20}
+            if "width" in name:
+                own |= {"student.width": 384}
+            if "80,000" in name:
+                inputs = replace(inputs, sentences=80_000)
+                inputs.make()
+                own |= {"epochs": 10}
+            if name.endswith("layers"):
+                own = {"student.layers": int(name[0]), "batch_size": 32, "epochs": 3, "lr": 2e-4}
+            if not name.startswith(("teacher", "model2vec")):
                 folder = self._distilled(
-                    "embedding-cosine", short, **ROWS, **STATIC, **own, kind="embedding", teacher=str(folder),
-                    data=str(inputs.train), dev=str(self.inputs.dev), epochs=epochs, max_length=64,
+                    "embedding-cosine", f"embedder-{name.replace(' ', '-')}", **ROWS, **own, kind="embedding",
+                    teacher=str(folder), data=str(inputs.train), dev=str(self.inputs.dev), max_length=64,
                 )  # fmt: skip
             if name.startswith("model2vec"):
                 read, size = self._model2vec(tokenlearn="Tokenlearn" in name)
             else:
                 read, size = torch_reader(folder), megabytes(folder)
-            one, other = (
-                np.asarray(read([*map(str, dev[side])])) for side in ("sentence1", "sentence2")
+            cosines = {split: _cosines(read, rows) for split, rows in pairs.items()}
+            dev, test = (
+                100 * float(spearmanr(cosines[split], rows["score"]).statistic)
+                for split, rows in pairs.items()
             )
-            cosines = (
-                (one * other).sum(1) / np.linalg.norm(one, axis=1) / np.linalg.norm(other, axis=1)
-            )
-            score = 100 * float(spearmanr(cosines, dev["score"]).statistic)
-            yield (
-                name,
-                measured(score, cosines.tolist(), read, [*map(str, dev["sentence1"])], size),
-            )
+            texts = [*map(str, pairs["dev"]["sentence1"])]
+            found = measured(dev, cosines["test"].tolist(), read, texts, size)
+            yield name, found | {"test": round(test, 2)}
 
     def _model2vec(self, *, tokenlearn: bool = False) -> tuple[Reader, float]:
         from model2vec.distill import distill_from_model
@@ -460,6 +470,21 @@ class Bench:
         return made.encode, megabytes(folder)
 
 
+def similarities() -> list[float]:
+    """Of STS-B's test pairs, from 0 to 5, by people."""
+    found: list[float] = read_raw(records_of(embedding_test.STUDY))[embedding_test.PEOPLE][
+        SIMILARITIES
+    ]
+    return found
+
+
+def _cosines(read: Reader, pairs: pd.DataFrame) -> np.ndarray:
+    one, other = (np.asarray(read([*map(str, pairs[side])])) for side in ("sentence1", "sentence2"))
+    both = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
+    found: np.ndarray = (one * other).sum(1) / both
+    return found
+
+
 def read() -> dict[str, Any]:
     """By task and model what each seed came to."""
     found: dict[str, Any] = json.loads(RECORD.read_text()) if RECORD.exists() else {}
@@ -472,8 +497,9 @@ def table() -> None:
     for task, models in record.items():
         macro = task in FILES
         score = "Spearman" if task == "STS-B" else "accuracy"
-        print(f"| {task} | {score} |{' macro F1 |' * macro} seeds | microseconds a text | MB |")
-        print(f"|:---|---:|{'---:|' * macro}---:|---:|---:|")
+        more = " macro F1 |" * macro + " test | share of the teacher's |" * (task == "STS-B")
+        print(f"| {task} | {score} |{more} seeds | microseconds a text | MB |")
+        print(f"|:---|---:|{'---:|' * (more.count('|'))}---:|---:|---:|")
         for name in TASKS[task]:
             if name.startswith("cascade") or not (runs := [*models.get(name, {}).values()]):
                 continue
@@ -483,6 +509,12 @@ def table() -> None:
                 statistics.median(run[key] for run in runs) for key in ("microseconds", "mb")
             )
             own = f" {statistics.mean(run['macro_f1'] for run in runs):.1f} |" if macro else ""
+            if task == "STS-B":
+                test, whole = (
+                    statistics.mean(run["test"] for run in models[one].values())
+                    for one in (name, LABELED[0])
+                )
+                own = f" {test:.1f} | {100 * test / whole:.1f} % |"
             print(
                 f"| {name} | {statistics.mean(scores):.1f}{spread} |{own} {len(runs)} | {micro:.0f} | {size:.1f} |"
             )
@@ -531,28 +563,44 @@ def table() -> None:
         "| static student less | points | 95 % over rows | 95 % over seeds, paired t test | seeds |"
     )
     print("|:---|---:|---:|---:|---:|")
-    for (task, models), own in itertools.product(record.items(), (STATIC_NAME, BY_KD)):
+    for (task, models), own in itertools.product(record.items(), (STATIC_NAME, BY_KD, WIDE)):
         for other in TASKS[task]:
             ours, theirs = models.get(own, {}), models.get(other, {})
             both = sorted({*ours} & {*theirs})
             if other != own and both and not other.startswith("cascade"):
-                said = _difference([ours[seed] for seed in both], [theirs[seed] for seed in both])
+                said = _difference(
+                    task, *([runs[seed] for seed in both] for runs in (ours, theirs))
+                )
                 by = " (by kd)" if own == BY_KD else ""
                 print(f"| {task}{by}: {other} | {said} | {len(both)} |")
 
 
-def _difference(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> str:
+def _score(task: str, run: dict[str, Any], chosen: np.ndarray) -> np.ndarray:
+    """Of some rows (B, n) a run's score, 0 to 100: its accuracy, or Spearman's correlation with people."""
+    predictions = np.array(run["predictions"])
+    if task == "STS-B":
+        return correlation(predictions, np.array(similarities()), ranks=True)(chosen)
+    found: np.ndarray = 100 * predictions[chosen].mean(-1)
+    return found
+
+
+def _difference(task: str, ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> str:
     """The mean difference of some seeds' scores, its interval over rows by bootstrap, and over seeds."""
-    right, other = (
-        100 * np.mean([run["predictions"] for run in runs], axis=0) for runs in (ours, theirs)
-    )
-    gap = right - other
-    interval = bootstrap(lambda chosen: gap[chosen].mean(-1), len(gap))
+    key = "test" if task == "STS-B" else "score"
+    rows = len(ours[0]["predictions"])
+
+    def gap(chosen: np.ndarray) -> np.ndarray:
+        mean_of = [
+            np.mean([_score(task, run, chosen) for run in runs], axis=0) for runs in (ours, theirs)
+        ]
+        return np.asarray(mean_of[0] - mean_of[1])
+
+    interval = bootstrap(gap, rows)
     assert interval is not None
-    said = f"{gap.mean():+.1f} | {interval[0]:+.1f} to {interval[1]:+.1f} |"
+    said = f"{gap(np.arange(rows)[None])[0]:+.1f} | {interval[0]:+.1f} to {interval[1]:+.1f} |"
     if len(ours) < 3:
         return f"{said} too few seeds"
-    test = ttest_rel(*([run["score"] for run in runs] for runs in (ours, theirs)))
+    test = ttest_rel(*([run[key] for run in runs] for runs in (ours, theirs)))
     low, high = test.confidence_interval()
     return f"{said} {low:+.1f} to {high:+.1f} (p = {test.pvalue:.2g})"
 

@@ -108,6 +108,32 @@ def test_the_cheapest_thresholds_that_do_what_is_wanted_are_chosen(wanted, value
     assert chosen.sent == (sent,)
 
 
+def test_a_lucky_point_of_the_curve_is_not_chosen():
+    # From unsure to sure: sending on the first and third row helps, the second harms.
+    fast = of_two_classes([0.52, 0.58, 0.64, 0.7, 0.76, 0.82, 0.9, 0.95])
+    slow = of_two_classes([0.1, 0.1, 0.1, 0.9, 0.9, 0.9, 0.9, 0.9])
+    labels = np.array([0, 1, 0, 1, 1, 1, 1, 1])
+    decided = [one.argmax(axis=1) for one in (fast, slow)]
+
+    def accuracy(answers):
+        found = [
+            np.mean([decided[at // 8][at % 8] == labels[at % 8] for at in one])
+            for one in answers.tolist()
+        ]
+        return 100 * np.array(found)
+
+    cascade = CascadeRows((fast, slow), decided, (1.0, 10.0), labels, several=False, score=accuracy)
+    curve = cascade.curve(np.arange(8))
+    assert [one.score for one in curve] == [75.0, 87.5, 75.0, *[87.5] * 6]
+    for wanted, value in (("max_drop", 0.0), ("score", 87.5)):
+        assert cascade.chosen(curve, wanted, value).sent == (3 / 8,)
+    # More than the slow model reaches is seen at one point alone.
+    labels[1:3] = 0, 1
+    curve = cascade.curve(np.arange(8))
+    assert [one.score for one in curve] == [75.0, 87.5, 100.0, *[87.5] * 6]
+    assert cascade.chosen(curve, "score", 100.0).sent == (2 / 8,)
+
+
 @pytest.mark.parametrize(("wanted", "value"), [("score", 100.1), ("cost", 9.0)])
 def test_what_no_threshold_does_is_not_chosen(wanted, value):
     cascade = rows()

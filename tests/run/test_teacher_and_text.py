@@ -468,6 +468,7 @@ def test_labels_are_written_whole_or_not_at_all(place, tmp_path, monkeypatch):
         ("classes", "", (), "holds no text"),
         ("classes", "good film\n", (), "1 different text, too few"),
         ("masked", None, (), "neither a classifier nor an embedding model"),
+        ("masked", None, (), "distill it as the language model that it is: --kind masked"),
         ("bare", None, (), "neither a classifier nor an embedding model"),
         ("number", None, ("--kind", "pair-score"), "a query and a passage"),
         ("classes", None, ("--test", "text.txt"), "name a dev file with labels too"),

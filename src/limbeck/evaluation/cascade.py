@@ -153,6 +153,9 @@ class CascadeRows:
     def chosen(self, points: Sequence[Point], wanted: str, value: float) -> Point | None:
         """The cheapest point that meets the wish, or the best one within the cost; None if no point does.
 
+        Points that only luck put above a wish are passed over: a point is chosen if all that send on at least as much
+        meet the wish too. Without any, as where more is wanted than the last member reaches, one that meets it is.
+
         Args:
             points: a curve.
             wanted: `max_drop`, `score`, `agreement` or `cost`.
@@ -168,7 +171,11 @@ class CascadeRows:
         else:
             least = value if wanted == "score" else points[-1].score - value
             enough = [one for one in points if one.score >= least]
-        return min(enough, key=lambda one: (one.seconds, -one.score), default=None)
+        thresholds = np.array([one.thresholds for one in points])
+        kept = {one.thresholds for one in enough}
+        failing = thresholds[[one.thresholds not in kept for one in points]]
+        steady = [one for one in enough if not (failing >= one.thresholds).all(axis=1).any()]
+        return min(steady or enough, key=lambda one: (one.seconds, -one.score), default=None)
 
     def cross_fitted(
         self, halves: Sequence[np.ndarray], wanted: str, value: float

@@ -136,7 +136,7 @@ def check_start(
         f"student: it starts with nearly the same outputs for all texts (logits differ by {spread:.1g}), and "
         f"the learning rates of its steps add up to {travel:.2g}; it would answer one class for all texts until "
         f"they add up to about {_ON_THE_PLATEAU:g}",
-        "leave epochs and lr out, or raise them; --pick skip keeps the last layer, which separates texts",
+        "raise epochs or lr (left out, they follow the rows); --pick skip keeps the last layer, which separates texts",
         "warning",
     )
 

@@ -22,6 +22,7 @@ _PAIR = {"query", "passage"}
 # A column of fewer words may well be called so.
 _WORDS_OF_A_TEXT = 4
 _HEADS = ("Classification", "QuestionAnswering")
+_LANGUAGE_HEADS = {"ForMaskedLM": "masked", "ForCausalLM": "causal-lm", "LMHeadModel": "causal-lm"}
 
 WHY = {
     "kd": "with labels no other method was reliably better, with or without more text",
@@ -187,9 +188,13 @@ def _need_head(
             f"name them: --label-column NAME; or predict them first: limbeck predict {teacher} {raw['data']}",
         )
     if kind is not tasks.EMBEDDING and not head.endswith(_HEADS):
+        language = next((own for end, own in _LANGUAGE_HEADS.items() if head.endswith(end)), None)
+        alike = (
+            f"distill it as the language model that it is: --kind {language}; " if language else ""
+        )
         raise LimbeckError(
             f"teacher: {teacher} is a {head}, neither a classifier nor an embedding model, and {raw['data']} has no "
             "labels",
-            f"fine-tune it first: limbeck finetune --model {teacher} --data FILE --label-column NAME; or use it as an "
-            "embedding model: --kind embedding",
+            f"{alike}fine-tune it first: limbeck finetune --model {teacher} --data FILE --label-column NAME; or use "
+            "it as an embedding model: --kind embedding",
         )
