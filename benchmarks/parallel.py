@@ -2,7 +2,8 @@
 
 all-MiniLM-L6-v2 reads English. A static student with a tokenizer of both languages, one with the teacher's tokenizer,
 and a 3-layer student learn its embeddings of English sentences for German or French ones. Scores are of 1,000
-translations that nobody trained on, each way, beside the teacher's own. `--pairs` and `--characters` cut the files to
+translations that nobody trained on, each way, beside the teacher's own; and nDCG@10 by the query's language, where one
+index holds the texts of both languages and the translation alone is relevant. `--pairs` and `--characters` cut the files to
 what a core reads in minutes: so many pairs, drawn with a fixed seed from those whose English side is that short.
 
     python benchmarks/parallel.py run --model MINILM_DIR --texts PARALLEL_DIR [--work DIR] [--languages de fr]
@@ -18,6 +19,8 @@ import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import torch
 from transformers import AutoTokenizer
 
@@ -26,6 +29,8 @@ from limbeck.embedding import SENTENCE_EMBEDDERS
 from limbeck.recipe import Recipe
 from limbeck.scoring.evaluation import evaluate
 from limbeck.support.files import write_whole
+from limbeck.tasks.metrics import ndcg
+from static import torch_reader
 
 RECORD = Path(__file__).parent / "records" / "parallel.json"
 LANGUAGES = {"de": "German", "fr": "French"}
@@ -35,7 +40,7 @@ STUDENTS: dict[str, dict[str, Any]] = {
     "static, the teacher's tokenizer": STATIC,
     "3 layers": {"student.layers": 3, "batch_size": 32, "epochs": 1, "lr": 2e-4},
 }
-SCORES = ("to_translation", "to_source")
+SCORES = ("to_translation", "to_source", "ndcg_source", "ndcg_translation")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -57,8 +62,12 @@ def run(args: argparse.Namespace) -> None:
             )  # fmt: skip
             out = args.work / f"{language}-{name.replace(' ', '-')}"
             made = limbeck.distill(recipe, out=out, report=False)
-            teacher = evaluate(embedder, data=str(made.record.recipe["test"]))
-            sides = {"student": made.record.scores["test"], "teacher": teacher}
+            test = Path(made.record.recipe["test"])
+            teacher = evaluate(embedder, data=str(test))
+            sides = {
+                "student": made.record.scores["test"] | mixed(out / "student", test),
+                "teacher": teacher | mixed(embedder, test),
+            }
             found[key] = {
                 side: {one: scores[one] for one in SCORES} for side, scores in sides.items()
             }
@@ -66,6 +75,20 @@ def run(args: argparse.Namespace) -> None:
             found[key] |= {"rows": made.record.examples.train, **cuts}
             write_whole(RECORD, json.dumps(found, indent=1) + "\n")
             print(key, found[key], flush=True)
+
+
+def mixed(model: Path, test: Path) -> dict[str, float]:
+    """nDCG@10 of queries in each language, in one index of both without the query itself."""
+    rows = pd.read_parquet(test) if test.suffix == ".parquet" else pd.read_csv(test)
+    count, read = len(rows), torch_reader(model)
+    vectors = np.concatenate([read([*map(str, rows[side])]) for side in ("source", "translation")])
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    gains = []
+    for query, cosines in enumerate(vectors @ vectors.T):
+        cosines[query] = -np.inf
+        gains.append(ndcg(cosines, np.arange(2 * count) == (query + count) % (2 * count), 10))
+    sides = np.array(gains).reshape(2, count).mean(axis=1)
+    return {name: 100 * float(mean) for name, mean in zip(SCORES[2:], sides, strict=True)}
 
 
 def cut(args: argparse.Namespace, language: str) -> Path:
@@ -87,7 +110,10 @@ def read() -> dict[str, Any]:
 
 def table() -> None:
     """Print one row a student, the teacher's above them."""
-    print("| student | to the translation | to English | training texts |\n|:---|---:|---:|---:|")
+    print(
+        "| student | to the translation | to English | nDCG@10, English queries | nDCG@10, the others | training texts |"
+        "\n|:---|---:|---:|---:|---:|---:|"
+    )
     seen = set()
     for key, found in sorted(read().items(), key=lambda one: one[0].split(",")[0]):
         language = key.split(",")[0]

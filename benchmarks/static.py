@@ -428,7 +428,7 @@ class Bench:
                 inputs = replace(inputs, sentences=80_000)
                 inputs.make()
                 own |= {"epochs": 10}
-            if name.endswith("layers"):
+            if name[0].isdigit():
                 own = {"student.layers": int(name[0]), "batch_size": 32, "epochs": 3, "lr": 2e-4}
             if not name.startswith(("teacher", "model2vec")):
                 folder = self._distilled(
