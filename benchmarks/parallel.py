@@ -3,8 +3,9 @@
 all-MiniLM-L6-v2 reads English. A static student with a tokenizer of both languages, one with the teacher's tokenizer,
 and a 3-layer student learn its embeddings of English sentences for German or French ones. Scores are of 1,000
 translations that nobody trained on, each way, beside the teacher's own; and nDCG@10 by the query's language, where one
-index holds the texts of both languages and the translation alone is relevant. `--pairs` and `--characters` cut the files to
-what a core reads in minutes: so many pairs, drawn with a fixed seed from those whose English side is that short.
+index holds the texts of both languages and the translation alone is relevant. `--pairs` and `--characters` cut the
+files to what a core reads in minutes: so many pairs, drawn with a fixed seed from those whose English side is that
+short.
 
     python benchmarks/parallel.py run --model MINILM_DIR --texts PARALLEL_DIR [--work DIR] [--languages de fr]
         [--students static …] [--pairs 12000] [--characters 100]
@@ -111,8 +112,8 @@ def read() -> dict[str, Any]:
 def table() -> None:
     """Print one row a student, the teacher's above them."""
     print(
-        "| student | to the translation | to English | nDCG@10, English queries | nDCG@10, the others | training texts |"
-        "\n|:---|---:|---:|---:|---:|---:|"
+        "| student | to the translation | to English | nDCG@10, English queries | nDCG@10, the others |"
+        " training texts |\n|:---|---:|---:|---:|---:|---:|"
     )
     seen = set()
     for key, found in sorted(read().items(), key=lambda one: one[0].split(",")[0]):
