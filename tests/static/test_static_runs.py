@@ -57,6 +57,31 @@ def test_activations_are_not_computed_again_where_there_are_no_layers(settings, 
         limbeck.distill(recipe, out=tmp_path / "run")
 
 
+def test_stored_outputs_alone_teach_a_fresh_student_with_a_tokenizer_of_its_own(
+    place, settings, tmp_path
+) -> None:
+    """No teacher's folder is needed, such as where a language model has labeled the rows."""
+    store = tmp_path / "store"
+    limbeck.label(
+        place / "teacher",
+        place / "rows.csv",
+        text_columns=["review"],
+        out=str(store),
+        outputs=["logits"],
+    )
+    own = {"teacher": None, "outputs": [str(store)], "student.init": "fresh"}
+    with pytest.raises(LimbeckError, match=r"student\.tokenizer=30000 is trained on the texts"):
+        limbeck.distill(Recipe.load("kd", **settings | own), out=tmp_path / "refused")
+    recipe = Recipe.load("kd", **settings | own, **{"student.tokenizer": 100})
+    made = limbeck.distill(recipe, out=tmp_path / "run")
+    assert made.scores["dev"]["primary"] > 90
+    assert len(StaticReader(made.path / "student").arrays["vectors.weight"]) <= 100
+    printed("card", made.path)
+    assert (
+        "| student's start | random weights |" in (made.path / "student" / "README.md").read_text()
+    )
+
+
 def printed(*words) -> str:
     done = CliRunner().invoke(app, [*map(str, words)])
     assert done.exit_code == 0, done.output

@@ -162,7 +162,8 @@ def _start(student: StudentFacts) -> str:
     taught = (
         "the teacher's vectors of each token" if asked.get("static") else "the teacher's weights"
     )
-    said = taught if start == "teacher" else public_name(str(start))
+    known_starts = {"teacher": taught, "fresh": "random weights"}
+    said = known_starts.get(start) or public_name(str(start))
     if isinstance(layers, int):
         rule = asked.get("pick") or default_pick(student.kind)
         said += f", {count_of(layers, 'layer')} picked by {rule}"

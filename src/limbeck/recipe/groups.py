@@ -126,8 +126,9 @@ class StudentSpec(settings.Settings):
 
     @property
     def from_teacher(self) -> bool:
-        """Whether the student gets layers, configuration and vocabulary from a teacher."""
-        return self.init in ("teacher", "fresh")
+        """Whether the student gets layers, configuration or vocabulary from a teacher."""
+        alone = self.init == "fresh" and self.static and self.tokenizer is not None
+        return self.init in ("teacher", "fresh") and not alone
 
 
 class ImageSpec(settings.Settings):

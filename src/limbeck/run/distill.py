@@ -216,8 +216,9 @@ def _run(plan: Plan) -> Record:
     files = inputs.checksums_of_inputs(recipe)
     if plan.show and machine.is_first():
         named = recipe.outputs or recipe.teachers or ([recipe.teacher] if recipe.teacher else [])
-        if not recipe.student.from_teacher and not inputs.start_problems(recipe):
-            named = [*named, recipe.student.init]
+        init = recipe.student.init
+        if init not in ("teacher", "fresh") and not inputs.start_problems(recipe):
+            named = [*named, init]
         loading = f", loading {', '.join(named)}" if named else ""
         terminal.print_line(terminal.messages(), f"reading {recipe.data}{loading}")
     warn_of_emulated_bf16(recipe.precision)

@@ -201,6 +201,8 @@ def missing(recipe: Recipe) -> Iterator[Problem]:
         )
     if recipe.student.from_teacher and recipe.lead is None:
         stored = "; stored outputs have no layers" if recipe.outputs else ""
+        if recipe.student.static and recipe.student.init == "fresh":
+            stored += "; or give it a tokenizer of its own: student.tokenizer=30000 is trained on the texts"
         yield Problem(
             f"student.init: {recipe.student.init} needs a teacher, and none is given",
             f"add --teacher FOLDER, or start from a checkpoint: --student FOLDER{stored}",

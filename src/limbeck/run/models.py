@@ -85,9 +85,8 @@ def start_of(recipe: Recipe, task: Task) -> Start:
     named = students.named_model(init)
     if named is None:
         source = str(recipe.lead if recipe.student.from_teacher else init)
-        students.read_config(
-            source
-        )  # A model's problem is more informative than its missing tokenizer.
+        if source != "fresh":  # a model's problem is more informative than its missing tokenizer
+            students.read_config(source)
         return Start(init, students.read_tokenizer(given or source))
     if named.family == "pocket":
         shape = {"layers": named.layers, "width": named.width, "heads": named.heads}

@@ -379,7 +379,8 @@ def embedding_kind(kind: tasks.TaskType, recipe: Recipe) -> tasks.TaskType:
     known: dict[str, str] = {}
     init = recipe.student.init
     sources = [] if recipe.lead is None else [recipe.lead]
-    if not recipe.student.from_teacher and init != "pocket" and named_model(init) is None:
+    made = init in ("pocket", "fresh") or named_model(init) is not None
+    if not (recipe.student.from_teacher or made):
         sources.append(init)
     configs = [*map(read_config, sources)]  # the teacher's first
     config = next((one for one in configs if modules_of(one) is not None), None)
