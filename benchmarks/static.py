@@ -417,11 +417,12 @@ class Bench:
             return
         self.inputs.make()
         pairs = {"dev": pd.read_csv(self.inputs.dev, sep="\t", quoting=3, on_bad_lines="skip")}
-        test = Path(self.args.data) / "STS-B" / "test.tsv"
-        pairs["test"] = pd.read_csv(test, sep="\t", quoting=3).assign(score=similarities())
+        place = Path(self.args.data) / "STS-B" / "test.tsv"
+        pairs["test"] = pd.read_csv(place, sep="\t", quoting=3).assign(score=similarities())
         for name in missing:
             folder = self.inputs.teacher
-            inputs, own = self.inputs, {**STATIC, "epochs": 20}
+            inputs = self.inputs
+            own: dict[str, Any] = {**STATIC, "epochs": 20}
             if "width" in name:
                 own |= {"student.width": 384}
             if "80,000" in name:
