@@ -7,7 +7,7 @@ import pytest
 from scipy.special import logit, softmax
 from sklearn.metrics import log_loss
 
-from limbeck.evaluation.cascade import CascadeRows, temperature_of
+from limbeck.evaluation.cascade import CascadeRows, Point, temperature_of
 from limbeck.runtimes.cascade import confidence_of
 
 
@@ -93,51 +93,44 @@ def test_the_curve_goes_from_the_fast_model_alone_to_the_slow_one():
 @pytest.mark.parametrize(
     ("wanted", "value", "sent"),
     [
-        ("max_drop", 20.0, 0.6),
-        ("max_drop", 0.0, 0.8),
-        ("score", 80.0, 0.6),
-        ("agreement", 60.0, 0.4),
+        ("max_drop", 20.1, 0.6),
+        ("max_drop", 0.1, 0.8),
+        ("score", 79.9, 0.6),
+        ("agreement", 59.9, 0.4),
         ("cost", 75.0, 0.6),
         ("cost", 10.0, 0.0),
     ],
 )
 def test_the_cheapest_thresholds_that_do_what_is_wanted_are_chosen(wanted, value, sent):
     cascade = rows()
-    chosen = cascade.chosen(cascade.curve(ALL), wanted, value)
+    chosen = cascade.chosen(cascade.curve(ALL), wanted, value, 10**6)
     assert chosen is not None
     assert chosen.sent == (sent,)
 
 
-def test_a_lucky_point_of_the_curve_is_not_chosen():
-    # From unsure to sure: sending on the first and third row helps, the second harms.
-    fast = of_two_classes([0.52, 0.58, 0.64, 0.7, 0.76, 0.82, 0.9, 0.95])
-    slow = of_two_classes([0.1, 0.1, 0.1, 0.9, 0.9, 0.9, 0.9, 0.9])
-    labels = np.array([0, 1, 0, 1, 1, 1, 1, 1])
-    decided = [one.argmax(axis=1) for one in (fast, slow)]
+def test_a_wish_is_met_by_half_a_standard_error():
+    # Points of a made-up curve: score, agreement, seconds. Of 400 rows 10 % differ: 1.5 points are a standard error.
+    def curve(*numbers):
+        return [Point((), (place,), (0.0,), *one) for place, one in enumerate(numbers)]
 
-    def accuracy(answers):
-        found = [
-            np.mean([decided[at // 8][at % 8] == labels[at % 8] for at in one])
-            for one in answers.tolist()
-        ]
-        return 100 * np.array(found)
-
-    cascade = CascadeRows((fast, slow), decided, (1.0, 10.0), labels, several=False, score=accuracy)
-    curve = cascade.curve(np.arange(8))
-    assert [one.score for one in curve] == [75.0, 87.5, 75.0, *[87.5] * 6]
-    for wanted, value in (("max_drop", 0.0), ("score", 87.5)):
-        assert cascade.chosen(curve, wanted, value).sent == (3 / 8,)
-    # More than the slow model reaches is seen at one point alone.
-    labels[1:3] = 0, 1
-    curve = cascade.curve(np.arange(8))
-    assert [one.score for one in curve] == [75.0, 87.5, 100.0, *[87.5] * 6]
-    assert cascade.chosen(curve, "score", 100.0).sent == (2 / 8,)
+    points = curve((79.8, 90.0, 1.0), (80.4, 90.0, 2.0), (80.5, 90.0, 3.0), (80.0, 100.0, 9.0))
+    for wanted, value in (("max_drop", 0.3), ("score", 79.7)):
+        # 79.7 is needed, and by half an error 80.45.
+        assert rows().chosen(points, wanted, value, 400).thresholds == (2,)
+        # Of a million rows an error is .03.
+        assert rows().chosen(points, wanted, value, 1_000_000).thresholds == (0,)
+    # No point has enough to spare.
+    assert rows().chosen(points, "score", 80.2, 400).thresholds == (1,)
+    points = curve((79.0, 95.0, 1.0), (79.0, 97.0, 2.0), (80.0, 100.0, 9.0))
+    # sqrt(97 · 3 / 400) / 2 = .43
+    assert rows().chosen(points, "agreement", 96.5, 400).thresholds == (1,)
+    assert rows().chosen(points, "agreement", 96.6, 400).thresholds == (2,)
 
 
 @pytest.mark.parametrize(("wanted", "value"), [("score", 100.1), ("cost", 9.0)])
 def test_what_no_threshold_does_is_not_chosen(wanted, value):
     cascade = rows()
-    assert cascade.chosen(cascade.curve(ALL), wanted, value) is None
+    assert cascade.chosen(cascade.curve(ALL), wanted, value, 10**6) is None
 
 
 def test_each_half_is_answered_by_thresholds_of_the_other():

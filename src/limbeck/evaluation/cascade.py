@@ -19,6 +19,8 @@ from limbeck.tasks.metrics import SampledScore
 # How finely the shares of rows to send on are tried, with one member before the last and with two.
 _STEPS = {1: 200, 2: 25}
 _SENDS_ALL = float(np.nextafter(1.0, 2.0))
+# Standard errors by which a wish is to be met.
+_ERRORS = 0.5
 # Answers that are scored at once: a score may count each answer of all members in each cascade.
 _BATCH_ANSWERS = 2_000_000
 
@@ -150,32 +152,37 @@ class CascadeRows:
             yield float(sure[place - 1 : place + 1].mean())
         yield _SENDS_ALL
 
-    def chosen(self, points: Sequence[Point], wanted: str, value: float) -> Point | None:
+    def chosen(self, points: Sequence[Point], wanted: str, value: float, rows: int) -> Point | None:
         """The cheapest point that meets the wish, or the best one within the cost; None if no point does.
 
-        Points that only luck put above a wish are passed over: a point is chosen if all that send on at least as much
-        meet the wish too. Without any, as where more is wanted than the last member reaches, one that meets it is.
+        The first of many points above a score is there by luck too, and falls short on other rows. So a point has to
+        meet the wish by half a standard error of its rows: two times in three it then does on others. Where none does,
+        as where more is wanted than the last member reaches, one that only meets it is taken.
 
         Args:
             points: a curve.
             wanted: `max_drop`, `score`, `agreement` or `cost`.
             value: `max_drop` points below the last member's score; a `score` or an `agreement` with the last member, 0
                 to 100; a `cost` in percent of the last member's.
+            rows: that the curve was measured on.
         """
         if wanted == "cost":
             most = value / 100 * self.seconds[-1]
             allowed = (one for one in points if one.seconds <= most)
             return max(allowed, key=lambda one: (one.score, -one.seconds), default=None)
+        agreed = np.array([one.agreement for one in points])
+        # Of the share of rows that are not answered as the last member answers them.
+        error = np.sqrt(np.maximum(agreed * (100 - agreed), 0) / rows)
         if wanted == "agreement":
-            enough = [one for one in points if one.agreement >= value]
+            spare = agreed - value
         else:
             least = value if wanted == "score" else points[-1].score - value
-            enough = [one for one in points if one.score >= least]
-        thresholds = np.array([one.thresholds for one in points])
-        kept = {one.thresholds for one in enough}
-        failing = thresholds[[one.thresholds not in kept for one in points]]
-        steady = [one for one in enough if not (failing >= one.thresholds).all(axis=1).any()]
-        return min(steady or enough, key=lambda one: (one.seconds, -one.score), default=None)
+            spare = np.array([one.score for one in points]) - least
+        for enough in (spare >= _ERRORS * error, spare >= 0):
+            if enough.any():
+                met = [one for one, meets in zip(points, enough, strict=True) if meets]
+                return min(met, key=lambda one: (one.seconds, -one.score))
+        return None
 
     def cross_fitted(
         self, halves: Sequence[np.ndarray], wanted: str, value: float
@@ -186,7 +193,7 @@ class CascadeRows:
         """
         found = np.zeros(len(self.labels), dtype=int)
         for ours, theirs in (halves, halves[::-1]):
-            point = self.chosen(self.curve(theirs), wanted, value)
+            point = self.chosen(self.curve(theirs), wanted, value, len(theirs))
             if point is None:
                 return None
             chosen = np.array([point.thresholds])

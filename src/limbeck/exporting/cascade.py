@@ -357,7 +357,7 @@ class MembersAnswers:
         (rows, split), members = self.rows(), self.members
         everything, loaded = np.arange(len(rows.labels)), split.loaded
         curve = rows.curve(everything)
-        point = rows.chosen(curve, wish, value)
+        point = rows.chosen(curve, wish, value, len(everything))
         if point is None:
             best = max(
                 curve, key=lambda one: getattr(one, "score" if wish == "score" else "agreement")
