@@ -83,7 +83,7 @@ def travelled(lr: float, steps: int, schedule: str, warmup: float) -> float:
 def quick_settings(method: str) -> dict[str, Any]:
     """The dotted training keys of a shipped method as they are without any paper's settings."""
     own = dict(paper_settings.flat(catalog.read(method)))
-    defaults = _defaults() | (USUAL._asdict() if "kind" in own else BY_ROWS)
+    defaults = _defaults() | BY_ROWS
     known = [key for key in _known(method) if key in own or key in defaults]
     found = {key: own.get(key, defaults.get(key)) for key in (*_ALWAYS, *known)}
     if any(key.startswith("first_stage.") for key in own):

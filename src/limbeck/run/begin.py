@@ -148,7 +148,7 @@ def _training(prepared: Prepared) -> dict[str, float]:
     """Epochs and rate, as far as the recipe leaves them out."""
     recipe = prepared.recipe
     found = USUAL
-    if prepared.task.kind.whole_text or recipe.student.static:
+    if not prepared.task.kind.language_model:
         own, whole = _depths(prepared)
         step = recipe.batch_size * recipe.accumulation
         depth = 0.0 if recipe.student.static else (own or 1) / (whole or own or 1)

@@ -126,8 +126,7 @@ class TaskType(ScoredOutputs):
         constant: whether a model's outputs for an example are the same in every epoch, with one row of
             logits.
         reads: the modality of an example: text, or an image.
-        whole_text: whether a class or number of a text is read off one token: defaults were measured for
-            these types.
+        whole_text: whether a class or number of a text is read off one token.
         embeds: whether logits are one vector (B, d) for each example, whose numbers are no classes.
         one_example_a_row: whether each row is one example, whatever it holds.
         row_layout: form of a label in loaded rows and users' files: a class id or number of the row, a number for

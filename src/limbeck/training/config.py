@@ -235,7 +235,7 @@ class DistillationConfig(TrainingArguments):
             return self
         made = copy.copy(self)
         made.by_rows = ()
-        if kind is not None and (kind.whole_text or not depth):
+        if kind is not None and not kind.language_model:
             step = self.train_batch_size * (self.gradient_accumulation_steps or 1) * self.world_size
             chosen = quick.training_for(rows, step, depth)
             for name in self.by_rows:
