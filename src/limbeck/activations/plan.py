@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 
 from limbeck.activations.anatomy import Anatomy, LayerStack, absent_stack, anatomy_of
 from limbeck.activations.request import ActivationKey, Request
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import Problem, raise_problems
 
 # Requests vary from step to step where layers are sampled at random; plans are small, their number
 # is bounded.
@@ -81,8 +81,7 @@ def _make_plan(model: PreTrainedModel, anatomy: Anatomy, request: Request) -> Ca
         for seen in sorted(request.items, key=str)
         for problem in _problems(model, anatomy, seen)
     ]
-    if problems:
-        raise LimbeckError(problems)
+    raise_problems(problems)
     parts = []
     for stack in dict.fromkeys(anatomy.stacks.values()):
         items = [seen for seen in request.items if anatomy.stacks[seen.stack] is stack]

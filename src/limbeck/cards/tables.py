@@ -18,7 +18,7 @@ from limbeck.support.cells import (
     percent,
     shown,
 )
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import Problem, raise_problems
 from limbeck.support.words import count_of
 from limbeck.tables import build_table, collect, render
 from limbeck.tables.model import place_of
@@ -221,5 +221,4 @@ def _refuse_others(own: Record, found: Sequence[Record]) -> None:
                     "name runs of the same task and data",
                 )
             )
-    if problems:
-        raise LimbeckError(problems)
+    raise_problems(problems)

@@ -21,7 +21,7 @@ from typer.models import OptionInfo
 
 from limbeck.cli.console import show_loading
 from limbeck.recipe.fields import descriptions, plain_defaults
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem, raise_problems
 from limbeck.support.plain import read_yaml
 from limbeck.support.registry import Registry
 from limbeck.support.settings import Settings
@@ -157,8 +157,7 @@ def parse_settings(arguments: Sequence[str]) -> dict[str, Any]:
         if key in settings and settings[key] != value:
             problems.append(_clash(f"{key}={settings[key]}", f"{key}={text}"))
         settings[key] = value
-    if problems:
-        raise LimbeckError(problems)
+    raise_problems(problems)
     return settings
 
 
@@ -203,8 +202,7 @@ def merge(flags: Mapping[str, Any], arguments: Sequence[str]) -> dict[str, Any]:
         elif group in settings and not _agrees(settings[group], part, value):
             problems.append(_clash(flag, f"{group}={_shown(settings[group])}"))
         settings[key] = value
-    if problems:
-        raise LimbeckError(problems)
+    raise_problems(problems)
     return settings
 
 

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from limbeck.cli.console import output, say
 from limbeck.support.cells import CellTable, one_line
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem, raise_problems
 from limbeck.support.words import count_of, human_size
 
 if TYPE_CHECKING:
@@ -66,8 +66,7 @@ def list_entries(stores: Places = None) -> None:
         say(f"all: {human_size(total)}")
     else:
         say(f"nothing is stored in {folder}")
-    if problems:
-        raise LimbeckError(problems)
+    raise_problems(problems)
 
 
 @outputs.command()
@@ -188,8 +187,7 @@ def _named(keys: Sequence[str], kept: Sequence[Any]) -> list[Any]:
         for key, begun in found.items()
         if len(begun) > 1 and key not in begun
     ]
-    if problems:
-        raise LimbeckError(problems)
+    raise_problems(problems)
     meant = {key if key in begun else begun[0] for key, begun in found.items() if begun}
     return [one for one in kept if one.key in meant]
 

@@ -20,7 +20,7 @@ from limbeck.labelling.language_models.endpoint_settings import EndpointAccess, 
 from limbeck.labelling.settings import LabelSettings
 from limbeck.predicting.settings import PredictSettings
 from limbeck.support import registry, terminal, words
-from limbeck.support.errors import LimbeckError, unknown
+from limbeck.support.errors import LimbeckError, check_choice
 from limbeck.support.files import at_home, one_error_for_a_full_disk
 
 if TYPE_CHECKING:
@@ -65,8 +65,7 @@ def predict(
 ) -> None:
     """Predict any number of rows: labels by name, probabilities, embeddings; streamed, continued after a kill."""
     registry.load_plugins(plugin or ())
-    if to_format not in STREAM_FORMATS:
-        raise LimbeckError(unknown("to-format", to_format, STREAM_FORMATS))
+    check_choice("to-format", to_format, STREAM_FORMATS)
     asked = PredictSettings.checked(settings)
 
     from limbeck.data.stream import RowStream, named_files

@@ -13,7 +13,7 @@ import typer
 from limbeck.cli import console, finished, options
 from limbeck.cli.options import flags_given, is_setting, merge, setting, takes_groups
 from limbeck.recipe.catalog import RECOMMENDED, recommended
-from limbeck.support.errors import LimbeckError
+from limbeck.support.errors import LimbeckError, raise_problems
 from limbeck.support.files import file_name
 
 Rows = Annotated[dict[str, Any], options.flags(options.DATA, options.ROWS)]
@@ -205,5 +205,4 @@ def run_grid(
     )
     console.say(f"written to {folder}")
     problems = [problem for member in members for problem in member.problems]
-    if problems:
-        raise LimbeckError(problems)
+    raise_problems(problems)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from limbeck.support.cells import magnitude, milliseconds
-from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.errors import Problem, raise_problems, unknown
 
 _MB = 1e6
 # By the name of each part its units, as factors; "" is a number without a unit.
@@ -72,8 +72,7 @@ class Budget:
                 found[name] = number
         if not found and not problems:
             problems.append(Problem("budget: it is empty", "--budget size=6MB,latency=2ms"))
-        if problems:
-            raise LimbeckError(problems)
+        raise_problems(problems)
         score = found.pop("score", None)
         return cls(found, score)
 

@@ -41,7 +41,7 @@ from limbeck.records.machine import processor_name
 from limbeck.runtimes.sessions import need_extra
 from limbeck.students import load_model, read_config, read_processor
 from limbeck.support import files, lock, machine, terminal
-from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.errors import LimbeckError, Problem, raise_problems, unknown
 from limbeck.support.words import count_of
 from limbeck.support.workers import Workers, check_engine, workers
 from limbeck.tasks import kind_of_config
@@ -131,8 +131,7 @@ def _checked(given: dict[str, Any], teacher: str) -> tuple[CompressSettings, Bud
     known = catalog.names()
     methods = () if asked is None else asked.methods
     problems += [unknown("method", name, known) for name in methods if name not in known]
-    if problems:
-        raise LimbeckError(problems)
+    raise_problems(problems)
     return asked, budget
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from limbeck.data.table import read_table
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem, raise_problems
 
 QUERIES, CORPUS, QRELS = "queries.jsonl", "corpus.jsonl", "qrels"
 _COLUMNS = ("query-id", "corpus-id", "score")
@@ -113,8 +113,7 @@ def read_beir(folder: Path, split: str) -> RetrievalSet:
         for name, ids in strange.items()
         if ids
     ]
-    if problems:
-        raise LimbeckError(problems)
+    raise_problems(problems)
     return RetrievalSet({query: queries[query] for query in qrels}, corpus, qrels)
 
 

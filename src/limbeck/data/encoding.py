@@ -21,7 +21,7 @@ from torch import Tensor
 
 from limbeck import tasks
 from limbeck.data.row_facts import RowFacts, facts_of
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem, raise_problems
 from limbeck.support.machine import accelerator
 from limbeck.tasks.modality import encode_cut
 from limbeck.tasks.rules import CUT, ROW, pad_column
@@ -94,8 +94,7 @@ def _check(dataset: Dataset, task: Task, tokenizer: tasks.Processor, max_length:
     if len(dataset) == 0:
         problems.append(Problem(f"task {task.name!r}: the split is empty", "check the data"))
     problems += task.kind.reads.problems(tokenizer, max_length, len(task.text_columns))
-    if problems:
-        raise LimbeckError(problems)
+    raise_problems(problems)
 
 
 # The datasets library shows its progress bars only on request.

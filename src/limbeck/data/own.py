@@ -37,7 +37,7 @@ from limbeck.data.table import (
     usual_texts,
 )
 from limbeck.support import files, given
-from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.errors import LimbeckError, Problem, raise_problems, unknown
 from limbeck.tasks import abstract_type, metrics
 from limbeck.tasks.task import TASKS, Task
 
@@ -331,13 +331,11 @@ def named_columns(
         problems.append(Problem("no label column is named", f"--label-column NAME; {there}"))
     if label is not None and label in texts:
         problems.append(Problem(f"column {label!r} is named as text and as label", "name another"))
-    if problems:
-        raise LimbeckError(problems)
+    raise_problems(problems)
     missing = [table.missing(texts, "text column") for table in tables.values()]
     if label is not None and not any(label in table.columns for table in tables.values()):
         missing.append(train.missing([label], "label column"))
-    if problems := [problem for problem in missing if problem is not None]:
-        raise LimbeckError(problems)
+    raise_problems([problem for problem in missing if problem is not None])
     return texts, label
 
 

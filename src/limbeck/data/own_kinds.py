@@ -19,7 +19,7 @@ from limbeck.data.label_column import class_order
 from limbeck.data.own import Rows, files_of, groups_of, made_splits
 from limbeck.data.reader import DataRequest, Loaded, OnDisk, data_reader
 from limbeck.data.table import FileTable, miscounted_texts, read_table
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem, raise_problems
 from limbeck.support.plain import loads
 from limbeck.tasks import CAUSAL_LM, MASKED, SPANS, TOKENS
 from limbeck.tasks.positions import metrics_for_tags, said_of_tags
@@ -223,8 +223,7 @@ def _named(usual: KindLayout, request: DataRequest, path: Path) -> list[str]:
         problems.append(
             Problem(f"label column {label!r}: the text is its own label", "leave it out")
         )
-    if problems:
-        raise LimbeckError(problems)
+    raise_problems(problems)
     if usual.label is None:
         return [*texts]
     return [*texts, label or _usual_label(usual, path)]

@@ -17,7 +17,7 @@ from limbeck.data.own import Rows, files_of, made_splits, split_files
 from limbeck.data.reader import DataRequest, Loaded, OnDisk, data_reader
 from limbeck.data.splits import Division, SplitRows, hold_out, with_labels
 from limbeck.data.table import read_table
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem, raise_problems
 from limbeck.tasks import PAIR_SCORE, metrics, pair_score
 from limbeck.tasks.task import Task
 
@@ -151,8 +151,7 @@ def _read(path: Path, request: DataRequest, *, split: str) -> Rows:
     fix = "name --text-columns QUERY PASSAGE and --label-column"
     if problem := table.missing(wanted, fix=fix):
         problems.append(problem)
-    if problems:
-        raise LimbeckError(problems)
+    raise_problems(problems)
     queries, passages = (table.texts(name, blank=False, fix="fill the gap") for name in texts)
     _each_once(path, queries, passages)
     rows = Rows({candidates.QUERY: queries, candidates.PASSAGE: passages}, None)

@@ -18,7 +18,7 @@ from datasets import Dataset, DatasetDict, DatasetInfo, Features, Value
 from datasets.table import InMemoryTable
 
 from limbeck.data.table import taken
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem, raise_problems
 from limbeck.tasks.abstract_type import absent_label, labelled_rows, no_unlabelled
 from limbeck.tasks.task import Task
 
@@ -87,8 +87,7 @@ class Division(NamedTuple):
                     "leave group_column out",
                 )
             )
-        if problems:
-            raise LimbeckError(problems)
+        raise_problems(problems)
         return self._replace(dev_share=dev, test_share=test)
 
 

@@ -17,7 +17,7 @@ from limbeck.data.files import (
     open_rows,
 )
 from limbeck.support import given
-from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.errors import LimbeckError, Problem, raise_problems, unknown
 from limbeck.support.files import at_home, no_such_file
 
 IMAGE_COLUMN = "image"
@@ -76,8 +76,7 @@ def named_files(sources: Sequence[str | Path], setting: str = "data") -> list[Pa
         problems.append(
             Problem("standard input is combined with files", "give only -, or only files")
         )
-    if problems:
-        raise LimbeckError(problems)
+    raise_problems(problems)
     return found
 
 
@@ -133,8 +132,7 @@ class RowStream:
                 self._add(make)
             except LimbeckError as error:
                 problems += error.problems
-        if problems:
-            raise LimbeckError(problems)
+        raise_problems(problems)
 
     def _add(self, make: Callable[[], RowSource]) -> None:
         source = make()

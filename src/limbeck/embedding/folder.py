@@ -17,7 +17,7 @@ from transformers import PretrainedConfig
 from transformers.utils import cached_file
 
 from limbeck.support import files, plain
-from limbeck.support.errors import LimbeckError, unknown
+from limbeck.support.errors import LimbeckError, check_choice
 
 # The prompt of an embedding model, by the role of the text: a sentence, a query or a passage.
 # Kept under sentence-transformers' names, of which its `encode_query` and `encode_document` take
@@ -111,10 +111,8 @@ class EmbeddingModules:
     truncate: int | None = None
 
     def __post_init__(self) -> None:
-        if self.pooling not in _FLAGS:
-            raise LimbeckError(unknown("pooling", self.pooling, tuple(_FLAGS)))
-        if self.similarity not in SIMILARITIES:
-            raise LimbeckError(unknown("similarity", self.similarity, SIMILARITIES))
+        check_choice("pooling", self.pooling, _FLAGS)
+        check_choice("similarity", self.similarity, SIMILARITIES)
 
     @property
     def text_prompts(self) -> TextPrompts:

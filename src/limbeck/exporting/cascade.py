@@ -42,7 +42,7 @@ from limbeck.scoring.stored_member import SENT_ON, StoredMember, is_store
 from limbeck.students import labels_of
 from limbeck.support import files, terminal
 from limbeck.support.cells import CellTable
-from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.errors import LimbeckError, Problem, raise_problems, unknown
 from limbeck.tasks import TASKS, Task, get_task_type, metrics, rules
 from limbeck.tasks.task import judged_by_teacher
 from limbeck.teachers.labeller import RowsMissingError
@@ -220,8 +220,7 @@ def _checked(models: Sequence[str | Path], wanted: Mapping[str, float]) -> tuple
         for one in models[:-1]
         if is_store(one)
     ]
-    if problems:
-        raise LimbeckError(problems)
+    raise_problems(problems)
     return next(iter(wanted.items()))
 
 
@@ -240,8 +239,7 @@ def _refuse_unsure(members: Sequence[ScoredModel], stores: Sequence[str], asked:
     if (task := TASKS.get(asked.task or "")) is not None:
         outputs = len(task.kind.head_labels(task) or ())
         problems += confidence_problems(task.kind, outputs, f"task {task.name}")
-    if problems:
-        raise LimbeckError(problems)
+    raise_problems(problems)
 
 
 def _timed(member: ScoredModel, loaded: LoadedSplit) -> tuple[EncodedSplit, np.ndarray, float]:

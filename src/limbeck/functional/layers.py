@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from limbeck.functional import reductions
-from limbeck.support.errors import LimbeckError, unknown
+from limbeck.support.errors import LimbeckError, check_choice
 
 
 def attention_weights(
@@ -47,8 +47,7 @@ def sparse_attention_weights(
     Raises:
         LimbeckError: as `attention_weights`, or `transform` is neither of the two.
     """
-    if transform not in TRANSFORMS:
-        raise LimbeckError(unknown("transform", transform, list(TRANSFORMS)))
+    check_choice("transform", transform, TRANSFORMS)
     scores, closed = _scores(student, teacher, allowed)
     weights = TRANSFORMS[transform](scores)
     return weights if closed is None else weights.masked_fill(closed, 0.0)

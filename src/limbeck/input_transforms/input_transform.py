@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from limbeck.activations import Passes, Request, Trace
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem, raise_problems
 from limbeck.support.registry import Registry
 from limbeck.support.settings import RefusedValueError, Settings
 from limbeck.support.step_state import StepState
@@ -110,8 +110,7 @@ class InputTransform(ABC):
     def check(self, batch: Batch) -> None:
         """Raise LimbeckError for a batch that it cannot transform."""
         wrong = [one for one in self.problems(batch, {}) if one.severity == "error"]
-        if wrong:
-            raise LimbeckError(wrong)
+        raise_problems(wrong)
 
 
 INPUT_TRANSFORMS: Registry[type[InputTransform]] = Registry("input transform")

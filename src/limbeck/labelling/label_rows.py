@@ -34,7 +34,7 @@ from limbeck.run.objects import read_rows, unlabelled_places
 from limbeck.students import load_model, placement, read_config, read_processor
 from limbeck.students.execution import warn_of_emulated_bf16
 from limbeck.support import machine, terminal, words
-from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.errors import LimbeckError, Problem, raise_problems, unknown
 from limbeck.support.given import at_hand
 from limbeck.tasks import TASKS, TEXT, TEXT_READING, kind_of_config
 from limbeck.teachers.labeller import Labeller, TeamLabeller
@@ -186,8 +186,7 @@ def _check(
         ]
     elif not source.teachers and not asked.answers:
         problems.append(Problem("no teacher is named", "--teacher MODEL, or --endpoint URL"))
-    if problems:
-        raise LimbeckError(problems)
+    raise_problems(problems)
 
 
 def _content(labeller: Labeller, source: LabellerSource, texts: Sequence[str]) -> ShardContent:
@@ -205,8 +204,7 @@ def _content(labeller: Labeller, source: LabellerSource, texts: Sequence[str]) -
     # Models return only the requested outputs, under names of their own.
     of_models = source.prompt is None and all(isinstance(one, str) for one in source.teachers)
     words = () if of_models else asked.outputs
-    if problems := [unknown("output", name, known) for name in words if name not in known]:
-        raise LimbeckError(problems)
+    raise_problems([unknown("output", name, known) for name in words if name not in known])
     chosen = tuple(dict.fromkeys(words)) or known
     if taken := shards.RESERVED & {*chosen}:
         raise LimbeckError(

@@ -32,7 +32,7 @@ from limbeck.outputs.columns import (
     storage_type,
 )
 from limbeck.students import class_places, generic_labels, labels_of
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem, raise_problems
 from limbeck.tasks import SENTENCE, TEXT, TEXT_READING, Processor, Task, TaskType, task_type_of
 from limbeck.tasks.rules import CUT
 from limbeck.teachers.labeller import Row, Scores
@@ -78,8 +78,7 @@ class _TextModel:
         found = [*problems, *TEXT_READING.problems(tokenizer, self.max_length, 1)]
         fits = preflight.model_checks.check_vocabulary(f"teacher {name}", model, tokenizer)
         found += [one for one in fits if one.severity == "error"]
-        if found:
-            raise LimbeckError(found)
+        raise_problems(found)
         self.truncated: frozenset[int] = frozenset()
         self._tokenizer, self._type = tokenizer, kind
         self._collate = Collator(tokenizer, kind=kind)

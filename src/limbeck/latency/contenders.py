@@ -18,7 +18,7 @@ from limbeck.scoring.scored_model import finished_run
 from limbeck.students import read_config, resolve_checkpoint
 from limbeck.students.adapters import find_adapter
 from limbeck.support import files, words
-from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.errors import LimbeckError, Problem, raise_problems, unknown
 
 BACKENDS = ("torch", "compiled", *sessions.RUNTIMES)
 
@@ -75,8 +75,7 @@ def contenders(models: Sequence[str], backends: Sequence[str] | None = None) -> 
     problems = [unknown("backend", name, BACKENDS) for name in wanted if name not in BACKENDS]
     if not models:
         problems.append(Problem("bench: no model is named", "name runs, checkpoints or exports"))
-    if problems:
-        raise LimbeckError(problems)
+    raise_problems(problems)
     for name in sessions.RUNTIMES:
         if name in wanted:
             sessions.need_extra(name, f"the backend {name}")

@@ -12,7 +12,7 @@ import torch
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 from torch import Tensor, nn
 
-from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.errors import Problem, raise_problems, unknown
 from limbeck.support.machine import ReadOnce
 from limbeck.support.settings import Number, Passes, Settings
 from limbeck.support.step_state import StepState
@@ -113,8 +113,7 @@ class Curriculum(nn.Module):
                     "add one, such as soft: {compare: soft_cross_entropy}, or set share: 1",
                 )
             )
-        if problems:
-            raise LimbeckError(problems)
+        raise_problems(problems)
         self.spec = spec
         self.layers = layers
         # When each layer was left early, in progress and in passes over the data; infinity: it was

@@ -24,7 +24,7 @@ from limbeck.objectives.example_weights import (
     example_weights,
 )
 from limbeck.objectives.registration import TermSpec
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem, raise_problems
 from limbeck.support.machine import SharedPass, largest
 from limbeck.support.settings import Ramp
 from limbeck.support.step_state import StepState
@@ -105,8 +105,7 @@ class Objectives(nn.Module):
             problems.extend(error.problems)
         if self.example_weights is not None and not any(s.weighs_examples for s in specs.values()):
             problems.append(_nothing_to_weigh(specs))
-        if problems:
-            raise LimbeckError(problems)
+        raise_problems(problems)
         self.curriculum = None if loss.curriculum is None else self._order(loss.curriculum)
 
     def _order(self, spec: CurriculumSpec) -> Curriculum:
@@ -124,8 +123,7 @@ class Objectives(nn.Module):
                         "put it under `wait`, or leave it out",
                     )
                 )
-        if problems:
-            raise LimbeckError(problems)
+        raise_problems(problems)
         return Curriculum(spec, tuple(sorted(layers)), tuple(self.terms))
 
     def __getitem__(self, name: str) -> Objective:

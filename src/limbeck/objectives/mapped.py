@@ -20,7 +20,7 @@ from limbeck.mappings import Mapping, MappingSpec, build_mapping, rounding_note
 from limbeck.mappings.maps import Projections, ProjectSpec, concatenation, pairs, weighted_sum
 from limbeck.objectives.base import OBJECTIVES, Objective, Shape, TermSettings
 from limbeck.objectives.registration import objective
-from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.errors import LimbeckError, Problem, check_choice
 from limbeck.support.machine import SharedPass
 from limbeck.support.settings import Pool
 from limbeck.support.step_state import StepState
@@ -460,8 +460,7 @@ def comparison(
     Raises:
         LimbeckError: the name is taken, or nothing of that sort is compared.
     """
-    if sees not in _TERMS:
-        raise LimbeckError(unknown(f"comparison {name!r}: sees", sees, list(_TERMS)))
+    check_choice(f"comparison {name!r}: sees", sees, _TERMS)
     term = _TERMS[sees]
 
     def known(function: Function) -> Function:

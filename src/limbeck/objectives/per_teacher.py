@@ -18,7 +18,7 @@ from limbeck.activations import Request, Trace
 from limbeck.objectives import predictions, registration
 from limbeck.objectives.base import Objective, Shape, TermSettings
 from limbeck.objectives.group import Loss, Objectives
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem, raise_problems
 from limbeck.support.settings import Temperature
 from limbeck.support.step_state import StepState
 from limbeck.tasks.rules import EXAMPLE_WEIGHTS, need_labels
@@ -47,8 +47,7 @@ class TeamObjectives(nn.Module):
                 self.each.append(Objectives(loss, shape))
             except LimbeckError as error:
                 problems += [_of_teacher(name, problem) for problem in error.problems]
-        if problems:
-            raise LimbeckError(problems)
+        raise_problems(problems)
         self._share_curriculum()
 
     def _share_curriculum(self) -> None:

@@ -22,7 +22,7 @@ from transformers import PreTrainedModel
 from limbeck import activations
 from limbeck.activations.request import StackName, What
 from limbeck.functional.partial_logits import PartialLogits
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem, raise_problems
 from limbeck.support.settings import Pool
 
 # Where an example's tokens are in a padded batch, in each stack that has tokens of its own.
@@ -357,8 +357,7 @@ class ModelOutputs:
             one = activations.Request(frozenset([key]))
             request |= one
             exact |= one if found[4] else activations.Request()
-        if problems:
-            raise LimbeckError(problems)
+        raise_problems(problems)
         return cls(request, LOGITS in words, PROBABILITIES in words, exact.items)
 
 

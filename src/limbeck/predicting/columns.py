@@ -6,7 +6,7 @@ from limbeck.data import candidates, files, stream, table
 from limbeck.predicting.about_model import AboutModel
 from limbeck.predicting.readers import EMBEDDINGS
 from limbeck.predicting.settings import PredictSettings
-from limbeck.support.errors import LimbeckError
+from limbeck.support.errors import LimbeckError, raise_problems
 
 ALL, NONE = "all", "none"
 _USUAL = {
@@ -44,8 +44,7 @@ def text_columns(facts: AboutModel, heads: Heads, settings: PredictSettings) -> 
         found += [
             table.missing_columns(source, there, named) for source, there in heads.items() if there
         ]
-        if problems := [one for one in found if one is not None]:
-            raise LimbeckError(problems)
+        raise_problems([one for one in found if one is not None])
         return tuple(named)
     filled = {source: columns for source, columns in heads.items() if columns}
     if not filled:

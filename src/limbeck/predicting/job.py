@@ -25,7 +25,7 @@ from limbeck.predicting.output import PartialOutput, parquet_bytes
 from limbeck.predicting.readers import EMBEDDINGS, RowReader
 from limbeck.predicting.settings import PredictSettings
 from limbeck.students.execution import warn_of_emulated_bf16
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem, raise_problems
 from limbeck.support.terminal import row_bar
 
 FILE_FORMATS = (".jsonl", ".csv", ".parquet")
@@ -202,8 +202,7 @@ class PredictJob:
         )
         width = len(self.columns) or 1
         for model in models:
-            if problems := reads.problems(model.processor, model.max_length, width):
-                raise LimbeckError(problems)
+            raise_problems(reads.problems(model.processor, model.max_length, width))
             reads.check(model.processor)
         names, kind = " + ".join(map(repr, self.columns)) or "no column", self.facts.kind
         gives = ", ".join(settings.output)

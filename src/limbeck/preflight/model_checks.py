@@ -20,7 +20,7 @@ from limbeck.preflight import data_checks
 from limbeck.static import StaticStudent
 from limbeck.students import class_places, generic_labels, labels_of, spelling
 from limbeck.students.static import may_be_static
-from limbeck.support.errors import LimbeckError, Problem, problem_list
+from limbeck.support.errors import LimbeckError, Problem, problem_list, raise_problems
 from limbeck.support.machine import device_of
 from limbeck.tasks import Task
 from limbeck.tasks.modality import padding_fix
@@ -210,8 +210,7 @@ def refuse_unfit(name: str, model: PreTrainedModel, processor: Any) -> None:
     if isinstance(processor, PreTrainedTokenizerBase):
         found = check_vocabulary(f"model {name}", model, processor)
         wrong = [one for one in found if one.severity == "error"]
-        if wrong:
-            raise LimbeckError(wrong)
+        raise_problems(wrong)
         for one in found:
             log.warning("%s: %s", one.message, one.fix)
 

@@ -16,7 +16,7 @@ from limbeck.objectives.registration import plain_terms
 from limbeck.recipe import catalog, paper_settings, quick, teacher_text
 from limbeck.students import names_cnn
 from limbeck.support import plain
-from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.errors import LimbeckError, Problem, raise_problems, unknown
 from limbeck.support.files import at_home
 from limbeck.support.given import PREFIX
 from limbeck.support.registry import Registry, load_plugins
@@ -320,8 +320,7 @@ def put_terms_of_kind(raw: dict[str, Any], given: Mapping[str, Any]) -> None:
                     "take a method that learns from a teacher: limbeck methods",
                 )
             )
-    if problems:
-        raise LimbeckError(problems)
+    raise_problems(problems)
 
 
 def _in_formula(term: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from limbeck.recipe import catalog
-from limbeck.support.errors import LimbeckError, unknown
+from limbeck.support.errors import LimbeckError, check_choice
 from limbeck.support.plain import read_yaml
 
 QUICK = "quick"
@@ -120,8 +120,7 @@ def _whole(block: Mapping[str, Any]) -> dict[str, Any]:
         return own
     paper, _, section = str(block["from"]).partition(".")
     sections = _paper(paper)
-    if section not in sections:
-        raise LimbeckError(unknown(f"section of {paper}", section, list(sections)))
+    check_choice(f"section of {paper}", section, sections)
     return _over(_whole(sections[section]), own, deleting=True)
 
 
@@ -129,8 +128,7 @@ def _whole(block: Mapping[str, Any]) -> dict[str, Any]:
 def _paper(name: str) -> dict[str, Any]:
     folder = resources.files("limbeck.recipes") / "papers"
     names = sorted(file.name.removesuffix(".yaml") for file in folder.iterdir())
-    if name not in names:
-        raise LimbeckError(unknown("paper", name, names))
+    check_choice("paper", name, names)
     raw: dict[str, Any] = read_yaml(
         (folder / f"{name}.yaml").read_text(encoding="utf-8"), f"paper {name}"
     )

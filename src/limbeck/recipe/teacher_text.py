@@ -13,7 +13,7 @@ from limbeck.data.own import FirstRows
 from limbeck.recipe import catalog
 from limbeck.students import labels_of, read_config
 from limbeck.support import given
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem, raise_problems
 from limbeck.support.files import at_home
 from limbeck.tasks.metrics import TEACHER_LABEL
 
@@ -125,8 +125,7 @@ def _of_parallel(raw: dict[str, Any], files: list[Any]) -> dict[str, Any]:
         problems.append(
             Problem("parallel: there is no teacher", "name an embedding model: --teacher MODEL")
         )
-    if problems:
-        raise LimbeckError(problems)
+    raise_problems(problems)
     method = {} if raw.get("method") or raw.get("objectives") else {"method": "embedding-mse"}
     return {"kind": tasks.EMBEDDING.name, "data": str(files[0]), **method}
 

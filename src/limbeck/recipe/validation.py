@@ -19,7 +19,7 @@ from limbeck.objectives.registration import class_of as term_class
 from limbeck.recipe import augment_spec, checks
 from limbeck.recipe.fields import RecipeFields
 from limbeck.support import files
-from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.errors import LimbeckError, Problem, raise_problems, unknown
 from limbeck.support.given import is_reference
 from limbeck.support.settings import RefusedValueError, Settings
 from limbeck.tasks import TASK_TYPES
@@ -57,8 +57,7 @@ def check(raw: dict[str, Any], model: type[RecipeFields], *, known_tasks: tuple[
         problems += checks.recipe_problems(recipe)
         if recipe.augment is not None:
             problems += augment_spec.augmentation().problems(recipe)
-    if problems:
-        raise LimbeckError(problems)
+    raise_problems(problems)
     return recipe
 
 

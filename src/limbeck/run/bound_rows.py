@@ -19,7 +19,7 @@ from limbeck.outputs.stored_teacher import UNKNOWN_ROWS_FIX, GivenOutputs
 from limbeck.recipe import Recipe, Stage
 from limbeck.run.models import Named
 from limbeck.run.rows import EncodedRows
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem, raise_problems
 from limbeck.teachers.teacher import ModelInputs, OwnTokens, Spans
 
 # Where not one row has outputs, to leave those without out leaves nothing.
@@ -63,8 +63,7 @@ def with_outputs(
             for outputs, found in zip(stored, known, strict=True)
             if not found.all()
         ]
-        if problems:
-            raise LimbeckError(problems)
+        raise_problems(problems)
         return rows
     if not len(kept):
         raise LimbeckError(

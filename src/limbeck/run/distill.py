@@ -26,7 +26,7 @@ from limbeck.run.train import train_stages
 from limbeck.students import load_model
 from limbeck.students.execution import warn_of_emulated_bf16
 from limbeck.support import files, given, lock, machine, terminal
-from limbeck.support.errors import LimbeckError
+from limbeck.support.errors import raise_problems
 from limbeck.teachers.teacher import Teacher
 from limbeck.training.progress import Parts
 
@@ -78,8 +78,7 @@ def plan_run(
     Raises:
         LimbeckError: objects that are not at hand, runs that are not finished, a folder that the run reads.
     """
-    if problems := given.absent(recipe.model_dump(mode="json")):
-        raise LimbeckError(problems)
+    raise_problems(given.absent(recipe.model_dump(mode="json")))
     recipe = rows.with_columns(inputs.with_start(named_one_by_one(recipe)))
     folder = RunFolder(Path(out) if out is not None else default_folder(recipe))
     inputs.refuse_inputs(recipe, folder.path)

@@ -25,7 +25,7 @@ from limbeck.students import depth
 from limbeck.students.build import BY_ROWS, Layers
 from limbeck.students.static import build_static
 from limbeck.students.vocabulary import shrink_vocabulary
-from limbeck.support.errors import LimbeckError, unknown
+from limbeck.support.errors import LimbeckError, check_choice, raise_problems
 from limbeck.tasks import Processor, Task
 from limbeck.tasks.abstract_type import labelled_rows
 from limbeck.teachers.teacher import Teacher
@@ -42,8 +42,7 @@ def prepare(
         LimbeckError: missing or unsuitable inputs, several problems at once if they are known.
     """
     problems = missing(recipe)
-    if problems:
-        raise LimbeckError(problems)
+    raise_problems(problems)
     task, splits = load_rows(recipe)
     recipe = _with_pick(recipe, task)
     splits, unlabelled = add_unlabelled(recipe, task, splits)
@@ -111,8 +110,7 @@ def refuse_wrong(
 ) -> Loaded:
     """Raise LimbeckError for what `prepare` would refuse in settings, rows (which may be loaded) or models."""
     problems = missing(recipe)
-    if problems:
-        raise LimbeckError(problems)
+    raise_problems(problems)
     task, splits = loaded or load_rows(recipe)
     build_models(recipe, task, live_teacher, splits["train"])
     return task, splits
@@ -201,8 +199,7 @@ def build_models(
         LimbeckError: a model that cannot be read or built, or an unknown `select_by`.
     """
     choices = ("primary", *task.metrics)
-    if recipe.select_by not in choices:
-        raise LimbeckError(unknown("select_by", recipe.select_by, choices))
+    check_choice("select_by", recipe.select_by, choices)
     stored = bool(recipe.outputs) and models.learns_from_its_teacher(recipe)
     named = [] if stored else models.named_teachers(recipe, task, live_teacher)
     start = models.start_of(recipe, task)

@@ -25,7 +25,7 @@ from limbeck.recipe.checks import label_terms
 from limbeck.recipe.groups import EmbeddingModelSpec
 from limbeck.run.models import labelling_of
 from limbeck.students import named_model, read_config
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem, raise_problems
 
 
 @dataclass(frozen=True)
@@ -213,8 +213,7 @@ def add_unlabelled(
             )
         return splits, UnlabelledRows()
     terms = list(_terms(recipe, numbers=task.regression))
-    if problems := _problems(recipe, task, terms, some=bool(labelled.any())):
-        raise LimbeckError(problems)
+    raise_problems(_problems(recipe, task, terms, some=bool(labelled.any())))
     if all(reads for _, _, reads in terms):
         logger.warning(
             "%d of %d training rows have no label and are left out: every term of method %s reads labels",
@@ -398,8 +397,7 @@ def embedding_kind(kind: tasks.TaskType, recipe: Recipe) -> tasks.TaskType:
         for key, text in given.items()
         if text.isidentifier() and text not in known  # meant as a name
     ]
-    if problems:
-        raise LimbeckError(problems)
+    raise_problems(problems)
     prompts = {_PROMPTS[key]: known.get(text, text) for key, text in given.items()}
     usual = folder.DOT if own.normalize is False else folder.COSINE
     similarity = own.similarity or (usual if modules is None else modules.similarity)

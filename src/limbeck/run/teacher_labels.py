@@ -34,7 +34,7 @@ from limbeck.run import inputs, models
 from limbeck.run.rows import embedding_kind
 from limbeck.students import labels_of, load_model, placement
 from limbeck.support import given, machine
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem, raise_problems
 from limbeck.support.files import TEACHER_LABELS, at_home, checksum_of_text, written_whole
 from limbeck.tasks.retrieval import TRANSLATED
 from limbeck.tasks.rules import ScoredSplit
@@ -82,8 +82,7 @@ def with_teacher_labels(recipe: Recipe, runs: Path, live_teacher: Teacher | None
     first = FirstRows.of(recipe.data)
     if first is None or tasks.metrics.TEACHER_LABEL in first.columns:
         return recipe
-    if problems := [*_problems(recipe, first)]:
-        raise LimbeckError(problems)
+    raise_problems([*_problems(recipe, first)])
     folder = _written(recipe, runs, live_teacher, _write)
     kind = tasks.get_task_type(recipe.kind or tasks.SENTENCE.name)
     settings: dict[str, Any] = {"dev_share": None, "test_share": None}
@@ -112,8 +111,7 @@ def _written(
             write(recipe, folder, live_teacher)
         except LimbeckError as error:
             problems = error.problems
-    if problems := machine.agreed(problems):
-        raise LimbeckError(problems)
+    raise_problems(machine.agreed(problems))
     return folder
 
 

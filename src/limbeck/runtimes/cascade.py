@@ -14,7 +14,7 @@ from scipy.special import expit, logit, softmax
 
 from limbeck.runtimes.manifest import GateRowsFacts
 from limbeck.support import files, plain
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem, raise_problems
 from limbeck.tasks import TASK_TYPES, TaskType
 from limbeck.tasks.rules import USUAL, Thresholds
 
@@ -31,8 +31,7 @@ def answers_several(kind: TaskType, outputs: int) -> bool:
     Raises:
         LimbeckError: outputs that are no classes, which have no confidence.
     """
-    if problems := confidence_problems(kind, outputs, f"outputs of kind {kind.name}"):
-        raise LimbeckError(problems)
+    raise_problems(confidence_problems(kind, outputs, f"outputs of kind {kind.name}"))
     return kind.outcomes(outputs) == 0
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from limbeck.embedding.folder import SENTENCE, TextPrompts
 from limbeck.runtimes.manifest import ExportManifest, read_export
 from limbeck.runtimes.sessions import GraphSession, open_export
-from limbeck.support.errors import LimbeckError, unknown
+from limbeck.support.errors import LimbeckError, check_choice
 from limbeck.tasks import get_task_type
 
 
@@ -76,8 +76,7 @@ class OnnxPredictor:
                 f"the exported model reads {self.manifest.texts} text column(s), not {len(columns)}",
                 "give one list for each",
             )
-        if prompt not in TextPrompts._fields:
-            raise LimbeckError(unknown("prompt", prompt, TextPrompts._fields))
+        check_choice("prompt", prompt, TextPrompts._fields)
         if self.manifest.prompts:
             before = self.manifest.prompts[prompt]
             columns = tuple([before + text for text in column] for column in columns)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from limbeck.runtimes.manifest import ExportManifest
-from limbeck.support.errors import LimbeckError, first_line, unknown
+from limbeck.support.errors import LimbeckError, check_choice, first_line
 
 Feed = dict[str, np.ndarray]
 """Arrays by the names of a model's inputs."""
@@ -207,8 +207,7 @@ def check_reader(manifest: ExportManifest, runtime: str | None = None) -> str:
             f"{str(manifest.folder)!r} is for {manifest.runtime} and sentence-transformers; limbeck does not run it",
             "load it there, or export the model with --format numpy or onnx",
         )
-    if wanted not in RUNTIMES:
-        raise LimbeckError(unknown("runtime", wanted, RUNTIMES))
+    check_choice("runtime", wanted, RUNTIMES)
     if wanted not in readers_of(manifest):
         raise LimbeckError(
             f"{str(manifest.folder)!r} holds {manifest.file}, which {_SESSIONS[wanted].name} does not read",

@@ -28,7 +28,7 @@ from limbeck.scoring.scored_model import (
     rows_of_run,
 )
 from limbeck.students import placement
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem, raise_problems
 from limbeck.support.files import at_home
 from limbeck.support.settings import DeviceMap
 from limbeck.tasks import Task
@@ -282,8 +282,7 @@ def compare_runs(first: str | Path, second: str | Path, split: str | None = None
         for folder, record in zip(folders, records, strict=True)
         if chosen not in record.examples.fingerprints
     ]
-    if problems := problems or _other_rows(folders, records, tasks, chosen):
-        raise LimbeckError(problems)
+    raise_problems(problems or _other_rows(folders, records, tasks, chosen))
     sides = [_predictions(folder, chosen) for folder in folders]
     share = class_predictions.agreement(tasks[0], *sides)
     return RunComparison(

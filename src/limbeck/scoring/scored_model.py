@@ -41,7 +41,7 @@ from limbeck.scoring.stored_member import StoredMember
 from limbeck.students import load_model, placement, read_config, read_processor, resolve_checkpoint
 from limbeck.students.pretrained import Head
 from limbeck.support import files, given
-from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.errors import LimbeckError, Problem, raise_problems, unknown
 from limbeck.support.settings import DeviceMap
 from limbeck.tasks.metrics import TEACHER_LABEL
 
@@ -665,8 +665,7 @@ def class_names(task: tasks.Task, config: PretrainedConfig, *, side: str) -> lis
         LimbeckError: another number of classes than the rows', or a class of theirs at another output.
     """
     found = preflight.model_checks.check_labels(side, config, task)
-    if errors := preflight.errors_of(found):
-        raise LimbeckError(errors)
+    raise_problems(preflight.errors_of(found))
     return found
 
 
@@ -687,7 +686,6 @@ def resolve_class_order(
     if not unproven:
         return
     given = preflight.TeacherOutputs(outputs, labels, f"measured on {split}")
-    if found := preflight.score_checks.check_class_order(task, given, side=side):
-        raise LimbeckError(found)
+    raise_problems(preflight.score_checks.check_class_order(task, given, side=side))
     for problem in unproven:
         logger.warning("%s (%s)", problem.message, problem.fix)

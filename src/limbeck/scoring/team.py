@@ -18,7 +18,7 @@ from limbeck.evaluation.team import TeamScores, team_of
 from limbeck.records.facts import ModelFacts
 from limbeck.records.runs_meant import members_at
 from limbeck.scoring.scored_model import LoadedSplit, ScoredModel
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem, raise_problems
 from limbeck.support.words import short_names
 from limbeck.tasks import Task
 
@@ -100,8 +100,7 @@ def _measure(team: dict[str, ScoredModel], loaded: LoadedSplit) -> TeamLook:
     problems: list[Problem] = []
     for name, member in team.items():
         problems += preflight.model_checks.check_labels(name, member.config, task)
-    if errors := preflight.errors_of(problems):
-        raise LimbeckError(errors)
+    raise_problems(preflight.errors_of(problems))
     for problem in problems:
         log.warning("%s (%s)", problem.message, problem.fix)
     outputs: dict[str, np.ndarray] = {}
@@ -147,5 +146,4 @@ def _refuse_different(team: Sequence[ScoredModel], asked: RowsAsked) -> None:
             for key in ("task", "data")
             if getattr(asked, key) is None
         ]
-    if problems:
-        raise LimbeckError(problems)
+    raise_problems(problems)

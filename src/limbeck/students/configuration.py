@@ -12,7 +12,7 @@ from typing import Any
 
 from transformers import AutoConfig, PretrainedConfig
 
-from limbeck.support.errors import LimbeckError, Problem, first_line, unknown
+from limbeck.support.errors import LimbeckError, Problem, first_line, raise_problems, unknown
 from limbeck.tasks.rules import THRESHOLDS
 
 # Configuration entries that count the layers of a stack, first match wins.
@@ -137,8 +137,7 @@ def with_settings(
                 "set student.layers instead, or init: fresh",
             )
         )
-    if problems:
-        raise LimbeckError(problems)
+    raise_problems(problems)
     if counts:
         totals = {layer_count(config, stack) for stack in stacks_of(config)}
         for name, value in list(data.items()):

@@ -40,7 +40,7 @@ from limbeck.static import StaticStudent
 from limbeck.students.adapters import Adapter, find_adapter
 from limbeck.students.configuration import labels_agree, labels_of, with_labels
 from limbeck.support import files, given, machine
-from limbeck.support.errors import LimbeckError, Problem, first_line, unknown
+from limbeck.support.errors import LimbeckError, Problem, first_line, raise_problems, unknown
 from limbeck.support.manifest import Manifest
 from limbeck.support.settings import DeviceMap
 from limbeck.tasks import SENTENCE, TEXT_READING, Processor, Reading, kind_of_config
@@ -302,8 +302,7 @@ def _check_loaded(
                 "with student.layers",
             )
         )
-    if problems:
-        raise LimbeckError(problems)
+    raise_problems(problems)
 
 
 def _without_numbers(key: str) -> str:

@@ -6,7 +6,7 @@ Several problems travel in one exception, because fixing them one run at a time 
 
 import difflib
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, ParamSpec
 
@@ -38,6 +38,12 @@ class LimbeckError(Exception):
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
+def raise_problems(problems: Sequence[Problem]) -> None:
+    """Raise LimbeckError with all of them, if there are any."""
+    if problems:
+        raise LimbeckError(problems)
+
+
 def problem_list(check: Callable[P, Iterator[Problem]]) -> Callable[P, list[Problem]]:
     """Turn a check that yields problems into one that returns a list."""
 
@@ -53,6 +59,12 @@ def unknown(setting: str, value: object, choices: Sequence[str]) -> Problem:
     near = difflib.get_close_matches(str(value), choices, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     return Problem(f"unknown {setting} {value!r}", f"{hint}choices: {', '.join(choices)}")
+
+
+def check_choice(setting: str, value: str, choices: Collection[str]) -> None:
+    """Raise LimbeckError for a value outside its choices."""
+    if value not in choices:
+        raise LimbeckError(unknown(setting, value, [*choices]))
 
 
 def first_line(error: BaseException) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem, raise_problems
 from limbeck.support.machine import agreed, is_first
 
 LOCK = ".limbeck-lock"
@@ -41,8 +41,7 @@ def in_use(folder: Path) -> Iterator[None]:
             except LimbeckError as error:
                 problems = error.problems
         problems = agreed(problems)
-        if problems:
-            raise LimbeckError(problems)
+        raise_problems(problems)
         yield
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.errors import LimbeckError, Problem, raise_problems, unknown
 from limbeck.support.files import checksum
 
 T = TypeVar("T")
@@ -211,8 +211,7 @@ def load_plugins(paths: Iterable[str | Path]) -> list[Plugin]:
             plugins.append(load_plugin(path))
         except LimbeckError as error:
             problems += error.problems
-    if problems:
-        raise LimbeckError(problems)
+    raise_problems(problems)
     return plugins
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.errors import LimbeckError, Problem, raise_problems, unknown
 from limbeck.support.step_state import StepState
 
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
@@ -135,8 +135,7 @@ class Settings(BaseModel):
                 else:
                     said = f"{name} is {one['input']!r:.60}: {_plain(one['msg'])}"
                     problems.append(Problem(said, "change it"))
-        if problems:
-            raise LimbeckError(problems)
+        raise_problems(problems)
         return made
 
 

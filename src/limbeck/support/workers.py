@@ -24,7 +24,7 @@ from types import FrameType
 from typing import Any, Generic, NoReturn, Protocol, TypeVar, final
 
 from limbeck.support.cores import cores
-from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.errors import LimbeckError, Problem, check_choice
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -412,8 +412,7 @@ def _fix(address: str | None) -> str:
 
 def check_engine(engine: str, address: str | None) -> None:
     """Raise LimbeckError for an unknown engine, an address of another one, and Ray that is not installed."""
-    if engine not in ENGINES:
-        raise LimbeckError(unknown("engine", engine, ENGINES))
+    check_choice("engine", engine, ENGINES)
     if engine == "ray":
         imported_ray()
     elif address is not None:

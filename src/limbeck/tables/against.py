@@ -13,7 +13,7 @@ from limbeck.evaluation import compare
 from limbeck.records.words import grouped
 from limbeck.support import words
 from limbeck.support.cells import signed
-from limbeck.support.errors import LimbeckError, unknown
+from limbeck.support.errors import check_choice
 from limbeck.tables.model import AVERAGE, SIGNIFICANT, TableColumn, Tested
 
 RowId = tuple[str, int | None, tuple[str, ...]]
@@ -49,10 +49,8 @@ class Baseline:
 
     def __post_init__(self) -> None:
         """Check the words."""
-        if self.correction not in CORRECTIONS:
-            raise LimbeckError(unknown("correction", self.correction, list(CORRECTIONS)))
-        if self.variance not in VARIANCES:
-            raise LimbeckError(unknown("variance", self.variance, list(VARIANCES)))
+        check_choice("correction", self.correction, CORRECTIONS)
+        check_choice("variance", self.variance, VARIANCES)
 
 
 def compare_rows(

@@ -12,7 +12,7 @@ from typing import Any
 from limbeck.evaluation.compare import summary
 from limbeck.records import RECORD_NAME, Record, is_collection, read_collection
 from limbeck.records.words import agreement_said, grouped
-from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.errors import LimbeckError, Problem, raise_problems, unknown
 from limbeck.support.words import count_of
 from limbeck.tables import against, model, profiles
 from limbeck.tables.facts import DEFAULT_FACTS, check_facts, facts_of, with_bench
@@ -193,8 +193,7 @@ def check_by(records: Sequence[Record], by: Sequence[str]) -> None:
     """Raises LimbeckError, all of them together, for settings that no record's recipe has."""
     known = sorted({key for record in records for key, _ in dotted(record.recipe)})
     wrong = [unknown("setting to split rows by", path, known) for path in by if path not in known]
-    if wrong:
-        raise LimbeckError(wrong)
+    raise_problems(wrong)
 
 
 def _variant(run: Record, by: Iterable[str]) -> tuple[str, ...]:
@@ -362,8 +361,7 @@ def collect(paths: Iterable[str | Path]) -> list[Record]:
             )
         except LimbeckError as error:
             problems.extend(error.problems)
-    if problems:
-        raise LimbeckError(problems)
+    raise_problems(problems)
     if not records:
         raise LimbeckError("no runs were named", "name one or more run folders")
     return records

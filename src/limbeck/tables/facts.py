@@ -9,7 +9,7 @@ from limbeck.records import Record
 from limbeck.records.facts import ModelFacts
 from limbeck.records.words import speedup
 from limbeck.support.cells import duration, magnitude, milliseconds
-from limbeck.support.errors import LimbeckError, unknown
+from limbeck.support.errors import raise_problems, unknown
 from limbeck.tables.model import Fact, place_of
 
 Value = Callable[[Sequence[ModelFacts], Sequence[Record], Sequence[Record]], float | None]
@@ -87,8 +87,7 @@ DEFAULT_FACTS = ("layers", "parameters", "kept")
 def check_facts(names: Sequence[str]) -> None:
     """Raises LimbeckError for a fact column that does not exist."""
     problems = [unknown("fact column", name, list(FACTS)) for name in names if name not in FACTS]
-    if problems:
-        raise LimbeckError(problems)
+    raise_problems(problems)
 
 
 def facts_of(

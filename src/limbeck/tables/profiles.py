@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from limbeck.support.errors import LimbeckError, unknown
+from limbeck.support.errors import check_choice
 from limbeck.support.plain import read_yaml
 
 Scores = Mapping[str, Mapping[str, float | None]]
@@ -169,8 +169,7 @@ PROFILES: dict[str, Profile] = {
 
 def get_profile(name: str) -> Profile:
     """The profile of that name; raises LimbeckError with the nearest name if it does not exist."""
-    if name not in PROFILES:
-        raise LimbeckError(unknown("profile", name, list(PROFILES)))
+    check_choice("profile", name, PROFILES)
     return PROFILES[name]
 
 

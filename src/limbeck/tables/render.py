@@ -15,7 +15,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from limbeck.support.cells import NOTHING, CellTable, in_markdown, milliseconds, one_line
-from limbeck.support.errors import LimbeckError, unknown
+from limbeck.support.errors import check_choice
 from limbeck.support.words import count_of
 from limbeck.tables.facts import FACTS
 from limbeck.tables.model import Fact, ResultsTable, Row, TableCell
@@ -138,8 +138,7 @@ def render(table: ResultsTable, form: str = "terminal", *, width: int = 120) -> 
 
     Raises LimbeckError for an unknown format.
     """
-    if form not in _RENDERERS:
-        raise LimbeckError(unknown("format", form, list(FORMATS)))
+    check_choice("format", form, FORMATS)
     if form == "terminal":
         return terminal_text(table, width)
     return _RENDERERS[form](table)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.errors import LimbeckError, Problem, check_choice
 from limbeck.support.plain import read_text, read_yaml
 from limbeck.tasks import image, language_models, positions, spans
 from limbeck.tasks.abstract_type import TaskType, get_task_type
@@ -221,8 +221,7 @@ _PROJECTIONS: dict[tuple[str, str], dict[str, str]] = {
 
 def get_task(name: str) -> Task:
     """The task of that name; raises LimbeckError with the nearest name if it does not exist."""
-    if name not in TASKS:
-        raise LimbeckError(unknown("task", name, list(TASKS)))
+    check_choice("task", name, TASKS)
     return TASKS[name]
 
 

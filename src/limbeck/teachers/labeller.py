@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from limbeck.students import places_by_name
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem, raise_problems
 
 Row = Mapping[str, str]
 """A row's input texts by the names of their columns."""
@@ -133,8 +133,7 @@ class TeamLabeller:
                     f"teacher: two are called the same: {', '.join(self.names)}", "name each once"
                 )
             )
-        if problems:
-            raise LimbeckError(problems)
+        raise_problems(problems)
         self._orders = [places_by_name(one.classes, lead.classes) or [] for one in self.members]
 
     @property

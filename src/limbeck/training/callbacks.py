@@ -29,7 +29,7 @@ from transformers.integrations import TensorBoardCallback, integration_utils
 
 from limbeck.recipe import Recipe, Stage
 from limbeck.support import plain, terminal
-from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.errors import Problem, raise_problems, unknown
 from limbeck.tasks import LOWER_IS_BETTER
 from limbeck.training.progress import stop_if_not_finite
 from limbeck.training.step import TakesSteps
@@ -277,8 +277,7 @@ def tensorboard(events: Path) -> TensorBoardCallback:
     Raises:
         LimbeckError: TensorBoard is not installed.
     """
-    if problems := tracker_problems(["tensorboard"]):
-        raise LimbeckError(problems)
+    raise_problems(tracker_problems(["tensorboard"]))
     callback = TensorBoardCallback()
     # It would take the place from the environment, for every run of this process.
     callback.logging_dir = str(events)

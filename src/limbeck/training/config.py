@@ -15,7 +15,7 @@ from transformers.training_args import OptimizerNames
 from limbeck.objectives.registration import plain_terms
 from limbeck.recipe import Recipe, quick, validation
 from limbeck.recipe.recipe import LOSS_KEYS
-from limbeck.support.errors import LimbeckError, Problem, problem_list, unknown
+from limbeck.support.errors import LimbeckError, Problem, problem_list, raise_problems, unknown
 from limbeck.tasks import TaskType
 from limbeck.training.method import OBJECTS, method_defaults, of_kind, own_terms
 from limbeck.training.optimizer import Optimisation
@@ -165,8 +165,7 @@ class DistillationConfig(TrainingArguments):
 
     def __post_init__(self) -> None:
         self._make_plain()
-        if problems := [*combination_problems(self), *said_twice(self)]:
-            raise LimbeckError(problems)
+        raise_problems([*combination_problems(self), *said_twice(self)])
         if self.objectives is None and self.method is None:
             self.method = "kd"
         recipe = self.recipe()
@@ -267,8 +266,7 @@ class DistillationConfig(TrainingArguments):
         made = object.__new__(cls)
         made.__dict__.update(known | own)
         made._make_plain()
-        if problems := combination_problems(made):
-            raise LimbeckError(problems)
+        raise_problems(combination_problems(made))
         made.how_to_optimise()
         if made.objectives is None and made.method is None:
             made.method = "kd"

@@ -11,7 +11,7 @@ from transformers import PreTrainedModel, TrainingArguments
 from limbeck.objectives import OBJECTIVES, Objective
 from limbeck.recipe import FirstStage, Recipe, load, validation
 from limbeck.recipe.recipe import TRAINING, TRANSFORMS, stage_seed
-from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.errors import LimbeckError, Problem, raise_problems, unknown
 from limbeck.support.words import short_names
 from limbeck.tasks import TaskType, task_type_of
 from limbeck.teachers.teacher import Teacher
@@ -56,8 +56,7 @@ def own_terms(objectives: Mapping[str, Any], beside: Mapping[str, Any]) -> Recip
         for name, term in objectives.items()
         if not isinstance(term, Mapping | BaseModel | Objective)
     ]
-    if problems:
-        raise LimbeckError(problems)
+    raise_problems(problems)
     raw = {"method": "own", "objectives": dict(objectives), **beside}
     found: Recipe = validation.check(raw, Recipe, known_tasks=())
     return found
@@ -107,16 +106,14 @@ def with_first_stage(recipe: Recipe, given: Mapping[str, Any] | None) -> Recipe:
     given = given or {}
     choices = ["objectives", "curriculum", *TRANSFORMS, *TRAINING, *OBJECTS]
     wrong = [unknown("key in first_stage", key, choices) for key in given if key not in choices]
-    if wrong:
-        raise LimbeckError(wrong)
+    raise_problems(wrong)
     if recipe.first_stage is None and given and "objectives" not in given:
         raise LimbeckError(
             f"first_stage: method {recipe.method} has no first stage",
             "leave it out, give its objectives, or take a method of two stages (tinybert, cr-ild)",
         )
     problems = _named_only(recipe.first_stage, given)
-    if problems:
-        raise LimbeckError(problems)
+    raise_problems(problems)
     settings = {key: value for key, value in given.items() if key not in OBJECTS}
     if not settings:
         return recipe

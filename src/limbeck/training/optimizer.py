@@ -14,7 +14,7 @@ from torch.optim.optimizer import ParamsT
 
 from limbeck.recipe import Recipe
 from limbeck.static import PAIR_RATE, RowAdam, StaticStudent, clip_gradients, set_apart
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem, raise_problems
 from limbeck.training.feeding import FeedsExamples
 
 
@@ -50,8 +50,7 @@ class Optimisation:
             problems.append(_meaningless("decay", self.decay, "a number above 0 to 1"))
         if self.epsilon is not None and not 0 < self.epsilon <= 1:
             problems.append(_meaningless("epsilon", self.epsilon, "a number above 0 to 1"))
-        if problems:
-            raise LimbeckError(problems)
+        raise_problems(problems)
 
     @classmethod
     def of(cls, recipe: Recipe) -> "Optimisation":

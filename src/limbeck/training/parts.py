@@ -21,7 +21,7 @@ from transformers import EarlyStoppingCallback, PreTrainedModel, TrainingArgumen
 
 from limbeck.recipe import Recipe, Stage
 from limbeck.support import files, machine
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem, raise_problems
 from limbeck.tasks import TaskType
 from limbeck.teachers.teacher import Teacher
 from limbeck.teachers.team import (
@@ -301,8 +301,7 @@ class MethodPlan:
             problems += _unbuildable(small.model, large, self.last.loss, rows)
         if self.ranking is not None:
             problems += unscorable(trainer, self.members, self.ranking)
-        if problems:
-            raise LimbeckError(problems)
+        raise_problems(problems)
 
     def refuse_labels_alone(self, kind: TaskType) -> None:
         """Before a training: terms of labels teach nothing where the task type has no labels.

@@ -27,7 +27,7 @@ from transformers.trainer_utils import HubStrategy, TrainOutput, enable_full_det
 
 from limbeck.students import pad_as
 from limbeck.students.execution import give_attention, warn_of_emulated_bf16
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem, raise_problems
 from limbeck.tasks import task_type_of
 from limbeck.teachers.teacher import Teacher
 from limbeck.teachers.team import LearnedProbabilities, Team, members_of
@@ -124,15 +124,13 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
         known = {*inspect.signature(DistillationTrainer.__init__).parameters, *kwargs}
         self._subclass_takes = {k: v for k, v in self._given.items() if k not in known}
         args = DistillationConfig("tmp_trainer") if args is None else args
-        if problems := arguments.said_elsewhere(kwargs, first_stage):
-            raise LimbeckError(problems)
+        raise_problems(arguments.said_elsewhere(kwargs, first_stage))
         own = args if isinstance(args, DistillationConfig) else DistillationConfig.like(args)
         self._plan(own, model, teacher, first_stage or {})
         problems = arguments.setting_problems(args) + arguments.keyword_problems(
             kwargs, staged=self.plan.staged
         )
-        if problems := problems + arguments.value_problems(args, callbacks or ()):
-            raise LimbeckError(problems)
+        raise_problems(problems + arguments.value_problems(args, callbacks or ()))
         train_dataset, holdout = self._rows_to_train(args, train_dataset, holdout)
         args = self._for_rows(args, train_dataset, model)
         kwargs |= {

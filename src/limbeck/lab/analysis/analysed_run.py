@@ -23,7 +23,7 @@ from limbeck.run.run_folder import RunFolder
 from limbeck.scoring import scored_model
 from limbeck.students import load_model
 from limbeck.support import files, machine
-from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.errors import LimbeckError, Problem, raise_problems, unknown
 from limbeck.tasks import Processor, Results, ScoredSplit, Task, join
 
 # Missing files that a run's record names can be named otherwise.
@@ -126,8 +126,7 @@ class AnalysedRun:
         self.record, self.recipe = found
         self._teacher, self._data, self._split, self._stage = teacher, data, split, stage
         self._first = stage == FIRST
-        if problems := stage_problems(stage, self.recipe, f"run {path}: "):
-            raise LimbeckError(problems)
+        raise_problems(stage_problems(stage, self.recipe, f"run {path}: "))
 
     @property
     def name(self) -> str:

@@ -14,7 +14,7 @@ from limbeck.lab.views.analysis_views import ANALYSES_FOLDER, VIEWS, write_figur
 from limbeck.recipe import Recipe
 from limbeck.recipe.validation import wanted
 from limbeck.run.finish import refresh
-from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.errors import LimbeckError, Problem, raise_problems, unknown
 from limbeck.support.registry import Registry
 from limbeck.support.settings import Settings
 
@@ -191,8 +191,7 @@ def _measured(
             opened_runs.append(AnalysedRun(path, **opened))
         except LimbeckError as error:
             problems += error.problems
-    if problems:
-        raise LimbeckError(problems)
+    raise_problems(problems)
     settings = analysis.settings.model_validate(given)
     return {
         run: analysis.measure(run, settings, watch or (lambda name: nobody)) for run in opened_runs

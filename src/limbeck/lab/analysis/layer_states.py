@@ -22,7 +22,7 @@ from limbeck.lab.measures.layer_probing import ProbedLayers, StatePoints, probe_
 from limbeck.objectives.base import ModelShape, Shape
 from limbeck.objectives.mapped import MappedSpec, MappedTerm
 from limbeck.recipe import Recipe
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem, raise_problems
 from limbeck.support.settings import Count, Depth, LayerNumber, Pool, Settings
 from limbeck.support.step_state import StepState
 
@@ -310,8 +310,7 @@ def _pairs(settings: AttentionMapSettings, student: Side, teacher: Side) -> list
         for place, (side, depth) in enumerate(zip(("student", "teacher"), depths, strict=True))
         if pair[place] > depth
     ]
-    if problems:
-        raise LimbeckError(problems)
+    raise_problems(problems)
     return [(pair[0], pair[1]) for pair in settings.pairs]
 
 

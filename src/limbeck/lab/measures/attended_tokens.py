@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 from limbeck import functional as F
 from limbeck.activations import ActivationKey, Request, capture, token_mask
 from limbeck.evaluation.model_outputs import evaluating
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import Problem, raise_problems
 
 Map = tuple[tuple[float, ...], ...]
 
@@ -115,8 +115,7 @@ def _need_head(head: int | None, maps: Mapping[int, Tensor], side: str) -> None:
         for layer, one in maps.items()
         if head is not None and not 1 <= head <= one.shape[1]
     ]
-    if problems:
-        raise LimbeckError(problems)
+    raise_problems(problems)
 
 
 # How much each teacher layer counts for each student layer, where examples decide.

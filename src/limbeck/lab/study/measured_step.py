@@ -26,7 +26,7 @@ from limbeck.run.models import Named
 from limbeck.run.rows import EncodedRows, load_rows
 from limbeck.students.execution import resolve_precision
 from limbeck.support import machine, words
-from limbeck.support.errors import LimbeckError
+from limbeck.support.errors import raise_problems
 from limbeck.tasks import Processor, Task
 
 _REPEATS = 3
@@ -114,8 +114,7 @@ def untrained(recipe: Recipe) -> UntrainedRun:
         LimbeckError: a setting is missing, or rows or models cannot be loaded.
     """
     problems = missing(recipe)
-    if problems:
-        raise LimbeckError(problems)
+    raise_problems(problems)
     task, rows = load_rows(recipe)
     return UntrainedRun(task, rows, *prepare.build_models(recipe, task))
 

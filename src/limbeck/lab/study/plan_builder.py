@@ -15,7 +15,7 @@ from limbeck.lab.study.dev_search import DevSearch, SearchStorage, needs_optuna
 from limbeck.lab.study.shared_runs import Held, StudyRun, name_of, taught_by
 from limbeck.recipe import Recipe
 from limbeck.recipe.load import read_raw
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem, raise_problems
 from limbeck.support.files import file_name
 from limbeck.tasks import TASKS
 
@@ -315,8 +315,7 @@ class StudyPlan:
         builder = PlanBuilder(study, folder)
         teachers, groups = builder.teachers_and_groups()
         problems = figure_checks.recipe_problems(study, groups)
-        if problems:
-            raise LimbeckError(problems)
+        raise_problems(problems)
         return cls(study, teachers, groups, builder.tried)
 
     def teachers_of(self, task: str) -> list[StudyRun]:

@@ -17,7 +17,7 @@ from limbeck.lab.study.shared_runs import SharedRuns, StudyRun
 from limbeck.lab.study.study_fields import Group
 from limbeck.records import Record
 from limbeck.support import files, words, workers
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem, raise_problems
 
 _FP32 = 4
 _IN_FLIGHT = 8
@@ -237,8 +237,7 @@ def _of_task(
     problems = unfit + figure_checks.split_problems(
         plan.study, task, next(iter(costs.values())).splits
     )
-    if problems:
-        raise LimbeckError(problems)
+    raise_problems(problems)
     return costs
 
 

@@ -19,7 +19,7 @@ from limbeck.lab.study.figure_spec import FigureSpec
 from limbeck.lab.study.study_checks import study_problems
 from limbeck.recipe import Recipe, load, validation
 from limbeck.support import files, plain
-from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.errors import LimbeckError, Problem, raise_problems, unknown
 
 # The lists under `names` in a study's file, checked: the values of patterns, and tables of them.
 
@@ -155,8 +155,7 @@ def expand_names(raw: Mapping[str, Any]) -> dict[str, Any]:
     expansion = _Expansion(names)
     found = expansion.mapping({key: value for key, value in raw.items() if key != NAMES}, {}, "")
     problems = list(dict.fromkeys(expansion.problems)) or expansion.unused()
-    if problems:
-        raise LimbeckError(problems)
+    raise_problems(problems)
     return found
 
 
@@ -409,8 +408,7 @@ def _checked(raw: dict[str, Any]) -> study_fields.Study:
                 "write model: ENCODER, or teachers: {at: FOLDER}",
             )
         )
-    if problems:
-        raise LimbeckError(problems)
+    raise_problems(problems)
     return study
 
 

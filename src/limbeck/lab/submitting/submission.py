@@ -17,7 +17,7 @@ from limbeck.predicting.predict_rows import predict
 from limbeck.records import RECORD_NAME, Record
 from limbeck.students.pretrained import refuse_damaged_student
 from limbeck.support import given, plain, registry
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem, raise_problems
 from limbeck.support.files import at_home, write_whole
 from limbeck.support.manifest import Manifest
 from limbeck.tasks import TASKS
@@ -245,8 +245,7 @@ def submit(
     found = submitted_runs(runs, problems, partial=partial)
     files = [file for file in GLUE_FILES if file.task in found]
     rows = _rows(files, found, data, problems)
-    if problems:
-        raise LimbeckError(problems)
+    raise_problems(problems)
     work = target.with_name(f"{target.name}.rows")
     lines = {
         file.name: _lines(file, _predicted(file, found[file.task], rows[file.name], work, show))

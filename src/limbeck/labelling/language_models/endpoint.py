@@ -24,7 +24,7 @@ from limbeck.labelling.language_models.causal import (
 )
 from limbeck.labelling.language_models.endpoint_settings import KEY_VARIABLE, EndpointSettings
 from limbeck.labelling.language_models.prompt import BoundPrompt, Row, prompt_digest
-from limbeck.support.errors import LimbeckError
+from limbeck.support.errors import LimbeckError, raise_problems
 from limbeck.teachers.labeller import RowsMissingError
 
 log = logging.getLogger(__name__)
@@ -87,8 +87,7 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
     def __init__(
         self, settings: EndpointSettings, bound: BoundPrompt, *, journals: Path | None = None
     ) -> None:
-        if problems := settings.problems():
-            raise LimbeckError(problems)
+        raise_problems(settings.problems())
         self.settings, self.bound, self.classes = settings, bound, bound.labels
         self.kind, self._asked_of = kind_of(bound), len(bound.prompt.questions) or 1
         self.name = f"{settings.model} at {urlsplit(settings.url).netloc}"

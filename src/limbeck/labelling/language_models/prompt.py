@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from limbeck.support import files, plain
-from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.errors import LimbeckError, Problem, raise_problems, unknown
 from limbeck.support.settings import Settings
 
 CONTENT_FREE = ("", "N/A", "[MASK]")
@@ -248,8 +248,7 @@ def bind_prompt(prompt: Prompt, classes: Sequence[str], columns: Sequence[str]) 
         if name in own or columns.count(name) > 1
     ]
     problems += _example_problems(prompt.examples, classes, columns)
-    if problems:
-        raise LimbeckError(problems)
+    raise_problems(problems)
     words = tuple(prompt.words(name) for name in classes)
     lettered = prompt.answers == "letters"
     answers = tuple(ascii_uppercase[: len(classes)]) if lettered else words

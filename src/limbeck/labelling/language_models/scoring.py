@@ -20,7 +20,7 @@ from jinja2 import TemplateError
 from torch import Tensor
 
 from limbeck.labelling.language_models.prompt import BoundPrompt, Row
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem, raise_problems
 from limbeck.support.machine import device_of
 
 log = logging.getLogger(__name__)
@@ -110,8 +110,7 @@ class PromptTokenizer:
                     "write a question into the template",
                 )
             )
-        if problems:
-            raise LimbeckError(problems)
+        raise_problems(problems)
 
     def __call__(self, row: Row) -> PromptTokens:
         """The tokens of a row that fits, or of one whose longest text has lost its end.
