@@ -4,14 +4,14 @@ Objectives state requests, training unites
 the requests of the active objectives, and `capture` records exactly that and nothing more.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, get_args
 
 from torch import Tensor
 
 from limbeck.functional.partial_logits import KeptTokens, PartialLogits
-from limbeck.support.errors import LimbeckError, Problem, raise_problems, unknown
+from limbeck.support.errors import LimbeckError, Problem, problem_list, raise_problems, unknown
 from limbeck.support.settings import Pool
 
 What = Literal["hidden", "probabilities", "scores", "query", "key", "value"]
@@ -84,39 +84,32 @@ class Request:
         return cls(logits=True, tokens=tokens)
 
 
-def _problems(seen: ActivationKey) -> list[Problem]:
+@problem_list
+def _problems(seen: ActivationKey) -> Iterator[Problem]:
     """Everything about one item that no model could satisfy."""
-    problems = []
-    if seen.what not in get_args(What):
-        problems.append(unknown("kind of capture", seen.what, get_args(What)))
-    if seen.pool is not None and seen.pool not in get_args(Pool):
-        problems.append(unknown("pooling", seen.pool, get_args(Pool)))
-    if seen.stack not in get_args(StackName):
-        problems.append(unknown("stack", seen.stack, get_args(StackName)))
-    if problems:
-        return problems
+    words = (
+        ("kind of capture", seen.what, get_args(What)),
+        ("pooling", seen.pool, get_args(Pool)),
+        ("stack", seen.stack, get_args(StackName)),
+    )
+    wrong = [one for one in words if one[1] is not None and one[1] not in one[2]]
+    if wrong:
+        yield from (unknown(*one) for one in wrong)
+        return
     lowest = 0 if seen.what == "hidden" else 1
     if seen.layer < lowest:
-        problems.append(
-            Problem(
-                f"layer {seen.layer} requested for {seen.what!r}",
-                f"count layers from {lowest}" + (" (the embedding output)" if lowest == 0 else ""),
-            )
+        yield Problem(
+            f"layer {seen.layer} requested for {seen.what!r}",
+            f"count layers from {lowest}" + (" (the embedding output)" if lowest == 0 else ""),
         )
     if seen.pool is not None and seen.what != "hidden":
-        problems.append(
-            Problem(
-                f"pool={seen.pool!r} requested for {seen.what!r}", "only hidden states are pooled"
-            )
-        )
+        said = f"pool={seen.pool!r} requested for {seen.what!r}"
+        yield Problem(said, "only hidden states are pooled")
     if seen.stack == "cross" and seen.what == "hidden":
-        problems.append(
-            Problem(
-                "hidden states requested from stack 'cross'",
-                "cross attention has no hidden states; use 'decoder'",
-            )
+        yield Problem(
+            "hidden states requested from stack 'cross'",
+            "cross attention has no hidden states; use 'decoder'",
         )
-    return problems
 
 
 # What capture recorded: the second half of "request, then capture". Objectives receive a trace

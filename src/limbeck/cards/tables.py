@@ -1,6 +1,6 @@
 """The tables of a card: scores, classes, speed, exports, training. Part of `limbeck.cards`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from limbeck.cards.facts import StudentFacts, public_name, teacher_names
@@ -18,7 +18,7 @@ from limbeck.support.cells import (
     percent,
     shown,
 )
-from limbeck.support.errors import Problem, raise_problems
+from limbeck.support.errors import Problem, problem_list, raise_problems
 from limbeck.support.words import count_of
 from limbeck.tables import build_table, collect, render
 from limbeck.tables.model import place_of
@@ -194,7 +194,7 @@ def spread_of(
     own = student.record
     found = [one for one in collect(seeds) if not _same_run(one, own)]
     records = [own, *found]
-    _refuse_others(own, found)
+    raise_problems(_of_other_rows(own, found))
     methods = {record.method for record in records}
     if baseline is None and len(methods) > 1 and "finetune" in methods:
         baseline = "finetune"
@@ -209,16 +209,13 @@ def _same_run(one: Record, own: Record) -> bool:
     )
 
 
-def _refuse_others(own: Record, found: Sequence[Record]) -> None:
-    problems = []
+@problem_list
+def _of_other_rows(own: Record, found: Sequence[Record]) -> Iterator[Problem]:
     for one in found:
         rows = one.examples.fingerprints.get("dev"), own.examples.fingerprints.get("dev")
         if place_of(one).split("|")[0] != place_of(own).split("|")[0] or rows[0] != rows[1]:
             where = one.path.parent if one.path is not None else one.method
-            problems.append(
-                Problem(
-                    f"seeds: {where} was scored on other dev rows than the card's run",
-                    "name runs of the same task and data",
-                )
+            yield Problem(
+                f"seeds: {where} was scored on other dev rows than the card's run",
+                "name runs of the same task and data",
             )
-    raise_problems(problems)

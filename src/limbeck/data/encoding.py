@@ -21,7 +21,7 @@ from torch import Tensor
 
 from limbeck import tasks
 from limbeck.data.row_facts import RowFacts, facts_of
-from limbeck.support.errors import LimbeckError, Problem, raise_problems
+from limbeck.support.errors import LimbeckError, Problem, problem_list, raise_problems
 from limbeck.support.machine import accelerator
 from limbeck.tasks.modality import encode_cut
 from limbeck.tasks.rules import CUT, ROW, pad_column
@@ -48,7 +48,7 @@ def encode(
     Raises LimbeckError for missing columns, an empty split, a tokenizer that is not a fast one, or
     a `max_length` that leaves no room for text.
     """
-    _check(dataset, task, tokenizer, max_length)
+    raise_problems(_problems(dataset, task, tokenizer, max_length))
 
     label = task.kind.label_feature(task)
 
@@ -80,21 +80,20 @@ def encode(
     return encoded, truncated
 
 
-def _check(dataset: Dataset, task: Task, tokenizer: tasks.Processor, max_length: int) -> None:
-    problems = []
+@problem_list
+def _problems(
+    dataset: Dataset, task: Task, tokenizer: tasks.Processor, max_length: int
+) -> Iterator[Problem]:
     missing = [c for c in (*task.text_columns, "index") if c not in dataset.column_names]
     if missing:
-        problems.append(
-            Problem(
-                f"task {task.name!r}: the data lack the column{'s' if len(missing) > 1 else ''} "
-                f"{', '.join(missing)}",
-                f"columns that are there: {', '.join(dataset.column_names)}",
-            )
+        yield Problem(
+            f"task {task.name!r}: the data lack the column{'s' if len(missing) > 1 else ''} "
+            f"{', '.join(missing)}",
+            f"columns that are there: {', '.join(dataset.column_names)}",
         )
     if len(dataset) == 0:
-        problems.append(Problem(f"task {task.name!r}: the split is empty", "check the data"))
-    problems += task.kind.reads.problems(tokenizer, max_length, len(task.text_columns))
-    raise_problems(problems)
+        yield Problem(f"task {task.name!r}: the split is empty", "check the data")
+    yield from task.kind.reads.problems(tokenizer, max_length, len(task.text_columns))
 
 
 # The datasets library shows its progress bars only on request.

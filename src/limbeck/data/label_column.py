@@ -18,7 +18,7 @@ import numpy as np
 
 from limbeck.data.table import FileTable, finite
 from limbeck.students import generic_labels, spelling
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem, problem_list
 from limbeck.support.plain import loads
 from limbeck.support.words import short_text
 
@@ -52,20 +52,17 @@ class Labelling:
     ordered: bool = False
     stored: tuple[str, ...] = ()
 
-    def problems(self) -> list[Problem]:
+    @problem_list
+    def problems(self) -> Iterator[Problem]:
         """Why these cannot all hold."""
-        found = []
         if self.classes and self.holds == "numbers":
-            found.append(
-                Problem("classes: labels: numbers have no classes", "leave one of them out")
-            )
+            yield Problem("classes: labels: numbers have no classes", "leave one of them out")
         if self.ordered and self.holds == "numbers":
-            found.append(Problem("labels: numbers, and the kind is for classes", "leave it out"))
+            yield Problem("labels: numbers, and the kind is for classes", "leave it out")
         if self.classes and len(set(self.classes)) < len(self.classes):
-            found.append(Problem(f"classes: one is named twice: {', '.join(self.classes)}", "once"))
+            yield Problem(f"classes: one is named twice: {', '.join(self.classes)}", "once")
         if len(self.classes) == 1:
-            found.append(Problem(f"classes: only {self.classes[0]!r}", "name two or more"))
-        return found
+            yield Problem(f"classes: only {self.classes[0]!r}", "name two or more")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ Thresholds are chosen on rows, with labels or without; the reported scores come 
 import os
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ from limbeck.scoring.stored_member import SENT_ON, StoredMember, is_store
 from limbeck.students import labels_of
 from limbeck.support import files, terminal
 from limbeck.support.cells import CellTable
-from limbeck.support.errors import LimbeckError, Problem, raise_problems, unknown
+from limbeck.support.errors import LimbeckError, Problem, problem_list, raise_problems, unknown
 from limbeck.tasks import TASKS, Task, get_task_type, metrics, rules
 from limbeck.tasks.task import judged_by_teacher
 from limbeck.teachers.labeller import RowsMissingError
@@ -90,7 +90,9 @@ def cascade(
     served = [] if endpoint is None else [endpoint.model]
     if prompt is not None and endpoint is None:
         raise LimbeckError("prompt: no endpoint is named", "--endpoint URL, or leave it out")
-    wish, value = _checked([*models, *served], wanted or {"max_drop": USUAL_DROP})
+    wanted = wanted or {"max_drop": USUAL_DROP}
+    raise_problems(_problems([*models, *served], wanted))
+    ((wish, value),) = wanted.items()
     place = files.at_home(out)
     refuse_occupied(place, overwrite=overwrite, name=CASCADE_NAME)
     stores = {str(path): str(path) for path in models if is_store(path)}
@@ -199,29 +201,20 @@ def _label(
     return {"endpoint": settings, "prompt": spoken.model_dump(), "columns": [*names]}
 
 
-def _checked(models: Sequence[str | Path], wanted: Mapping[str, float]) -> tuple[str, float]:
+@problem_list
+def _problems(models: Sequence[str | Path], wanted: Mapping[str, float]) -> Iterator[Problem]:
     known = CascadeSettings.model_fields
-    problems = [unknown("wish", name, [*known]) for name in wanted if name not in known]
+    yield from (unknown("wish", name, [*known]) for name in wanted if name not in known)
     if not 2 <= len(models) <= 3:
-        problems.append(
-            Problem(f"cascade: {len(models)} models", "name two or three, the fastest first")
-        )
+        yield Problem(f"cascade: {len(models)} models", "name two or three, the fastest first")
     if len(wanted) != 1:
-        problems.append(
-            Problem(f"cascade: {', '.join(wanted)} are wanted together", "name one of them")
-        )
-    problems += [
-        Problem(f"{name} {value:g}: out of range", "give a number from 0 to 100")
-        for name, value in wanted.items()
-        if not 0 <= value <= 100
-    ]
-    problems += [
-        Problem(f"cascade: {one} is a store of teacher outputs", "name it last, as SLOW")
-        for one in models[:-1]
-        if is_store(one)
-    ]
-    raise_problems(problems)
-    return next(iter(wanted.items()))
+        yield Problem(f"cascade: {', '.join(wanted)} are wanted together", "name one of them")
+    for name, value in wanted.items():
+        if not 0 <= value <= 100:
+            yield Problem(f"{name} {value:g}: out of range", "give a number from 0 to 100")
+    for one in models[:-1]:
+        if is_store(one):
+            yield Problem(f"cascade: {one} is a store of teacher outputs", "name it last, as SLOW")
 
 
 def _refuse_unsure(members: Sequence[ScoredModel], stores: Sequence[str], asked: RowsAsked) -> None:

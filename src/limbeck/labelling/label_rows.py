@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,7 +34,7 @@ from limbeck.run.objects import read_rows, unlabelled_places
 from limbeck.students import load_model, placement, read_config, read_processor
 from limbeck.students.execution import warn_of_emulated_bf16
 from limbeck.support import machine, terminal, words
-from limbeck.support.errors import LimbeckError, Problem, raise_problems, unknown
+from limbeck.support.errors import LimbeckError, Problem, problem_list, raise_problems, unknown
 from limbeck.support.given import at_hand
 from limbeck.tasks import TASKS, TEXT, TEXT_READING, kind_of_config
 from limbeck.teachers.labeller import Labeller, TeamLabeller
@@ -82,7 +82,7 @@ def label(
         stack.enter_context(at_hand(writers))
         source = LabellerSource(named(teacher), asked)
         sources = [*([] if data is None else [data]), *more]
-        _check(asked, source, sources, prompt, endpoint)
+        raise_problems(_problems(asked, source, sources, prompt, endpoint))
         if asked.answers:
             source = logged_source(asked, prompt)
             (found,) = source.teachers
@@ -142,51 +142,46 @@ def label(
     return store
 
 
-def _check(
+@problem_list
+def _problems(
     asked: LabelSettings,
     source: LabellerSource,
     rows: Sequence[str | Path],
     prompt: object,
     endpoint: EndpointSettings | None,
-) -> None:
-    """Raise LimbeckError for missing or unused settings, before any row is read."""
-    problems = []
+) -> Iterator[Problem]:
+    """Missing or unused settings, before any row is read."""
     if asked.out is None and asked.to is None:
-        problems.append(Problem("no store is named", "--out FOLDER_OR_URL"))
+        yield Problem("no store is named", "--out FOLDER_OR_URL")
     if asked.answers:
         others = {"teacher": source.teachers, "data, unlabelled": rows, "endpoint": endpoint}
-        problems += [
+        yield from (
             Problem(f"answers: {name} is not read with them", "leave it out")
             for name, given in others.items()
             if given
-        ]
+        )
         if len(asked.text_columns) != (asked.label_column is not None):
             said = "answers: a table's columns are one of requests and one of answers"
-            problems.append(
-                Problem(said, "--text-columns REQUEST --label-column ANSWER, or neither")
-            )
+            yield Problem(said, "--text-columns REQUEST --label-column ANSWER, or neither")
     elif not rows:
-        problems.append(Problem("no rows are named", "--data, or --unlabelled FILE"))
+        yield Problem("no rows are named", "--data, or --unlabelled FILE")
     if asked.to is not None:
-        problems += plain_table.check_place(asked.to, plain_table.FORMATS)
+        yield from plain_table.check_place(asked.to, plain_table.FORMATS)
     models = any(isinstance(one, str) for one in source.teachers)
     if endpoint is None and prompt is not None and not models and not asked.answers:
-        problems.append(
-            Problem(
-                "prompt: the teacher is no language model that is read from a folder",
-                "leave it out, or name a folder or an endpoint",
-            )
+        yield Problem(
+            "prompt: the teacher is no language model that is read from a folder",
+            "leave it out, or name a folder or an endpoint",
         )
     if endpoint is not None:
-        problems += endpoint.problems()
+        yield from endpoint.problems()
         unread = sorted({"max_length", "precision"} & asked.model_fields_set)
         unread += ["teacher"] if source.teachers else []
-        problems += [
+        yield from (
             Problem(f"{name}: an endpoint does not read it", "leave it out") for name in unread
-        ]
+        )
     elif not source.teachers and not asked.answers:
-        problems.append(Problem("no teacher is named", "--teacher MODEL, or --endpoint URL"))
-    raise_problems(problems)
+        yield Problem("no teacher is named", "--teacher MODEL, or --endpoint URL")
 
 
 def _content(labeller: Labeller, source: LabellerSource, texts: Sequence[str]) -> ShardContent:

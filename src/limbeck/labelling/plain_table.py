@@ -21,7 +21,7 @@ from limbeck.data.text_rows import TextRows
 from limbeck.labelling.fill import LabelWork
 from limbeck.outputs import columns, manifest, shards
 from limbeck.outputs.store import OutputStore
-from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.errors import LimbeckError, Problem, problem_list, unknown
 from limbeck.support.files import written_whole
 from limbeck.tasks import get_task_type
 
@@ -36,9 +36,10 @@ _NOWHERE = -1
 _URL = re.compile(r"[A-Za-z][\w+.-]+:/")
 
 
+@problem_list
 def check_place(
     to: str | Path, endings: Sequence[str], read: Iterable[object] = (), *, overwrite: bool = False
-) -> list[Problem]:
+) -> Iterator[Problem]:
     """The problem with the name or path of a file of rows, before any work.
 
     Args:
@@ -47,25 +48,21 @@ def check_place(
         read: files that are read.
         overwrite: whether it may take the place of another one.
     """
-    path, problems = Path(to), []
+    path = Path(to)
     if _URL.match(str(to)):
-        return [
-            Problem(
-                f"--to {to} is a URL, and a table is written to a file of this machine",
-                f"name a file, --to {path.name}, and copy it there; a store may be at a URL: --out",
-            )
-        ]
-    if path.suffix.lower() not in endings:
-        problems.append(unknown("file type of --to", path.suffix or path.name, endings))
-    if path.is_dir():
-        problems.append(Problem(f"--to {path} is a folder", f"name a file: {path}/rows.csv"))
-    elif any(path.resolve() == Path(str(one)).resolve() for one in read):
-        problems.append(
-            Problem(f"--to {path} is one of the files that are read", "name another file")
+        yield Problem(
+            f"--to {to} is a URL, and a table is written to a file of this machine",
+            f"name a file, --to {path.name}, and copy it there; a store may be at a URL: --out",
         )
+        return
+    if path.suffix.lower() not in endings:
+        yield unknown("file type of --to", path.suffix or path.name, endings)
+    if path.is_dir():
+        yield Problem(f"--to {path} is a folder", f"name a file: {path}/rows.csv")
+    elif any(path.resolve() == Path(str(one)).resolve() for one in read):
+        yield Problem(f"--to {path} is one of the files that are read", "name another file")
     elif path.exists() and not overwrite:
-        problems.append(Problem(f"--to {path} exists", "name another file, or remove this one"))
-    return problems
+        yield Problem(f"--to {path} exists", "name another file, or remove this one")
 
 
 def check_labels(path: str, work: LabelWork) -> None:

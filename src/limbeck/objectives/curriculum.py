@@ -4,7 +4,7 @@ Part of `limbeck.objectives`. Internal-KD's progressive (PID) and stacked (SID) 
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -12,7 +12,7 @@ import torch
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 from torch import Tensor, nn
 
-from limbeck.support.errors import Problem, raise_problems, unknown
+from limbeck.support.errors import Problem, problem_list, raise_problems, unknown
 from limbeck.support.machine import ReadOnce
 from limbeck.support.settings import Number, Passes, Settings
 from limbeck.support.step_state import StepState
@@ -92,28 +92,7 @@ class Curriculum(nn.Module):
         self, spec: CurriculumSpec, layers: tuple[int, ...], names: tuple[str, ...]
     ) -> None:
         super().__init__()
-        problems: list[Problem] = [
-            unknown("term in curriculum", name, names)
-            for name in (*spec.terms, *spec.wait)
-            if name not in names
-        ]
-        limits = spec.epochs_per_layer
-        if isinstance(limits, list) and len(limits) != len(layers):
-            problems.append(
-                Problem(
-                    f"curriculum.epochs_per_layer: {len(limits)} limits for {len(layers)} layers",
-                    "give one number for all, or one a layer",
-                )
-            )
-        for_the_whole_run = limits is None and spec.watch is None and spec.share == 1
-        if not set(names) - set(spec.terms) and not for_the_whole_run:
-            problems.append(
-                Problem(
-                    "curriculum: no term is left to learn from when the layers are through",
-                    "add one, such as soft: {compare: soft_cross_entropy}, or set share: 1",
-                )
-            )
-        raise_problems(problems)
+        raise_problems(_problems(spec, len(layers), names))
         self.spec = spec
         self.layers = layers
         # When each layer was left early, in progress and in passes over the data; infinity: it was
@@ -220,3 +199,22 @@ class Curriculum(nn.Module):
         ):
             moved = [following.progress, following.passes]
             self.moved_on[place] = torch.tensor(moved, dtype=torch.double)
+
+
+@problem_list
+def _problems(spec: CurriculumSpec, layers: int, names: tuple[str, ...]) -> Iterator[Problem]:
+    for name in (*spec.terms, *spec.wait):
+        if name not in names:
+            yield unknown("term in curriculum", name, names)
+    limits = spec.epochs_per_layer
+    if isinstance(limits, list) and len(limits) != layers:
+        yield Problem(
+            f"curriculum.epochs_per_layer: {len(limits)} limits for {layers} layers",
+            "give one number for all, or one a layer",
+        )
+    for_the_whole_run = limits is None and spec.watch is None and spec.share == 1
+    if not set(names) - set(spec.terms) and not for_the_whole_run:
+        yield Problem(
+            "curriculum: no term is left to learn from when the layers are through",
+            "add one, such as soft: {compare: soft_cross_entropy}, or set share: 1",
+        )

@@ -5,7 +5,7 @@ with targets; the mapping decides which layers are compared and how several teac
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from collections.abc import Mapping as Batch
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, NamedTuple, TypeVar, cast
@@ -20,7 +20,7 @@ from limbeck.mappings import Mapping, MappingSpec, build_mapping, rounding_note
 from limbeck.mappings.maps import Projections, ProjectSpec, concatenation, pairs, weighted_sum
 from limbeck.objectives.base import OBJECTIVES, Objective, Shape, TermSettings
 from limbeck.objectives.registration import objective
-from limbeck.support.errors import LimbeckError, Problem, check_choice
+from limbeck.support.errors import LimbeckError, Problem, check_choice, problem_list
 from limbeck.support.machine import SharedPass
 from limbeck.support.settings import Pool
 from limbeck.support.step_state import StepState
@@ -134,22 +134,19 @@ class Mapped(Objective):
         """Those that are mapped."""
         return self.mapping.student_layers
 
-    def turn_problems(self, name: str) -> list[Problem]:
+    @problem_list
+    def turn_problems(self, name: str) -> Iterator[Problem]:
         """Where they meet at once, or the mapping needs them all."""
-        problems = []
         if self.together:
-            problems.append(
-                Problem(
-                    f"curriculum.terms: {name} compares all its layers at once, so none can learn "
-                    "before another",
-                    "put it under `wait`, or leave it out",
-                )
+            yield Problem(
+                f"curriculum.terms: {name} compares all its layers at once, so none can learn "
+                "before another",
+                "put it under `wait`, or leave it out",
             )
         try:
             self.mapping.only(self.mapping.student_layers)
         except LimbeckError as error:
-            problems += error.problems
-        return problems
+            yield from error.problems
 
     def remarks(self) -> list[Problem]:
         """A warning where a uniform map had to round L/M."""

@@ -3,6 +3,7 @@
 Part of `limbeck.recipe`.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 from transformers import PretrainedConfig
@@ -13,7 +14,7 @@ from limbeck.data.own import FirstRows
 from limbeck.recipe import catalog
 from limbeck.students import labels_of, read_config
 from limbeck.support import given
-from limbeck.support.errors import LimbeckError, Problem, raise_problems
+from limbeck.support.errors import LimbeckError, Problem, problem_list, raise_problems
 from limbeck.support.files import at_home
 from limbeck.tasks.metrics import TEACHER_LABEL
 
@@ -98,36 +99,31 @@ def _of_parallel(raw: dict[str, Any], files: list[Any]) -> dict[str, Any]:
     Raises:
         LimbeckError: settings that contradict the rows, or no teacher that can read them.
     """
+    raise_problems(_parallel_problems(raw, files))
+    method = {} if raw.get("method") or raw.get("objectives") else {"method": "embedding-mse"}
+    return {"kind": tasks.EMBEDDING.name, "data": str(files[0]), **method}
+
+
+@problem_list
+def _parallel_problems(raw: dict[str, Any], files: list[Any]) -> Iterator[Problem]:
     others = (
         "data", "outputs", "teachers", "unlabelled", "label_column", "classes", "text_columns", "dev_share",
         "test_share",
     )  # fmt: skip
-    problems = [
-        Problem(
+    for key in filter(raw.get, others):
+        yield Problem(
             f"{key}: {raw[key]} together with parallel: {', '.join(map(str, files))}",
             f"leave out {key}; more translations: --parallel FILE FILE",
         )
-        for key in others
-        if raw.get(key)
-    ]
     if raw.get("kind") not in (None, tasks.EMBEDDING.name):
-        problems.append(
-            Problem(f"kind: {raw['kind']}, and translations teach embeddings", "leave out kind")
-        )
+        yield Problem(f"kind: {raw['kind']}, and translations teach embeddings", "leave out kind")
     if raw.get("test") and not raw.get("dev"):
-        problems.append(
-            Problem(
-                f"test: {raw['test']}, and there is no dev file: dev rows would be held-out translations",
-                "name a dev file of the same columns too: --dev FILE; or score later: limbeck evaluate",
-            )
+        yield Problem(
+            f"test: {raw['test']}, and there is no dev file: dev rows would be held-out translations",
+            "name a dev file of the same columns too: --dev FILE; or score later: limbeck evaluate",
         )
     if not isinstance(raw.get("teacher"), str):
-        problems.append(
-            Problem("parallel: there is no teacher", "name an embedding model: --teacher MODEL")
-        )
-    raise_problems(problems)
-    method = {} if raw.get("method") or raw.get("objectives") else {"method": "embedding-mse"}
-    return {"kind": tasks.EMBEDDING.name, "data": str(files[0]), **method}
+        yield Problem("parallel: there is no teacher", "name an embedding model: --teacher MODEL")
 
 
 def _kind(

@@ -5,7 +5,7 @@ its other inputs in columns next to them; one that splits texts differently read
 """
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -19,7 +19,7 @@ from limbeck.outputs.stored_teacher import UNKNOWN_ROWS_FIX, GivenOutputs
 from limbeck.recipe import Recipe, Stage
 from limbeck.run.models import Named
 from limbeck.run.rows import EncodedRows
-from limbeck.support.errors import LimbeckError, Problem, raise_problems
+from limbeck.support.errors import LimbeckError, Problem, problem_list, raise_problems
 from limbeck.teachers.teacher import ModelInputs, OwnTokens, Spans
 
 # Where not one row has outputs, to leave those without out leaves nothing.
@@ -241,9 +241,10 @@ def _spans(
 # ---- messages about it ----
 
 
+@problem_list
 def input_problems(
     named: Sequence[Named], tokens: StudentTokens, *, logits_only: bool, own_tokens: bool
-) -> list[Problem]:
+) -> Iterator[Problem]:
     """How teachers read the run's rows where that is not as the student does.
 
     Args:
@@ -251,14 +252,13 @@ def input_problems(
         logits_only: nothing but teachers' outputs is compared.
         own_tokens: they may be read in other tokens.
     """
-    problems = []
     for one in named:
         side, teacher = one.setting, one.teacher
         if one.stored:  # it reads no tokens
             continue
         if tokens.task.kind.of_teacher(teacher.model.config) is not tokens.task.kind:
             said = f"{side}: it is a cross-encoder, which reads a passage with its query"
-            problems.append(
+            yield (
                 Problem(f"{said} and gives scores", "", "note")
                 if logits_only
                 else Problem(
@@ -268,7 +268,7 @@ def input_problems(
             )
             continue
         if teacher.inputs is not None:
-            problems += _note(side, teacher.inputs)
+            yield from _note(side, teacher.inputs)
         elif teacher.own_tokens is not None and own_tokens:
             said = (
                 f"{side}: it splits texts otherwise than the student, so it reads every training row by "
@@ -279,16 +279,13 @@ def input_problems(
                 if logits_only
                 else "; tokens meet by the characters that both cover"
             )
-            problems.append(Problem(said + how, "", "note"))
+            yield Problem(said + how, "", "note")
         elif not tokens.differ(one.tokenizer):  # otherwise pre-flight has reported it
-            problems.append(
-                Problem(
-                    f"{side} and student split some training rows into different tokens, though their vocabularies "
-                    "agree",
-                    "save the student with the teacher's tokenizer, or compare logits alone (method kd)",
-                )
+            yield Problem(
+                f"{side} and student split some training rows into different tokens, though their vocabularies "
+                "agree",
+                "save the student with the teacher's tokenizer, or compare logits alone (method kd)",
             )
-    return problems
 
 
 def _note(side: str, inputs: ModelInputs) -> list[Problem]:

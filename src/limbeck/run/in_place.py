@@ -26,7 +26,7 @@ from limbeck.run.models import ALONE, Named
 from limbeck.run.prepared import StageInputs
 from limbeck.students import class_places, numbered_places, places_by_name
 from limbeck.support import given, words
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem, problem_list, raise_problems
 from limbeck.support.files import at_home, checksum, checksum_of_text
 from limbeck.tasks import Processor, Task, get_task_type
 
@@ -117,27 +117,24 @@ def _label_line(
 # Whether stored outputs can teach a recipe's terms, before any is read.
 
 
-def term_problems(recipe: Recipe, task: Task, outputs: GivenOutputs) -> list[Problem]:
+@problem_list
+def term_problems(recipe: Recipe, task: Task, outputs: GivenOutputs) -> Iterator[Problem]:
     """Terms and settings that need data which a store of outputs does not contain."""
-    problems = []
     for stage in recipe.stages():
         if stage.recipe.outputs is None:
             continue
         transform = stage.recipe.transform
         if transform is not None and transform.why_live is not None:
-            problems.append(
-                Problem(
-                    f"outputs: {transform.why_live} ({transform.name}), so stored ones cannot serve",
-                    "leave the transform out, or give the teacher's model: --teacher",
-                )
+            yield Problem(
+                f"outputs: {transform.why_live} ({transform.name}), so stored ones cannot serve",
+                "leave the transform out, or give the teacher's model: --teacher",
             )
         for name, term in stage.recipe.objectives.items():
             missing = _lacking(term, task, outputs) if term.needs_teacher else None
             if missing is not None:
                 what, fix = missing
                 setting = f"{stage.setting}objectives.{name}"
-                problems.append(Problem(f"{setting}: {term.compare} compares {what}", fix))
-    return problems
+                yield Problem(f"{setting}: {term.compare} compares {what}", fix)
 
 
 def _lacking(term: TermSpec, task: Task, outputs: GivenOutputs) -> tuple[str, str] | None:
@@ -285,21 +282,7 @@ def stored_teachers(recipe: Recipe, task: Task, tokenizer: Processor) -> list[Na
             of a teacher than outputs.
     """
     places, kind = recipe.outputs or [], task.kind.stored_as
-    problems = []
-    if not (kind.labels_texts and task.kind.reads.in_columns):
-        problems.append(
-            Problem(
-                f"outputs: they are of complete texts, and {task.name} is of kind {task.kind.name}",
-                "give the teacher's model: --teacher",
-            )
-        )
-    if recipe.output_classes and not task.kind.class_names(task.labels):
-        problems.append(
-            Problem(
-                f"output_classes: outputs for {task.name} are of no classes",
-                "leave it out",
-            )
-        )
+    problems = _of_task(recipe, task)
     # The task as of which outputs are stored: its own, or of a query with a passage in each row.
     stored = task
     if kind is not task.kind:
@@ -318,13 +301,23 @@ def stored_teachers(recipe: Recipe, task: Task, tokenizer: Processor) -> list[Na
     for teacher in teachers:
         problems += term_problems(recipe, task, teacher.outputs)
         problems += token_problems(recipe, teacher.outputs, tokenizer)
-    if problems:
-        raise LimbeckError(list(dict.fromkeys(problems)))
+    raise_problems([*dict.fromkeys(problems)])
     names = [ALONE] if recipe.team is None else words.short_names(places)
     return [
         Named(name, place, teacher, tokenizer)
         for name, place, teacher in zip(names, places, teachers, strict=True)
     ]
+
+
+@problem_list
+def _of_task(recipe: Recipe, task: Task) -> Iterator[Problem]:
+    if not (task.kind.stored_as.labels_texts and task.kind.reads.in_columns):
+        yield Problem(
+            f"outputs: they are of complete texts, and {task.name} is of kind {task.kind.name}",
+            "give the teacher's model: --teacher",
+        )
+    if recipe.output_classes and not task.kind.class_names(task.labels):
+        yield Problem(f"output_classes: outputs for {task.name} are of no classes", "leave it out")
 
 
 def open_outputs(place: str, task: Task, recipe: Recipe) -> GivenOutputs:

@@ -4,7 +4,7 @@ Part of `limbeck.scoring`.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from limbeck.scoring.scored_model import (
     rows_of_run,
 )
 from limbeck.students import placement
-from limbeck.support.errors import LimbeckError, Problem, raise_problems
+from limbeck.support.errors import LimbeckError, Problem, problem_list, raise_problems
 from limbeck.support.files import at_home
 from limbeck.support.settings import DeviceMap
 from limbeck.tasks import Task
@@ -306,27 +306,24 @@ def _unscored(folder: Path, record: Record, split: str) -> Problem:
     )
 
 
+@problem_list
 def _other_rows(
     folders: Sequence[Path], records: Sequence[Record], tasks: Sequence[Task], split: str
-) -> list[Problem]:
+) -> Iterator[Problem]:
     """Rows are the same where their fingerprints are; a name of a task or a file proves nothing."""
     named = " and ".join(map(str, folders))
     one, other = (record.examples.fingerprints.get(split) for record in records)
-    problems = []
     if len({(task.primary, task.labels) for task in tasks}) > 1:
         said = "; ".join(
             f"{task.name} by {task.primary}, classes {', '.join(task.labels) or 'none'}"
             for task in tasks
         )
-        problems.append(Problem(f"{named} are of other tasks: {said}", "compare runs of one task"))
+        yield Problem(f"{named} are of other tasks: {said}", "compare runs of one task")
     if one is None or one != other:
-        problems.append(
-            Problem(
-                f"{named} were not scored on the same rows of {split} (fingerprints {one} and {other})",
-                "compare runs on the same data, or train one of them again on the other's",
-            )
+        yield Problem(
+            f"{named} were not scored on the same rows of {split} (fingerprints {one} and {other})",
+            "compare runs on the same data, or train one of them again on the other's",
         )
-    return problems
 
 
 def _predictions(folder: Path, split: str) -> Mapping[str, Sequence[Any]]:

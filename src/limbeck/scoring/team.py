@@ -5,7 +5,7 @@ Part of `limbeck.scoring`.
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from limbeck.evaluation.team import TeamScores, team_of
 from limbeck.records.facts import ModelFacts
 from limbeck.records.runs_meant import members_at
 from limbeck.scoring.scored_model import LoadedSplit, ScoredModel
-from limbeck.support.errors import LimbeckError, Problem, raise_problems
+from limbeck.support.errors import LimbeckError, Problem, problem_list, raise_problems
 from limbeck.support.words import short_names
 from limbeck.tasks import Task
 
@@ -81,7 +81,7 @@ def look_at_team(
     names = short_names(paths)
     team = {name: ScoredModel.open(path) for name, path in zip(names, paths, strict=True)}
     asked = RowsAsked(task, data, split, text_columns, label_column)
-    _refuse_different(list(team.values()), asked)
+    raise_problems(_different(list(team.values()), asked))
     # Runs know their own rows.
     first = max(team.values(), key=lambda one: one.recipe is not None)
     loaded = replace(first.rows(asked), own_classes=False, translated_from=None)
@@ -122,10 +122,10 @@ def _measure(team: dict[str, ScoredModel], loaded: LoadedSplit) -> TeamLook:
     return TeamLook(task, loaded.data, loaded.name, found, models)
 
 
-def _refuse_different(team: Sequence[ScoredModel], asked: RowsAsked) -> None:
-    """Raise LimbeckError if no rows are identified, or the runs identify different ones."""
+@problem_list
+def _different(team: Sequence[ScoredModel], asked: RowsAsked) -> Iterator[Problem]:
+    """Find whether no rows are identified, or the runs identify different ones."""
     recipes = {one.name: one.recipe for one in team if one.recipe is not None}
-    problems = []
     for key in _SHARED if recipes else ():
         # Another task has another kind.
         elsewhere = asked.data if key in _OF_FILE else asked.task if key == "kind" else None
@@ -134,16 +134,13 @@ def _refuse_different(team: Sequence[ScoredModel], asked: RowsAsked) -> None:
         values = {repr(getattr(recipe, key)): path for path, recipe in recipes.items()}
         if len(values) > 1:
             said = "; ".join(f"{path} {value}" for value, path in values.items())
-            problems.append(
-                Problem(
-                    f"team: the runs have different settings of {key}: {said}",
-                    f"leave some out, or set it: --{key.replace('_', '-').replace('division', 'data')}",
-                )
+            yield Problem(
+                f"team: the runs have different settings of {key}: {said}",
+                f"leave some out, or set it: --{key.replace('_', '-').replace('division', 'data')}",
             )
     if not recipes:
-        problems = [
+        yield from (
             Problem(f"team: no {key} is known, since no member is a run", f"add --{key}")
             for key in ("task", "data")
             if getattr(asked, key) is None
-        ]
-    raise_problems(problems)
+        )

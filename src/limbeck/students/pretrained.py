@@ -40,7 +40,14 @@ from limbeck.static import StaticStudent
 from limbeck.students.adapters import Adapter, find_adapter
 from limbeck.students.configuration import labels_agree, labels_of, with_labels
 from limbeck.support import files, given, machine
-from limbeck.support.errors import LimbeckError, Problem, first_line, raise_problems, unknown
+from limbeck.support.errors import (
+    LimbeckError,
+    Problem,
+    first_line,
+    problem_list,
+    raise_problems,
+    unknown,
+)
 from limbeck.support.manifest import Manifest
 from limbeck.support.settings import DeviceMap
 from limbeck.tasks import SENTENCE, TEXT_READING, Processor, Reading, kind_of_config
@@ -237,7 +244,7 @@ def load_checkpoint(
         pad_as(model, lambda: read_tokenizer(path_or_name))
     expected_head = head_keys(model)
     missing = set(info["missing_keys"])
-    _check_loaded(model, path_or_name, missing - expected_head, info)
+    raise_problems(_loading_problems(model, path_or_name, missing - expected_head, info))
     # A head over the vocabulary may be part of the model itself (T5). An embedding model needs none, and no pooler.
     embeds = embedding_width(model) > 0
     whole = bool(expected_head) or embeds or model.get_output_embeddings() is not None
@@ -263,27 +270,22 @@ def pad_as(model: PreTrainedModel, tokenizer: Callable[[], Any]) -> None:
         config.pad_token_id = getattr(tokenizer(), "pad_token_id", None)
 
 
-def _check_loaded(
+@problem_list
+def _loading_problems(
     model: PreTrainedModel, source: str | Path, missing: set[str], info: dict[str, Any]
-) -> None:
-    """Raise for whatever would leave part of the backbone random or unread."""
-    problems = []
+) -> Iterator[Problem]:
+    """Whatever would leave part of the backbone random or unread."""
     if missing:
-        problems.append(
-            Problem(
-                f"model {str(source)!r} does not fill its {type(model).__name__}: "
-                f"{len(missing)} weights missing: {_some(sorted(missing))}",
-                "its config.json and its weights belong to different models: save it again",
-            )
+        yield Problem(
+            f"model {str(source)!r} does not fill its {type(model).__name__}: "
+            f"{len(missing)} weights missing: {_some(sorted(missing))}",
+            "its config.json and its weights belong to different models: save it again",
         )
     if info["mismatched_keys"]:
         shapes = [f"{k} {tuple(a)} for {tuple(b)}" for k, a, b in sorted(info["mismatched_keys"])]
-        problems.append(
-            Problem(
-                f"model {str(source)!r}: weights of another shape than in config.json: "
-                f"{_some(shapes)}",
-                "fix config.json (sizes, vocabulary, number of labels) or save the model again",
-            )
+        yield Problem(
+            f"model {str(source)!r}: weights of another shape than in config.json: {_some(shapes)}",
+            "fix config.json (sizes, vocabulary, number of labels) or save the model again",
         )
     # Hugging Face drops surplus layers without a word; a "6-layer" file read as 3 is no baseline.
     # They differ from the model's by their number, and perhaps by the backbone's name before it.
@@ -295,14 +297,11 @@ def _check_loaded(
         if "*" in pattern and any(one.endswith("." + pattern) for one in known)
     )
     if surplus:
-        problems.append(
-            Problem(
-                f"model {str(source)!r} holds more layers than config.json states: {_some(surplus)}",
-                "set the number of layers in config.json to the file's, and take fewer "
-                "with student.layers",
-            )
+        yield Problem(
+            f"model {str(source)!r} holds more layers than config.json states: {_some(surplus)}",
+            "set the number of layers in config.json to the file's, and take fewer "
+            "with student.layers",
         )
-    raise_problems(problems)
 
 
 def _without_numbers(key: str) -> str:

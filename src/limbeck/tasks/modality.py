@@ -6,7 +6,7 @@ tokenizing, padding, lengths, and the processor that travels with a model.
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers import AutoTokenizer, DataCollatorWithPadding
 
 from limbeck.embedding import embedder, folder
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem, problem_list
 
 Processor = Any
 """Makes a model's input and is saved with it: a tokenizer, or an image processor."""
@@ -102,27 +102,21 @@ class TextReading(Reading):
             backend = [type(processor).__name__, sorted(processor.get_vocab().items())]
         return json.dumps([backend, processor.model_input_names, processor.truncation_side])
 
-    def problems(self, processor: Processor, max_length: int, columns: int) -> list[Problem]:
+    @problem_list
+    def problems(self, processor: Processor, max_length: int, columns: int) -> Iterator[Problem]:
         """A slow tokenizer, or no room for text."""
-        problems = []
         if not processor.is_fast:
-            problems.append(
-                Problem(
-                    f"{type(processor).__name__} is not a fast tokenizer",
-                    "save the model with its tokenizer.json, or load it with AutoTokenizer",
-                )
+            yield Problem(
+                f"{type(processor).__name__} is not a fast tokenizer",
+                "save the model with its tokenizer.json, or load it with AutoTokenizer",
             )
         reserved = processor.num_special_tokens_to_add(pair=columns == 2)
         # The tokenizer itself would silently cut nothing.
         if max_length < reserved + columns:
-            problems.append(
-                Problem(
-                    f"max_length {max_length} leaves no room for text with {reserved} special "
-                    "tokens",
-                    "raise max_length; 128 is usual for GLUE",
-                )
+            yield Problem(
+                f"max_length {max_length} leaves no room for text with {reserved} special tokens",
+                "raise max_length; 128 is usual for GLUE",
             )
-        return problems
 
     def check(self, processor: Processor) -> None:
         """It needs a padding token."""

@@ -4,13 +4,13 @@ A Hugging Face model, a team, a causal language model and an endpoint are each a
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from limbeck.students import places_by_name
-from limbeck.support.errors import LimbeckError, Problem, raise_problems
+from limbeck.support.errors import LimbeckError, Problem, problem_list, raise_problems
 
 Row = Mapping[str, str]
 """A row's input texts by the names of their columns."""
@@ -218,21 +218,17 @@ class TeamLabeller:
         return spent
 
 
-def _disagreement(first: str, lead: Labeller, name: str, member: Labeller) -> list[Problem]:
-    problems = []
+@problem_list
+def _disagreement(first: str, lead: Labeller, name: str, member: Labeller) -> Iterator[Problem]:
+
     if member.kind != lead.kind:
-        problems.append(
-            Problem(
-                f"teacher {name} is of task type {member.kind}, {first} of {lead.kind}",
-                "label with teachers of one task",
-            )
+        yield Problem(
+            f"teacher {name} is of task type {member.kind}, {first} of {lead.kind}",
+            "label with teachers of one task",
         )
     if places_by_name(member.classes, lead.classes) is None:
-        problems.append(
-            Problem(
-                f"teacher {name} has the classes {', '.join(member.classes) or 'of no names'}, "
-                f"{first} has {', '.join(lead.classes) or 'none'}",
-                "label with teachers of the same classes, or name the task with --task if its names are missing",
-            )
+        yield Problem(
+            f"teacher {name} has the classes {', '.join(member.classes) or 'of no names'}, "
+            f"{first} has {', '.join(lead.classes) or 'none'}",
+            "label with teachers of the same classes, or name the task with --task if its names are missing",
         )
-    return problems

@@ -147,29 +147,27 @@ def with_liger_kernels(student: PreTrainedModel, args: TrainingArguments) -> Non
         raise LimbeckError(f"{setting}: it has no kernels for {kind}", "leave it out")
 
 
-def setting_problems(args: TrainingArguments) -> list[Problem]:
+@problem_list
+def setting_problems(args: TrainingArguments) -> Iterator[Problem]:
     """The settings that would have no effect."""
-    problems = [
+    yield from (
         Problem(f"args.{name}={value!r}: {why}", fix)
         for name, (why, fix) in REFUSED.items()
         if (value := getattr(args, name, None))
-    ]
+    )
     config = args.liger_kernel_config or {}
-    problems += [
+    yield from (
         Problem(f"args.liger_kernel_config={config!r}: {name}: {why}", f"leave {name} out")
         for name, why in LIGER_LOSSES.items()
         if config.get(name)
-    ]
+    )
     if args.n_gpu > 1:
-        problems.append(
-            Problem(
-                f"{args.n_gpu} devices in one process: DataParallel copies models in each step, and "
-                "copies cannot be looked into",
-                "start one process a device, `torchrun --nproc_per_node N script.py`, or show one "
-                "device, CUDA_VISIBLE_DEVICES=0",
-            )
+        yield Problem(
+            f"{args.n_gpu} devices in one process: DataParallel copies models in each step, and "
+            "copies cannot be looked into",
+            "start one process a device, `torchrun --nproc_per_node N script.py`, or show one "
+            "device, CUDA_VISIBLE_DEVICES=0",
         )
-    return problems
 
 
 def said_elsewhere(

@@ -29,7 +29,7 @@ from transformers.integrations import TensorBoardCallback, integration_utils
 
 from limbeck.recipe import Recipe, Stage
 from limbeck.support import plain, terminal
-from limbeck.support.errors import Problem, raise_problems, unknown
+from limbeck.support.errors import Problem, problem_list, raise_problems, unknown
 from limbeck.tasks import LOWER_IS_BETTER
 from limbeck.training.progress import stop_if_not_finite
 from limbeck.training.step import TakesSteps
@@ -251,24 +251,22 @@ _PACKAGES = {
 }
 
 
-def tracker_problems(names: Sequence[str]) -> list[Problem]:
+@problem_list
+def tracker_problems(names: Sequence[str]) -> Iterator[Problem]:
     """Trackers that transformers does not know, or that are not installed; each with its fix."""
     there = set(integration_utils.get_available_reporting_integrations())
     if find_spec("flytekit") is not None:  # transformers forgets it in its list
         there.add("flyte")
-    problems = []
+
     for name in names:
         if name not in _CALLBACKS:
-            problems.append(unknown("tracker in report_to:", name, sorted(_CALLBACKS)))
+            yield unknown("tracker in report_to:", name, sorted(_CALLBACKS))
         elif name not in there:
             package = _PACKAGES.get(name, name)
-            problems.append(
-                Problem(
-                    f"report_to: {name} is not installed",
-                    f"pip install {package}, or leave it out",
-                )
+            yield Problem(
+                f"report_to: {name} is not installed",
+                f"pip install {package}, or leave it out",
             )
-    return problems
 
 
 def tensorboard(events: Path) -> TensorBoardCallback:

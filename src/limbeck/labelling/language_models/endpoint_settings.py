@@ -1,12 +1,13 @@
 """Settings of an OpenAI-compatible endpoint. Free of torch and of the client."""
 
 import os
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem, problem_list
 from limbeck.support.settings import Count, Seed, Settings
 
 KEY_VARIABLE = "OPENAI_API_KEY"
@@ -57,33 +58,26 @@ class EndpointAccess(Settings):
             )
         return cls.checked(flags, " of the endpoint") if flags else None
 
-    def problems(self) -> list[Problem]:
+    @problem_list
+    def problems(self) -> Iterator[Problem]:
         """What cannot work, before anything is sent."""
-        found = []
         parts = urlsplit(self.url)
         plain = not (parts.username or parts.password or parts.query)
         if parts.scheme not in ("http", "https") or not parts.hostname or not plain:
-            found.append(
-                Problem(
-                    "endpoint: it is no plain URL; a user, a password or a query would be recorded",
-                    "write one like http://localhost:8000/v1; --api-key-env names the variable that contains a key",
-                )
+            yield Problem(
+                "endpoint: it is no plain URL; a user, a password or a query would be recorded",
+                "write one like http://localhost:8000/v1; --api-key-env names the variable that contains a key",
             )
         if self.max_cost is not None and (self.price_in is None or self.price_out is None):
-            found.append(
-                Problem(
-                    f"max_cost: {self.max_cost}, but what tokens cost is not known",
-                    "give --price-in and --price-out, for a million tokens",
-                )
+            yield Problem(
+                f"max_cost: {self.max_cost}, but what tokens cost is not known",
+                "give --price-in and --price-out, for a million tokens",
             )
         if self.api_key_env is not None and not os.environ.get(self.api_key_env):
-            found.append(
-                Problem(
-                    f"api_key_env: the environment variable {self.api_key_env} is not set",
-                    f"export {self.api_key_env}=KEY",
-                )
+            yield Problem(
+                f"api_key_env: the environment variable {self.api_key_env} is not set",
+                f"export {self.api_key_env}=KEY",
             )
-        return found
 
     def api_key(self) -> str:
         """The key, for the client alone."""

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from limbeck.support import files, plain
-from limbeck.support.errors import LimbeckError, Problem, raise_problems, unknown
+from limbeck.support.errors import LimbeckError, Problem, problem_list, raise_problems, unknown
 from limbeck.support.settings import Settings
 
 CONTENT_FREE = ("", "N/A", "[MASK]")
@@ -269,80 +269,74 @@ def _names_in(template: str) -> set[str]:
     return {name for _, name, _, _ in Formatter().parse(template) if name is not None}
 
 
-def _template_problems(setting: str, template: str, names: Sequence[str]) -> list[Problem]:
+@problem_list
+def _template_problems(setting: str, template: str, names: Sequence[str]) -> Iterator[Problem]:
     """The problem with a template: it may name values in braces, and do nothing else with them."""
     try:
         parsed = list(Formatter().parse(template))
     except ValueError as error:
-        return [Problem(f"{setting}: {error}", "write {{ or }} for a brace that names no value")]
-    problems = []
+        yield Problem(f"{setting}: {error}", "write {{ or }} for a brace that names no value")
+        return
+
     for _, name, form, conversion in parsed:
         if form or conversion:
-            problems.append(
-                Problem(f"{setting}: {{{name}}} is formatted", f"write {{{name}}} alone")
-            )
+            yield Problem(f"{setting}: {{{name}}} is formatted", f"write {{{name}}} alone")
         elif name is not None and name not in names:
-            problems.append(unknown(f"name in {setting}", name, names))
-    return problems
+            yield unknown(f"name in {setting}", name, names)
 
 
-def _class_problems(prompt: Prompt, classes: tuple[str, ...]) -> list[Problem]:
+@problem_list
+def _class_problems(prompt: Prompt, classes: tuple[str, ...]) -> Iterator[Problem]:
     if len(classes) < 2 and not isinstance(prompt.score, list):
-        return [
-            Problem(
-                "a language model labels with classes, and the task has fewer than two",
-                "name a task with classes",
-            )
-        ]
-    problems = [
+        yield Problem(
+            "a language model labels with classes, and the task has fewer than two",
+            "name a task with classes",
+        )
+        return
+    yield from (
         unknown(f"class in {setting}", name, classes)
         for setting in ("verbalizations", "descriptions")
         for name in getattr(prompt, setting) or {}
         if name not in classes
-    ]
+    )
     # Case is not held against a model's answer.
     words = {name: prompt.words(name).casefold() for name in classes}
-    problems += [
+    yield from (
         Problem(f"verbalizations: class {name!r} has no words", f"write {name}: WORDS")
         for name, own in words.items()
         if not own
-    ]
-    problems += [
+    )
+    yield from (
         Problem(f"verbalizations: {one} and {other} are both {words[one]!r}", "give each its own")
         for one, other in combinations(classes, 2)
         if words[one] and words[one] == words[other]
-    ]
+    )
     most = len(ascii_uppercase)
     if prompt.answers == "letters" and len(classes) > most:
-        problems.append(
-            Problem(
-                f"answers: letters are for up to {most} classes, and there are {len(classes)}",
-                "set answers: verbalizations",
-            )
+        yield Problem(
+            f"answers: letters are for up to {most} classes, and there are {len(classes)}",
+            "set answers: verbalizations",
         )
-    return problems
 
 
-def _score_problems(prompt: Prompt, columns: tuple[str, ...]) -> list[Problem]:
+@problem_list
+def _score_problems(prompt: Prompt, columns: tuple[str, ...]) -> Iterator[Problem]:
     """What does not go with a score, with questions and with roles."""
     answers = len(prompt.score) if isinstance(prompt.score, list) else 0
-    problems, two = [], answers == 2
+    two = answers == 2
     if answers > 2:
-        problems.append(
-            Problem(
-                f"score: the log-odds are of two answers, and there are {answers}",
-                "write score: [no, yes], or score: {ANSWER: NUMBER, …} for the expected number",
-            )
+        yield Problem(
+            f"score: the log-odds are of two answers, and there are {answers}",
+            "write score: [no, yes], or score: {ANSWER: NUMBER, …} for the expected number",
         )
     if prompt.questions and not two:
-        problems.append(Problem("questions: they need two answers", "add score: [no, yes]"))
+        yield Problem("questions: they need two answers", "add score: [no, yes]")
     if prompt.score and prompt.calibrate:
         said = "calibrate: it would add one number to all log-odds, and is for classes"
-        problems.append(Problem(said, "leave it out with score"))
+        yield Problem(said, "leave it out with score")
     if prompt.roles and len(prompt.roles) != len(columns):
         said = f"roles: {len(prompt.roles)} for the columns {', '.join(columns)}"
-        problems.append(Problem(said, "name a role of the chat template for each column"))
-    return problems
+        yield Problem(said, "name a role of the chat template for each column")
 
 
 def _use_problems(prompt: Prompt, columns: Sequence[str]) -> list[Problem]:
@@ -361,16 +355,16 @@ def _use_problems(prompt: Prompt, columns: Sequence[str]) -> list[Problem]:
     ]
 
 
+@problem_list
 def _example_problems(
     examples: Sequence[Mapping[str, str]], classes: tuple[str, ...], columns: tuple[str, ...]
-) -> list[Problem]:
-    problems = []
+) -> Iterator[Problem]:
+
     keys = [*columns, CLASS]
     for number, one in enumerate(examples, start=1):
         where = f"examples, number {number}"
         if {*one} != {*keys}:
             said = f"{where}: it has {', '.join(one) or 'nothing'}, expected {', '.join(keys)}"
-            problems.append(Problem(said, "write a line NAME: TEXT for each"))
+            yield Problem(said, "write a line NAME: TEXT for each")
         elif one[CLASS] not in classes:
-            problems.append(unknown(f"class in {where}", one[CLASS], classes))
-    return problems
+            yield unknown(f"class in {where}", one[CLASS], classes)

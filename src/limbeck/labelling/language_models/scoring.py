@@ -9,7 +9,7 @@ each answer, on rows as long as any scored.
 import copy
 import inspect
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, takewhile
 from typing import Any
@@ -20,7 +20,7 @@ from jinja2 import TemplateError
 from torch import Tensor
 
 from limbeck.labelling.language_models.prompt import BoundPrompt, Row
-from limbeck.support.errors import LimbeckError, Problem, raise_problems
+from limbeck.support.errors import LimbeckError, Problem, problem_list, raise_problems
 from limbeck.support.machine import device_of
 
 log = logging.getLogger(__name__)
@@ -85,32 +85,29 @@ class PromptTokenizer:
         if bound.prompt.roles:
             self._check_roles()
         self.empty = self(dict.fromkeys(bound.columns, ""))
-        problems = [
-            Problem(
-                f"verbalizations: {first!r} and {second!r} are the same tokens for this tokenizer",
-                "give each class words that are in its vocabulary",
-            )
-            for (first, own), (second, other) in combinations(
-                zip(bound.classes, self.empty.answers, strict=True), 2
-            )
-            if own == other
-        ]
-        (answer, *_), (ids, *_) = bound.answers, self.empty.answers
-        if bound.reads_logit and str(tokenizer.decode([*ids])).strip() != answer:
-            problems.append(
-                Problem(
-                    f"score: one answer's logit is of one token, and this tokenizer cuts {answer!r} into several",
-                    "write score: [NO, YES] for log-odds",
+        raise_problems(self._problems())
+
+    @problem_list
+    def _problems(self) -> Iterator[Problem]:
+        bound, empty = self.bound, self.empty
+        classes = zip(bound.classes, empty.answers, strict=True)
+        for (first, own), (second, other) in combinations(classes, 2):
+            if own == other:
+                yield Problem(
+                    f"verbalizations: {first!r} and {second!r} are the same tokens for this tokenizer",
+                    "give each class words that are in its vocabulary",
                 )
+        (answer, *_), (ids, *_) = bound.answers, empty.answers
+        if bound.reads_logit and str(self.tokenizer.decode([*ids])).strip() != answer:
+            yield Problem(
+                f"score: one answer's logit is of one token, and this tokenizer cuts {answer!r} into several",
+                "write score: [NO, YES] for log-odds",
             )
-        if not self.empty.prefix:
-            problems.append(
-                Problem(
-                    "template: an empty row's prompt has no token, and the tokenizer puts none before it",
-                    "write a question into the template",
-                )
+        if not empty.prefix:
+            yield Problem(
+                "template: an empty row's prompt has no token, and the tokenizer puts none before it",
+                "write a question into the template",
             )
-        raise_problems(problems)
 
     def __call__(self, row: Row) -> PromptTokens:
         """The tokens of a row that fits, or of one whose longest text has lost its end.
