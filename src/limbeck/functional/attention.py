@@ -81,12 +81,10 @@ def paired_maps(
         LimbeckError: the shapes differ, a mask does not fit, or cross-attention has no key mask.
     """
     student, teacher = maps
-    reductions.require_same_shape(name, student.shape, teacher.shape, fix)
+    student, teacher = reductions.comparable(name, student, teacher, fix)
     valid_queries, inside = valid_pairs(student.shape, query_mask, key_mask, causal=causal)
     rows = valid_queries.sum(1) * student.shape[1]
-    return PairedMaps(
-        reductions.at_least_float32(student), reductions.at_least_float32(teacher), rows, ~inside
-    )
+    return PairedMaps(student, teacher, rows, ~inside)
 
 
 def error_of_pairs(student: Tensor, teacher: Tensor, outside: Tensor) -> Tensor:

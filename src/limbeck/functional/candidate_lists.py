@@ -127,13 +127,9 @@ def ranked_pairs(
 
 def _lists(what: str, first: Tensor, second: Tensor, queries: Tensor) -> tuple[Tensor, ...]:
     """Both sides in float32 or wider, and which pairs (B, B) are of one query."""
-    reductions.require_same_shape(what, first.shape, second.shape, _FIX)
+    first, second = reductions.comparable(what, first, second, _FIX)
     reductions.require_shape(f"{what}: queries", queries, first.shape, _FIX)
-    return (
-        reductions.at_least_float32(first),
-        reductions.at_least_float32(second),
-        queries[:, None] == queries[None, :],
-    )
+    return first, second, queries[:, None] == queries[None, :]
 
 
 def _diagonal(same: Tensor) -> Tensor:

@@ -28,9 +28,8 @@ def embedding_mse(
     Raises:
         LimbeckError: the shapes differ.
     """
-    reductions.require_same_shape("embedding_mse", student.shape, teacher.shape, _FIX)
-    difference = reductions.at_least_float32(student) - reductions.at_least_float32(teacher)
-    return reductions.weighted_mean(difference.square().sum(-1), weights)
+    student, teacher = reductions.comparable("embedding_mse", student, teacher, _FIX)
+    return reductions.weighted_mean((student - teacher).square().sum(-1), weights)
 
 
 def embedding_cosine(
@@ -44,10 +43,8 @@ def embedding_cosine(
     Raises:
         LimbeckError: the shapes differ.
     """
-    reductions.require_same_shape("embedding_cosine", student.shape, teacher.shape, _FIX)
-    cosine = F.cosine_similarity(
-        reductions.at_least_float32(student), reductions.at_least_float32(teacher), dim=-1
-    )
+    student, teacher = reductions.comparable("embedding_cosine", student, teacher, _FIX)
+    cosine = F.cosine_similarity(student, teacher, dim=-1)
     return reductions.weighted_mean(1 - cosine, weights)
 
 

@@ -31,8 +31,7 @@ def mse(
     Raises:
         LimbeckError: the shapes differ.
     """
-    reductions.require_same_shape("mse", student.shape, teacher.shape, _FIX)
-    student, teacher = reductions.at_least_float32(student), reductions.at_least_float32(teacher)
+    student, teacher = reductions.comparable("mse", student, teacher, _FIX)
     if weights is None:
         return F.mse_loss(student, teacher)
     each = F.mse_loss(student, teacher, reduction="none").flatten(1).mean(1)
@@ -50,10 +49,8 @@ def normalized_mse(
     Raises:
         LimbeckError: the shapes differ.
     """
-    reductions.require_same_shape("normalized_mse", student.shape, teacher.shape, _FIX)
-    difference = F.normalize(reductions.at_least_float32(student), dim=-1) - F.normalize(
-        reductions.at_least_float32(teacher), dim=-1
-    )
+    student, teacher = reductions.comparable("normalized_mse", student, teacher, _FIX)
+    difference = F.normalize(student, dim=-1) - F.normalize(teacher, dim=-1)
     return difference.square().sum(-1).mean()
 
 
@@ -70,8 +67,7 @@ def cosine_distance(
     Raises:
         LimbeckError: the shapes differ, or the mask does not fit.
     """
-    reductions.require_same_shape("cosine_distance", student.shape, teacher.shape, _FIX)
-    student, teacher = reductions.at_least_float32(student), reductions.at_least_float32(teacher)
+    student, teacher = reductions.comparable("cosine_distance", student, teacher, _FIX)
     if mask is None:
         return (1.0 - F.cosine_similarity(student, teacher, dim=-1)).mean()
     reductions.require_shape("mask", mask, student.shape[:-1])
@@ -97,10 +93,10 @@ def hidden_mse(
     Raises:
         LimbeckError: the shapes differ, or the mask does not fit.
     """
-    reductions.require_same_shape("hidden_mse", student.shape, teacher.shape, _FIX)
+    student, teacher = reductions.comparable("hidden_mse", student, teacher, _FIX)
     reductions.require_shape("mask", mask, student.shape[:2])
     valid = mask.bool()
-    difference = reductions.at_least_float32(student) - reductions.at_least_float32(teacher)
+    difference = student - teacher
     # The difference is ours, so filling it in place saves a copy of the hidden states.
     squared = difference.masked_fill_(~valid.unsqueeze(-1), 0.0).square().sum((1, 2))
     return reductions.mean_over_batch(squared, valid.sum(1) * student.shape[-1])

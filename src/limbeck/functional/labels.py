@@ -17,6 +17,7 @@ from limbeck.support.errors import LimbeckError
 # Read by the hard labels of `limbeck.functional`.
 
 
+LABELS_FIX = "give both models the task's label set"
 ClassWeights = Float[Tensor, " classes"] | None
 """Factors on the loss of each class; None: all equal."""
 
@@ -65,15 +66,8 @@ def _at_temperature(
     student_logits: Tensor, teacher_logits: Tensor, temperature: float | int
 ) -> tuple[Tensor, Tensor]:
     reductions.require_positive("temperature", temperature)
-    reductions.require_same_shape(
-        "soft label",
-        student_logits.shape,
-        teacher_logits.shape,
-        "give both models the task's label set",
-    )
-    student, teacher = (
-        reductions.at_least_float32(student_logits),
-        reductions.at_least_float32(teacher_logits),
+    student, teacher = reductions.comparable(
+        "soft label", student_logits, teacher_logits, LABELS_FIX
     )
     if temperature == 1.0:
         return student, teacher
@@ -281,11 +275,7 @@ def error_weighted_cross_entropy(
         LimbeckError: the class counts differ, or the temperature is not above 0.
     """
     reductions.require_positive("temperature", temperature)
-    _require_same_classes(student_logits, teacher_logits)
-    student, teachers = (
-        reductions.at_least_float32(student_logits),
-        reductions.at_least_float32(teacher_logits),
-    )
+    student, teachers = _with_teachers(student_logits, teacher_logits)
     log_student = (student / temperature).log_softmax(-1)
     distances = -((teachers / temperature).softmax(-1) * log_student).sum(-1)
     flat = teachers.flatten(0, 1)
@@ -306,24 +296,18 @@ def error_weighted_mse(
     Raises:
         LimbeckError: the batch sizes differ.
     """
-    _require_same_classes(student_outputs, teacher_outputs)
-    student, teachers = (
-        reductions.at_least_float32(student_outputs),
-        reductions.at_least_float32(teacher_outputs),
-    )
+    student, teachers = _with_teachers(student_outputs, teacher_outputs)
     labelled = has_label(labels)
     numbers = reductions.at_least_float32(labels).nan_to_num(0.0)
     weights = 1 / (1 + (teachers - numbers) ** 2)
     return mean_of_labelled((weights * (student - teachers) ** 2).sum(0), labelled)
 
 
-def _require_same_classes(student: Tensor, teachers: Tensor) -> None:
-    reductions.require_same_shape(
-        "soft label of several teachers",
-        student.shape,
-        teachers.shape[1:],
-        "give all models the task's label set",
-    )
+def _with_teachers(student: Tensor, teachers: Tensor) -> tuple[Tensor, Tensor]:
+    fix = "give all models the task's label set"
+    what = "soft label of several teachers"
+    reductions.require_same_shape(what, student.shape, teachers.shape[1:], fix)
+    return reductions.at_least_float32(student), reductions.at_least_float32(teachers)
 
 
 def binary_cross_entropy(

@@ -6,7 +6,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from limbeck.functional import reductions
-from limbeck.functional.labels import has_label, mean_of_labelled, some_class
+from limbeck.functional.labels import LABELS_FIX, has_label, mean_of_labelled, some_class
 from limbeck.support.errors import LimbeckError
 
 _SMALL = 1e-7
@@ -79,12 +79,10 @@ def dkd(
 
 
 def _same(what: str, student: Tensor, teacher: Tensor) -> tuple[Tensor, Tensor]:
-    reductions.require_same_shape(
-        what, student.shape, teacher.shape, "give both models the task's label set"
-    )
+    sides = reductions.comparable(what, student, teacher, LABELS_FIX)
     if student.shape[-1] < 2:
         raise LimbeckError(f"{what}: there is one output, and classes are compared", "use mse")
-    return reductions.at_least_float32(student), reductions.at_least_float32(teacher)
+    return sides
 
 
 def _pearson(one: Tensor, other: Tensor) -> Tensor:

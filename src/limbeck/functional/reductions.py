@@ -97,6 +97,12 @@ def require_same_shape(what: str, student: Sequence[int], teacher: Sequence[int]
         )
 
 
+def comparable(what: str, student: Tensor, teacher: Tensor, fix: str) -> tuple[Tensor, Tensor]:
+    """Both in float32 or wider. Raises `LimbeckError` unless their shapes are equal."""
+    require_same_shape(what, student.shape, teacher.shape, fix)
+    return at_least_float32(student), at_least_float32(teacher)
+
+
 def require_shape(
     what: str,
     tensor: Tensor,
