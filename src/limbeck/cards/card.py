@@ -94,9 +94,7 @@ def render_card(run: Path, settings: CardSettings, name: str | None = None) -> s
     Raises:
         LimbeckError: as `write_card`.
     """
-    record = Record.load(run)
-    if record.status != "finished":
-        raise LimbeckError(f"run {run} is {record.status}", "finish it first")
+    record = Record.of_finished(run)
     student = StudentFacts(run, record)
     called = name or run.resolve().name
     template = templates.templates_of("limbeck.cards").get_template("card.md.j2")

@@ -152,6 +152,14 @@ class Record(facts.RecordPart):
         return cls.of(content, source)
 
     @classmethod
+    def of_finished(cls, run: str | Path) -> "Record":
+        """As `load`. Raises LimbeckError too for a run that is not finished."""
+        record = cls.load(run)
+        if record.status != "finished":
+            raise LimbeckError(f"run {run} is {record.status}", "finish it first")
+        return record
+
+    @classmethod
     def of(cls, content: object, source: Path) -> "Record":
         """A record read from elsewhere as plain JSON; `source` becomes its `path`.
 

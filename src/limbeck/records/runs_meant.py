@@ -9,7 +9,6 @@ from pathlib import Path
 
 from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME, Record
-from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home
 
 log = logging.getLogger(__name__)
@@ -23,10 +22,7 @@ def members_at(member: str) -> dict[str, Record | None]:
     """
     folder = at_home(member)
     if (folder / RECORD_NAME).is_file():
-        record = Record.load(folder)
-        if record.status != "finished":
-            raise LimbeckError(f"run {folder} is {record.status}", "finish it first")
-        return {str(folder): record}
+        return {str(folder): Record.of_finished(folder)}
     runs = sorted(folder.glob(f"*/{RECORD_NAME}"), key=_by_number) if folder.is_dir() else []
     if not runs or (folder / "config.json").is_file():
         return {member: None}

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 from scipy.special import expit, logit, softmax
 
-from limbeck.runtimes.manifest import GateRowsFacts
-from limbeck.support import files, plain
+from limbeck.runtimes.manifest import GateRowsFacts, read_as
+from limbeck.support import files
 from limbeck.support.errors import LimbeckError, Problem, raise_problems
 from limbeck.tasks import TASK_TYPES, TaskType
 from limbeck.tasks.rules import USUAL, Thresholds
@@ -196,15 +196,7 @@ def read_cascade(folder: str | Path) -> CascadeManifest:
         LimbeckError: a manifest that cannot be read, or damaged files.
     """
     path = files.at_home(folder) / CASCADE_NAME
-    found: Any = plain.read_json(plain.read_text(path), str(path))
-    try:
-        manifest = CascadeManifest.model_validate(found)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise LimbeckError(
-            f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}",
-            "make the cascade again: limbeck cascade",
-        ) from None
+    manifest = read_as(CascadeManifest, path, "make the cascade again: limbeck cascade")
     outside = [one.place for one in manifest.members if ".." in Path(one.place).parts]
     broken = [*outside, *files.damaged(path.parent, manifest.checksums)]
     if broken:

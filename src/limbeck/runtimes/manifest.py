@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
 
@@ -16,6 +16,7 @@ from limbeck.support import files, plain
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.manifest import Manifest
 
+Described = TypeVar("Described", bound=BaseModel)
 EXPORT_NAME = "export.json"
 SCHEMA = 1
 
@@ -228,6 +229,20 @@ def remove_export(folder: Path) -> None:
         folder.rmdir()
 
 
+def read_as(kind: type[Described], path: Path, fix: str) -> Described:
+    """A description from a file of JSON.
+
+    Raises:
+        LimbeckError: a file that cannot be read, or a description of another form, with this fix.
+    """
+    try:
+        return kind.model_validate(plain.read_json(plain.read_text(path), str(path)))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise LimbeckError(f"{path}: {place}: {first['msg']}", fix) from None
+
+
 def _read(folder: str | Path) -> ExportManifest:
     place = files.at_home(folder)
     if not is_export(place):
@@ -235,15 +250,7 @@ def _read(folder: str | Path) -> ExportManifest:
             f"{str(folder)!r} holds no exported model (no {EXPORT_NAME})",
             "name a folder that limbeck export wrote",
         )
-    found: Any = plain.read_json(plain.read_text(place / EXPORT_NAME), str(place / EXPORT_NAME))
-    try:
-        manifest = ExportManifest.model_validate(found)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise LimbeckError(
-            f"{place / EXPORT_NAME}: {'.'.join(map(str, first['loc']))}: {first['msg']}",
-            "export the model again",
-        ) from None
+    manifest = read_as(ExportManifest, place / EXPORT_NAME, "export the model again")
     manifest.folder = place
     if Path(manifest.file).name != manifest.file:
         raise LimbeckError(

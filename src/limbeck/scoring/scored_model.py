@@ -509,9 +509,7 @@ def finished_run(folder: Path) -> tuple[Record, Recipe] | None:
     """
     if not (folder / RECORD_NAME).is_file():
         return None
-    record = Record.load(folder)
-    if record.status != "finished":
-        raise LimbeckError(f"run {folder} is {record.status}", "finish it first")
+    record = Record.of_finished(folder)
     return record, Recipe.recorded(record.recipe, str(folder))
 
 

@@ -177,9 +177,7 @@ def submitted_runs(
 def _read(folder: Path) -> tuple[str, SubmittedRun]:
     if not (folder / RECORD_NAME).is_file():
         raise LimbeckError(f"{folder} is no run folder", "name the folder that `--out` named")
-    record = Record.load(folder)
-    if record.status != "finished":
-        raise LimbeckError(f"run {folder} is {record.status}", "finish it first")
+    record = Record.of_finished(folder)
     student = folder / "student"
     if not (student / "config.json").is_file() or not any(student.glob("*.safetensors")):
         raise LimbeckError(
