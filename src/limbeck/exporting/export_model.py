@@ -14,14 +14,7 @@ from limbeck.data import NOTHING_NAMED, RowsAsked
 from limbeck.embedding import modules_of
 from limbeck.embedding.folder import BARE
 from limbeck.evaluation.model_outputs import outputs_by_batch
-from limbeck.exporting import folder, onnx_graph
-from limbeck.exporting.gate import (
-    TorchReference,
-    cross_fitted,
-    measure,
-    rows_facts,
-    torch_reference,
-)
+from limbeck.exporting import folder, gate, onnx_graph
 from limbeck.exporting.settings import QUANTISED, STATIC_FORMATS, ExportSettings, conversions
 from limbeck.exporting.workshop import Phase, StaticWorkshop, Workshop
 from limbeck.preflight import refuse_beyond
@@ -135,11 +128,11 @@ def export(
 
 def _reference(
     model: PreTrainedModel, rows: scored_model.EncodedSplit, settings: ExportSettings, begin: Phase
-) -> TorchReference:
+) -> gate.TorchReference:
     """The torch model's own outputs on the gate's rows, its classes checked against theirs."""
     unproven = scored_model.class_names(rows.task, model.config, side="model")
     step = begin("score in torch", len(rows.encoded))
-    reference = torch_reference(model, rows, settings.batch_size, step)
+    reference = gate.torch_reference(model, rows, settings.batch_size, step)
     labels, split = rows.loaded.rows[rows.task.label_column][:], rows.loaded.name
     outputs = reference.compact_outputs
     scored_model.resolve_class_order(rows.task, unproven, outputs, labels, split, side="model")
@@ -225,9 +218,11 @@ def _manifest_of(
         max_length=rows.max_length,
         inputs=list(workshop.inputs),
         conversion=shipped.conversion,
-        gate=rows_facts(split, batch_size=settings.batch_size),
+        gate=gate.rows_facts(split, batch_size=settings.batch_size),
         measured=shipped.measured,
-        cross_fitted=cross_fitted(rows, workshop.reference, workshop.measured, settings.max_drop),
+        cross_fitted=gate.cross_fitted(
+            rows, workshop.reference, workshop.measured, settings.max_drop
+        ),
         test=test,
         max_drop=settings.max_drop,
         times_faster=times_faster,
@@ -285,7 +280,7 @@ def _try(workshop: Workshop, how: Conversion) -> Attempt:
         return Attempt(conversion=how, error=first_line(error), seconds=time.perf_counter() - began)
     workshop.inputs = session.inputs
     step = workshop.begin(how.name, len(workshop.rows.encoded))
-    measured, outputs = measure(session, workshop.rows, workshop.reference, step)
+    measured, outputs = gate.measure(session, workshop.rows, workshop.reference, step)
     workshop.measured.append(outputs)
     return Attempt(
         conversion=how,

@@ -19,14 +19,7 @@ from transformers import PreTrainedModel
 
 from limbeck.activations import Request, capture
 from limbeck.data import rows_fingerprint
-from limbeck.preflight import data_checks, score_checks
-from limbeck.preflight.model_checks import (
-    INPUT_CHECKS,
-    check_direction,
-    check_labels,
-    check_request,
-    check_static,
-)
+from limbeck.preflight import data_checks, model_checks, score_checks
 from limbeck.static.row_adam import rows_of
 from limbeck.students import generic_labels, labels_of
 from limbeck.support import machine, terminal, words
@@ -268,7 +261,7 @@ def check(
         return found
     problems += data_checks.check_scored_length(task, max_length)
     problems += data_checks.check_truncation(task, rows, truncated or {}, tokenizer, max_length)
-    checks = INPUT_CHECKS[task.kind.reads.name]
+    checks = model_checks.INPUT_CHECKS[task.kind.reads.name]
     models = {"student": student} | {side: one.model for side, one in teachers.items()}
     problems += checks.lengths(task, rows, tokenizer, models, max_length)
     found.in_train = checks.in_train(task, rows)
@@ -310,17 +303,17 @@ def _check_models(
     sides |= {side: (teacher.model, teacher.tokenizer) for side, teacher in teachers.items()}
     problems = []
     for side, (model, own_tokenizer) in sides.items():
-        in_labels = check_labels(side, model.config, task)
+        in_labels = model_checks.check_labels(side, model.config, task)
         # A teacher's names that merely prove nothing are resolved by its predictions, in _check_score; so are
         # the names that a student has from it.
         theirs = [labels_of(teacher.model.config) for teacher in teachers.values()]
         problems += errors_of(in_labels) if labels_of(model.config) in theirs else in_labels
         problems += data_checks.unsaid_problem(side, model.config, task) if side in teachers else []
-        checks = INPUT_CHECKS[task.kind.reads.name]
+        checks = model_checks.INPUT_CHECKS[task.kind.reads.name]
         problems += checks.model(side, model, own_tokenizer, max_length)
-        problems += check_static(side, model, task)
-        problems += check_request(side, model, method.requests.get(side, Request()))
-        problems += check_direction(side, model) if task.kind.continues_texts else []
+        problems += model_checks.check_static(side, model, task)
+        problems += model_checks.check_request(side, model, method.requests.get(side, Request()))
+        problems += model_checks.check_direction(side, model) if task.kind.continues_texts else []
     return problems
 
 
@@ -335,7 +328,7 @@ def _check_score(
     """The teacher's score, and the order of its classes where their names prove nothing."""
     if task.kind.of_teacher(teacher.model.config) is not task.kind:
         return []  # its own output is not scored
-    names = check_labels(side, teacher.model.config, task)
+    names = model_checks.check_labels(side, teacher.model.config, task)
     chosen, labels = dev, dev[task.label_column][:]
     split, score, origin = task.dev_splits[0], None, ""
     recorded = score_checks.recorded_scores(
@@ -367,7 +360,7 @@ def _check_score(
 def _proven_by_predictions(side: str, model: PreTrainedModel, task: Task) -> Iterator[Problem]:
     """A note about names that differ from the data's, though the predictions agree; generic names need none."""
     own = labels_of(model.config)
-    if generic_labels(own) or not check_labels(side, model.config, task):
+    if generic_labels(own) or not model_checks.check_labels(side, model.config, task):
         return
     pairs = ", ".join(f"{mine} = {data}" for mine, data in zip(own, task.labels, strict=True))
     yield Problem(

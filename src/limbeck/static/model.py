@@ -9,14 +9,8 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+import transformers
 from torch import Tensor, nn
-from transformers import (
-    AutoConfig,
-    AutoModel,
-    AutoModelForSequenceClassification,
-    PreTrainedConfig,
-    PreTrainedModel,
-)
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from limbeck.static import reader
@@ -34,7 +28,7 @@ PAIR_RATE = 30.0
 A pair occurs in few rows and starts at 0: at the others' rate it stays near 0."""
 
 
-class StaticConfig(PreTrainedConfig):
+class StaticConfig(transformers.PreTrainedConfig):
     """Configuration of a `StaticStudent`.
 
     Attributes:
@@ -67,7 +61,7 @@ class StaticConfig(PreTrainedConfig):
         return self.hidden_size if self.embeds else int(self.num_labels or 0)
 
 
-class StaticStudent(PreTrainedModel):
+class StaticStudent(transformers.PreTrainedModel):
     """A table of token vectors with one weight a token, pooled by the mean.
 
     `logits` of its output are scores of classes or labels, a number, or embeddings, as in limbeck's other models.
@@ -202,6 +196,6 @@ def _mean_of(
     )
 
 
-AutoConfig.register(StaticConfig.model_type, StaticConfig, exist_ok=True)
-AutoModel.register(StaticConfig, StaticStudent, exist_ok=True)
-AutoModelForSequenceClassification.register(StaticConfig, StaticStudent, exist_ok=True)
+transformers.AutoConfig.register(StaticConfig.model_type, StaticConfig, exist_ok=True)
+transformers.AutoModel.register(StaticConfig, StaticStudent, exist_ok=True)
+transformers.AutoModelForSequenceClassification.register(StaticConfig, StaticStudent, exist_ok=True)

@@ -18,17 +18,12 @@ from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 import torch
+import transformers
 from huggingface_hub import constants, try_to_load_from_cache
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import get_session, validate_repo_id
 from safetensors import SafetensorError
 from torch import Tensor
-from transformers import (
-    AutoModelForSequenceClassification,
-    PretrainedConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
 from transformers.utils import ADAPTER_CONFIG_NAME, SAFE_WEIGHTS_INDEX_NAME, cached_file
 from transformers.utils import logging as hub_logging
 
@@ -111,7 +106,7 @@ def resolve_checkpoint(path_or_name: str | Path) -> str:
     return str(folder)
 
 
-def read_config(path_or_name: str | Path) -> PretrainedConfig:
+def read_config(path_or_name: str | Path) -> transformers.PretrainedConfig:
     """The configuration alone. Raises LimbeckError as `load_model` does."""
     name = resolve_checkpoint(path_or_name)
     with _readable_errors(path_or_name):
@@ -146,7 +141,7 @@ def load_model(
     auto: Any = None,
     attn_implementation: str | None = None,
     loading: Mapping[str, Any] = MappingProxyType({}),
-) -> PreTrainedModel:
+) -> transformers.PreTrainedModel:
     """A complete pretrained model in float32, in eval mode, on the CPU.
 
     `loading`: other arguments of `from_pretrained`, as `placement` gives them.
@@ -198,10 +193,10 @@ def load_checkpoint(
     *,
     head: Head = "optional",
     seed: int = 0,
-    auto: Any = AutoModelForSequenceClassification,
+    auto: Any = transformers.AutoModelForSequenceClassification,
     attn_implementation: str | None = None,
     loading: Mapping[str, Any] = MappingProxyType({}),
-) -> tuple[PreTrainedModel, bool]:
+) -> tuple[transformers.PreTrainedModel, bool]:
     """The model as its file describes it, and whether the file held the complete head.
 
     Raises LimbeckError as `load_model` does.
@@ -258,7 +253,7 @@ def load_checkpoint(
     return model.eval(), has_head
 
 
-def pad_as(model: PreTrainedModel, tokenizer: Callable[[], Any]) -> None:
+def pad_as(model: transformers.PreTrainedModel, tokenizer: Callable[[], Any]) -> None:
     """Fill in the padding id by which decoders find a text's last token, and which many configurations leave out.
 
     Args:
@@ -272,7 +267,7 @@ def pad_as(model: PreTrainedModel, tokenizer: Callable[[], Any]) -> None:
 
 @problem_list
 def _loading_problems(
-    model: PreTrainedModel, source: str | Path, missing: set[str], info: dict[str, Any]
+    model: transformers.PreTrainedModel, source: str | Path, missing: set[str], info: dict[str, Any]
 ) -> Iterator[Problem]:
     """Whatever would leave part of the backbone random or unread."""
     if missing:
@@ -393,12 +388,12 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 def fresh_model(
-    config: PretrainedConfig,
+    config: transformers.PretrainedConfig,
     *,
     seed: int = 0,
-    auto: Any = AutoModelForSequenceClassification,
+    auto: Any = transformers.AutoModelForSequenceClassification,
     attn_implementation: str | None = None,
-) -> PreTrainedModel:
+) -> transformers.PreTrainedModel:
     """A randomly initialised model in float32, in eval mode, the same for the same seed.
 
     Raises LimbeckError when the configuration has no class for the task or makes no valid model.
@@ -413,11 +408,11 @@ def fresh_model(
             f"student: no model can be built from this {type(config).__name__}: {first_line(error)}",
             "check student.config (widths must be divisible by the number of heads)",
         ) from error
-    ready: PreTrainedModel = model.eval()
+    ready: transformers.PreTrainedModel = model.eval()
     return ready
 
 
-def shares_one_layer(model: PreTrainedModel) -> bool:
+def shares_one_layer(model: transformers.PreTrainedModel) -> bool:
     """Whether the main stack runs fewer layer modules than it has layers (ALBERT)."""
     try:
         return len(stack_layers(model)) != number_of_layers(model)
@@ -425,7 +420,7 @@ def shares_one_layer(model: PreTrainedModel) -> bool:
         return True
 
 
-def head_keys(model: PreTrainedModel) -> set[str]:
+def head_keys(model: transformers.PreTrainedModel) -> set[str]:
     """Names in the state dict that belong to the task head: outside the backbone, and its pooler.
 
     The pooler counts because checkpoints pretrained without it are complete for every purpose but the
@@ -443,7 +438,7 @@ def head_keys(model: PreTrainedModel) -> set[str]:
     }
 
 
-def heads_alike(source: PreTrainedModel, target: PreTrainedModel) -> bool:
+def heads_alike(source: transformers.PreTrainedModel, target: transformers.PreTrainedModel) -> bool:
     """Whether two models hold the same weights outside their backbones."""
     shapes = [
         {key: model.state_dict()[key].shape for key in outside_backbone(model)}
@@ -453,12 +448,12 @@ def heads_alike(source: PreTrainedModel, target: PreTrainedModel) -> bool:
 
 
 def transplant(
-    source: PreTrainedModel,
-    target: PreTrainedModel,
+    source: transformers.PreTrainedModel,
+    target: transformers.PreTrainedModel,
     picked: Mapping[str, Sequence[int]],
     *,
     copy_head: bool,
-) -> PreTrainedModel:
+) -> transformers.PreTrainedModel:
     """Fill `target` with `source`'s weights, its layer j with `source`'s layer `picked[stack][j]`.
 
     Stacks that `picked` leaves out are copied completely. Without `copy_head` the head keeps its fresh
@@ -512,7 +507,7 @@ def transplant(
     return target
 
 
-def outside_backbone(model: PreTrainedModel) -> set[str]:
+def outside_backbone(model: transformers.PreTrainedModel) -> set[str]:
     """The names among `head_keys` that are not a pooler's."""
     return {key for key in head_keys(model) if not key.startswith(model.base_model_prefix + ".")}
 
@@ -703,12 +698,12 @@ def _near(text: str) -> str:
 # Reading a tokenizer, or an image processor, from a folder, a run or the Hub.
 
 
-def read_tokenizer(path_or_name: str | Path) -> PreTrainedTokenizerBase:
+def read_tokenizer(path_or_name: str | Path) -> transformers.PreTrainedTokenizerBase:
     """The tokenizer of a checkpoint's folder, of a run's student, or of a Hub name.
 
     Raises LimbeckError if there is no readable one.
     """
-    tokenizer: PreTrainedTokenizerBase = read_processor(path_or_name, TEXT_READING)
+    tokenizer: transformers.PreTrainedTokenizerBase = read_processor(path_or_name, TEXT_READING)
     return tokenizer
 
 

@@ -15,13 +15,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import openai
 
-from limbeck.labelling.language_models import answers
-from limbeck.labelling.language_models.causal import (
-    content_free_prior,
-    kind_of,
-    labels_of_answers,
-    outputs_of,
-)
+from limbeck.labelling.language_models import answers, causal
 from limbeck.labelling.language_models.endpoint_settings import KEY_VARIABLE, EndpointSettings
 from limbeck.labelling.language_models.prompt import BoundPrompt, Row, prompt_digest
 from limbeck.support.errors import LimbeckError, raise_problems
@@ -89,7 +83,7 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
     ) -> None:
         raise_problems(settings.problems())
         self.settings, self.bound, self.classes = settings, bound, bound.labels
-        self.kind, self._asked_of = kind_of(bound), len(bound.prompt.questions) or 1
+        self.kind, self._asked_of = causal.kind_of(bound), len(bound.prompt.questions) or 1
         self.name = f"{settings.model} at {urlsplit(settings.url).netloc}"
         self.batch_size = _DEPTH * settings.concurrency
         self.mode = "votes" if settings.mode == "votes" else "logprobs"
@@ -135,7 +129,7 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
     def outputs(self) -> tuple[str, ...]:
         """What `score` returns."""
         votes = self.mode == "votes"
-        return (*outputs_of(self.bound, votes=votes), *([] if votes else ["coverage"]))
+        return (*causal.outputs_of(self.bound, votes=votes), *([] if votes else ["coverage"]))
 
     def fingerprint(self) -> dict[str, Any]:
         """The endpoint, the model's name and the request; not the model itself, which no server identifies."""
@@ -167,7 +161,9 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
                 kept.
             LimbeckError: the server rejects all requests.
         """
-        found = labels_of_answers(self.bound, self._answers(self.bound.asked(rows)), self.prior)
+        found = causal.labels_of_answers(
+            self.bound, self._answers(self.bound.asked(rows)), self.prior
+        )
         if not self._warned and np.median(found.get("coverage", 1.0)) < _LOW_COVERAGE:
             self._warned = True
             log.warning(
@@ -513,7 +509,7 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
                 f"calibrate: an input without content has no label: {next(iter(error.reasons.values()))}",
                 "set calibrate: false, or answers: letters, or --mode votes",
             ) from None
-        self.prior = content_free_prior(np.array([one["logs"] for one in answers]))
+        self.prior = causal.content_free_prior(np.array([one["logs"] for one in answers]))
 
     # ---- what went wrong ----
 
