@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 from limbeck import activations
 from limbeck.input_transforms import input_transform
 from limbeck.support.errors import LimbeckError, Problem
-from limbeck.support.settings import Number
+from limbeck.support.settings import Share
 
 _EMBEDDED = activations.ActivationKey("hidden", 0)
 
@@ -22,9 +22,7 @@ class MaskedKDSettings(input_transform.TransformSettings):
     """How much is left to the teacher."""
 
     use: Literal["masked-kd"]
-    keep: Number = Field(
-        0.5, gt=0, le=1, description="share of the patches, or tokens, that the teacher reads"
-    )
+    keep: Share = Field(0.5, description="share of the patches, or tokens, that the teacher reads")
 
 
 @input_transform.INPUT_TRANSFORMS.register("masked-kd")

@@ -14,11 +14,13 @@ from pydantic import Field
 from limbeck.recipe import groups
 from limbeck.support.settings import (
     Batch,
+    Between,
     ClassNames,
     Count,
     DeviceMap,
     Names,
     Number,
+    Part,
     Passes,
     Rate,
     Seed,
@@ -101,17 +103,13 @@ class RecipeFields(Settings):
         description="your own data in one file: another file whose rows are scored once, at the end, and select "
         "nothing; default: a part of `data` (`test_share`)",
     )
-    dev_share: float | None = Field(
+    dev_share: Between | None = Field(
         None,
-        gt=0,
-        lt=1,
         description="share of the labeled rows that selects the best epoch, if no dev rows are given; default: a "
         "tenth",
     )
-    test_share: float | None = Field(
+    test_share: Part | None = Field(
         None,
-        ge=0,
-        lt=1,
         description="share of the labeled rows that is scored once, at the end, and selects nothing; default: a "
         "tenth if the dev rows are also a part of `data` and 100 or more rows are labeled, otherwise no "
         "rows",
@@ -159,10 +157,8 @@ class RecipeFields(Settings):
         description="unlabeled rows whose texts are also in dev or test: refuse (stop with an error), or drop (skip "
         "them and print how many)",
     )
-    labelled_share: float | None = Field(
+    labelled_share: Between | None = Field(
         None,
-        gt=0,
-        lt=1,
         description="share of labeled examples in each batch, if some rows have no label; an epoch is then one pass "
         "over the unlabeled rows; default: no fixed share",
     )
@@ -200,12 +196,7 @@ class RecipeFields(Settings):
     train_rows: Count | None = Field(None, description="sample N training rows (train_rows_seed)")
     train_rows_seed: Seed = Field(0, description="seed that samples train_rows")
     stratified: bool = Field(False, description="sample train_rows with exact class shares")
-    label_noise: float = Field(
-        0.0,
-        ge=0,
-        lt=1,
-        description="share of training labels that are made wrong",
-    )
+    label_noise: Part = Field(0.0, description="share of training labels that are made wrong")
     label_noise_seed: Seed = Field(0, description="seed that samples the noise")
     augment: AugmentSpec | None = Field(None, description="augment the training rows (TinyBERT)")
     teacher_rows: Literal["same", "any"] = Field(
@@ -300,14 +291,9 @@ class RecipeFields(Settings):
         description="AdamW, bert_adam: added to the root of the mean squared gradient; default: 1e-8, for bert_adam "
         "1e-6",
     )
-    momentum: float | None = Field(None, ge=0, lt=1, description="sgd's momentum; default: 0.9")
+    momentum: Part | None = Field(None, description="sgd's momentum; default: 0.9")
     nesterov: bool = Field(False, description="sgd: Nesterov's momentum")
-    warmup: float = Field(
-        0.1,
-        ge=0,
-        lt=1,
-        description="share of the steps in which the learning rate rises",
-    )
+    warmup: Part = Field(0.1, description="share of the steps in which the learning rate rises")
     lr_schedule: groups.LrSchedule = Field(
         "linear",
         description="learning rate after warm-up; step: times 0.1 after 5/8, 3/4 and 7/8 of the steps",

@@ -96,10 +96,8 @@ class StudentSpec(settings.Settings):
         le=10**5,
         description="static: hidden units between the mean vector and the classes; default: 64; 0: no hidden layer",
     )
-    token_dropout: float | None = Field(
+    token_dropout: settings.Part | None = Field(
         None,
-        ge=0,
-        lt=1,
         description="static: share of tokens and pairs that a training step leaves out; default: 0.5, of few "
         "short texts 0.3, for embeddings 0",
     )
@@ -221,11 +219,8 @@ class FirstStage(settings.Settings):
     batch_size: settings.Batch | None = Field(None, description="examples in a forward pass")
     accumulation: settings.Batch | None = Field(None, description="forward passes of one step")
     lr_schedule: LrSchedule | None = Field(None, description="learning rate after warm-up")
-    warmup: float | None = Field(
-        None,
-        ge=0,
-        lt=1,
-        description="share of the steps in which the learning rate rises",
+    warmup: settings.Part | None = Field(
+        None, description="share of the steps in which the learning rate rises"
     )
     weight_decay: float | None = Field(None, ge=0, le=10, description="decay of the weights")
     pad_to: settings.Tokens | Literal["max_length"] | None = Field(

@@ -54,7 +54,11 @@ VocabularySize = Annotated[str, BeforeValidator(_vocabulary_size)]
 Passes = Annotated[float, Field(gt=0, le=10**6)]
 """Over the training rows."""
 
-ThresholdSetting = Literal["one", "by_class"] | Annotated[float, Field(gt=0, lt=1)]
+Part = Annotated[float, Field(ge=0, lt=1)]
+"""A fraction, from 0 to below 1."""
+Between = Annotated[float, Field(gt=0, lt=1)]
+"""A fraction above 0 and below 1."""
+ThresholdSetting = Literal["one", "by_class"] | Between
 """How probable a class has to be: tuned, one for all or one for each, or a number."""
 
 

@@ -21,7 +21,7 @@ from limbeck.input_transforms.input_transform import StepInputs
 from limbeck.objectives.base import ModelShape
 from limbeck.support.errors import LimbeckError
 from limbeck.support.registry import Registry
-from limbeck.support.settings import MOST, Count, Number, Settings
+from limbeck.support.settings import MOST, Count, Number, Settings, Share
 from limbeck.support.step_state import StepState
 from limbeck.teachers.teacher import Teacher
 
@@ -67,8 +67,8 @@ class SampledSpec(_Ranked):
     block: Count | None = Field(
         None, description="adaptive: optimization steps that a sampled teacher stays (10)"
     )
-    explore: Number | None = Field(
-        None, gt=0, le=1, description="adaptive: share of samples that are uniform (0.2)"
+    explore: Share | None = Field(
+        None, description="adaptive: share of samples that are uniform (0.2)"
     )
     rate: Number | None = Field(
         None, gt=0, le=10, description="adaptive: how fast probabilities follow progress (0.1)"
