@@ -135,9 +135,8 @@ def _watched_layers(
         return ()
     wanted = {layer for layer in hidden if layer > 0 and not stack.is_output(layer)}
     if 0 in hidden or stack.owner.main_input_name != "input_ids":
-        wanted.add(
-            1
-        )  # its input is the embedding output, and its length an image's number of tokens
+        # Its input is the embedding output, and its length an image's number of tokens.
+        wanted.add(1)
     return tuple((stack.modules[layer - 1], layer) for layer in sorted(wanted))
 
 

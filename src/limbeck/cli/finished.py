@@ -182,9 +182,8 @@ def _typed(name: str, value: Any) -> Iterator[str]:
 def _trained_differently(record: Record, path: Path) -> str | None:
     """The run for twice as long, at a rate on the other side of what students mostly learn at."""
     recipe = record.recipe
-    if (
-        PREFIX in f"{record.data} {recipe}"
-    ):  # rows or models from Python, which no command line names
+    # Rows or models from Python, which no command line names.
+    if PREFIX in f"{record.data} {recipe}":
         return None
     words = ["limbeck", "distill", str(path / "recipe.yaml")]
     if steps := recipe.get("max_steps"):

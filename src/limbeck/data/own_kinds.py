@@ -343,9 +343,8 @@ def _read_spans(path: Path, names: Sequence[str]) -> Columns:
 
 def _read_texts(path: Path, names: Sequence[str]) -> Columns:
     if files.form_of(path) == "text" and len(names) == 1:
-        names = [
-            files.TEXT_COLUMN
-        ]  # its one column is meant, whatever the columns of tables are called
+        # Its one column is meant, whatever the columns of tables are called.
+        names = [files.TEXT_COLUMN]
     table = _table(path, names)
     return [table.texts(name) for name in names]
 

@@ -288,9 +288,8 @@ def read_table(path: Path) -> FileTable:
     try:
         while len(rows := source.take(source.at_once)):
             for name in rows.names:
-                if (
-                    name not in columns
-                ):  # a gap in the rows before; whether it matters depends on the column
+                # A gap in the rows before; whether it matters depends on the column.
+                if name not in columns:
                     columns[name] = ArrowColumn([None] * count)
             for name, column in columns.items():
                 for part in rows.parts(name):

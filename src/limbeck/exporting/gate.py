@@ -48,9 +48,8 @@ def torch_reference(
     for one in model_outputs.outputs_by_batch(model, rows.batches(batch_size), rows.task.kind):
         outputs.append(one.kept)
         logits = as_array(one.logits)
-        numbers += (
-            logits.size
-        )  # also of logits that are not kept: a shorter last batch must not close the gap
+        # Also of logits that are not kept: a shorter last batch must not close the gap.
+        numbers += logits.size
         if numbers <= _KEPT_NUMBERS:
             kept.append(logits)
         step(len(logits))

@@ -64,9 +64,8 @@ NOWHERE = Own(Span(), Span())
 
 def token_masks(model: PreTrainedModel, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The masks of all stacks, as in the captured activations of a complete pass."""
-    names = activations.stack_names(model) or (
-        "main",
-    )  # a network without layers over tokens has one of an image
+    # A network without layers over tokens has one of an image.
+    names = activations.stack_names(model) or ("main",)
     return {name: activations.token_mask(model, batch, name) for name in names}
 
 

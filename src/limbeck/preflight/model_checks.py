@@ -189,9 +189,8 @@ def check_vocabulary(
 @problem_list
 def check_direction(side: str, model: PreTrainedModel) -> Iterator[Problem]:
     """A language model whose output depends on later tokens: it would read the tokens that it predicts."""
-    ids = torch.tensor(
-        [[0, 1, 2], [0, 1, 3]], device=device_of(model)
-    )  # alike but for the last token
+    # Alike but for the last token.
+    ids = torch.tensor([[0, 1, 2], [0, 1, 3]], device=device_of(model))
     training = model.training
     try:
         with torch.no_grad():

@@ -157,9 +157,8 @@ def _is_labelled(
     if raw.get("label_column") is not None:
         return raw["label_column"] in first.columns
     named = raw.get("kind") or _kind_of_method(raw)
-    if kind.language_model or (
-        kind is tasks.TOKENS and first.plain
-    ):  # a language model's text is its own label, CoNLL's lines have tags
+    # A language model's text is its own label, CoNLL's lines have tags.
+    if kind.language_model or (kind is tasks.TOKENS and first.plain):
         return named is not None
     if kind.rows_without_labels:
         return False

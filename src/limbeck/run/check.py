@@ -111,9 +111,8 @@ def trial_terms(
             trial.objectives, live, compile=recipe.compile, transform=recipe.transform
         )
     if (curriculum := trial.objectives.of(0).curriculum) is not None and len(train):
-        note = curriculum.note(
-            recipe.passes_over(len(train))
-        )  # layers in turn without complete epochs
+        # Layers in turn without complete epochs.
+        note = curriculum.note(recipe.passes_over(len(train)))
         problems += [] if note is None else [note]
     return problems, method
 

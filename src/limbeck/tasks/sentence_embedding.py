@@ -248,9 +248,8 @@ class Embedding(TaskType):
         }
         if metrics.TEACHER_EMBEDDING in rows.column_names:
             taught = np.asarray(rows[metrics.TEACHER_EMBEDDING][:], dtype=np.float64)
-            if (
-                taught.shape == embedded[:, 0].shape
-            ):  # a student of another width has no numbers to compare
+            # A student of another width has no numbers to compare.
+            if taught.shape == embedded[:, 0].shape:
                 both = np.stack([embedded[:, 0], taught], axis=1)
                 scores[COSINE] = 100 * float(WAYS[COSINE].of_pairs(both).mean())
         kept = {"index": rows["index"][:], "prediction": given.tolist(), "label": right.tolist()}
