@@ -6,7 +6,7 @@ bare stack does.
 """
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from torch import nn
@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 
 from limbeck.activations.anatomy import Anatomy, LayerStack, absent_stack, anatomy_of
 from limbeck.activations.request import ActivationKey, Request
-from limbeck.support.errors import Problem, raise_problems
+from limbeck.support.errors import Problem, problem_list, raise_problems
 
 # Requests vary from step to step where layers are sampled at random; plans are small, their number
 # is bounded.
@@ -140,37 +140,34 @@ def _watched_layers(
     return tuple((stack.modules[layer - 1], layer) for layer in sorted(wanted))
 
 
-def _problems(model: PreTrainedModel, anatomy: Anatomy, seen: ActivationKey) -> list[Problem]:
+@problem_list
+def _problems(model: PreTrainedModel, anatomy: Anatomy, seen: ActivationKey) -> Iterator[Problem]:
     """The reasons why this model cannot provide this item."""
     name = type(model).__name__
     if seen.stack not in anatomy.stacks:
-        return [absent_stack(model, anatomy, seen.stack)]
+        yield absent_stack(model, anatomy, seen.stack)
+        return
     stack, cross = anatomy.stacks[seen.stack], seen.stack == "cross"
     last, first = len(stack.modules), 0 if seen.what == "hidden" else 1
     if seen.layer > last:
-        return [
-            Problem(
-                f"{name} has no layer {seen.layer} in stack {seen.stack!r} for {seen.what!r}",
-                f"layers for {seen.what!r}: {first} to {last}",
-            )
-        ]
+        yield Problem(
+            f"{name} has no layer {seen.layer} in stack {seen.stack!r} for {seen.what!r}",
+            f"layers for {seen.what!r}: {first} to {last}",
+        )
+        return
     kinds = stack.kinds(cross)
     if seen.what not in kinds:
-        return [
-            Problem(
-                f"{name} does not show {seen.what!r}: its attention does not go through "
-                f"transformers' attention interface",
-                f"request one of: {', '.join(kinds)}" if kinds else "request hidden states",
-            )
-        ]
+        yield Problem(
+            f"{name} does not show {seen.what!r}: its attention does not go through "
+            f"transformers' attention interface",
+            f"request one of: {', '.join(kinds)}" if kinds else "request hidden states",
+        )
+        return
     if seen.what != "hidden" and stack.dispatches:
         cores = stack.crosses if cross else stack.cores
         if cores[seen.layer - 1] is None:
             there = ", ".join(str(i + 1) for i, core in enumerate(cores) if core is not None)
-            return [
-                Problem(
-                    f"layer {seen.layer} of {name} has no attention that can be seen",
-                    f"layers that have: {there}",
-                )
-            ]
-    return []
+            yield Problem(
+                f"layer {seen.layer} of {name} has no attention that can be seen",
+                f"layers that have: {there}",
+            )

@@ -22,9 +22,8 @@ from limbeck.support.terminal import print_command, print_line
 if TYPE_CHECKING:
     from limbeck.records.facts import ClassificationScores, RowTests
 
-PIPED_WIDTH = (
-    160  # columns if the output is not a terminal: a pipe or a file should not get lines cut at 80
-)
+# Columns if the output is not a terminal: a pipe or a file should not get lines cut at 80.
+PIPED_WIDTH = 160
 
 
 def output() -> Console:

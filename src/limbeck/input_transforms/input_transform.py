@@ -1,7 +1,7 @@
 """The contract of an input transform, and the registry of all of them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from limbeck.activations import Passes, Request, Trace
-from limbeck.support.errors import LimbeckError, Problem, raise_problems
+from limbeck.support.errors import LimbeckError, Problem, problem_list, raise_problems
 from limbeck.support.registry import Registry
 from limbeck.support.settings import RefusedValueError, Settings
 from limbeck.support.step_state import StepState
@@ -96,16 +96,14 @@ class InputTransform(ABC):
             LimbeckError: a request for activations that transformed inputs cannot provide.
         """
 
-    def problems(self, batch: Batch, models: Mapping[str, PreTrainedModel]) -> list[Problem]:
+    @problem_list
+    def problems(self, batch: Batch, models: Mapping[str, PreTrainedModel]) -> Iterator[Problem]:
         """What pre-flight shows of a few real examples and the models by what messages call them."""
         if self.needs_token_ids and batch.get("input_ids") is None:
-            return [
-                Problem(
-                    f"{self.name}: it reads input_ids, and the batch has no input_ids",
-                    f"leave {self.name} out for images",
-                )
-            ]
-        return []
+            yield Problem(
+                f"{self.name}: it reads input_ids, and the batch has no input_ids",
+                f"leave {self.name} out for images",
+            )
 
     def check(self, batch: Batch) -> None:
         """Raise LimbeckError for a batch that it cannot transform."""

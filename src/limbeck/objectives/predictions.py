@@ -5,6 +5,7 @@ The task type determines the positions of a batch over which it runs (`limbeck.t
 
 import math
 from abc import abstractmethod
+from collections.abc import Iterator
 from collections.abc import Mapping as Batch
 from functools import partial
 from typing import Any, ClassVar, Literal
@@ -19,7 +20,7 @@ from limbeck.functional import labelled_positions
 from limbeck.functional.partial_logits import KeptTokens, PartialLogits, partial_soft_label
 from limbeck.objectives.base import NOTHING, Objective, Shape, TermSettings
 from limbeck.objectives.registration import objective
-from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.errors import LimbeckError, Problem, problem_list, unknown
 from limbeck.support.machine import on_host
 from limbeck.support.settings import Number, Temperature
 from limbeck.support.step_state import StepState
@@ -178,17 +179,16 @@ class SoftLabel(OfDistributions):
             return kind.over_classes(distance, logits.shape[-1])
         return distance
 
-    def remarks(self) -> list[Problem]:
+    @problem_list
+    def remarks(self) -> Iterator[Problem]:
         """A warning if z-scores carry no information beyond the ranking."""
         if not self.settings.standardize or self.shape.outcomes != 2:
-            return []
-        return [
-            Problem(
-                f"{self.setting}.standardize: z-scores of two classes are 1 and −1, whatever the logits",
-                "leave it out for two classes",
-                "warning",
-            )
-        ]
+            return
+        yield Problem(
+            f"{self.setting}.standardize: z-scores of two classes are 1 and −1, whatever the logits",
+            "leave it out for two classes",
+            "warning",
+        )
 
 
 def _numbers(batch: Batch[str, Tensor]) -> list[int]:
@@ -414,17 +414,16 @@ class OfClasses(OfLogits):
         if self.exclusive or not 0 < several < math.inf:
             need_classes(shape, setting, settings.compare)
 
-    def remarks(self) -> list[Problem]:
+    @problem_list
+    def remarks(self) -> Iterator[Problem]:
         """A warning where two classes leave little."""
         if self.shape.student.labels != 2 or not self.with_two:
-            return []
-        return [
-            Problem(
-                f"{self.setting}: the task has two classes, and {self.with_two}",
-                "use soft_kl (method kd) for two classes, or accept it",
-                "warning",
-            )
-        ]
+            return
+        yield Problem(
+            f"{self.setting}: the task has two classes, and {self.with_two}",
+            "use soft_kl (method kd) for two classes, or accept it",
+            "warning",
+        )
 
 
 class DistSpec(TermSettings):

@@ -121,11 +121,12 @@ def check_tokenizers(
     yield from _different_ids(teacher, student, texts)
 
 
+@problem_list
 def _different_ids(
     teacher: PreTrainedTokenizerBase,
     student: PreTrainedTokenizerBase,
     texts: Sequence[str | Sequence[str]],
-) -> list[Problem]:
+) -> Iterator[Problem]:
     """Sample texts that the two tokenizers split differently (case, accents, merges, marks of pairs)."""
     for given in texts:
         parts = [part[:_CHARACTERS] for part in ([given] if isinstance(given, str) else given)]
@@ -136,14 +137,11 @@ def _different_ids(
         if theirs != ours:
             text = " | ".join(parts)
             shown = text if len(text) <= 60 else text[:59] + "…"
-            return [
-                Problem(
-                    f"teacher and student read {shown!r} as different ids: {theirs[:8]} and "
-                    f"{ours[:8]}",
-                    "choose a student with the teacher's tokenizer (cased and uncased differ)",
-                )
-            ]
-    return []
+            yield Problem(
+                f"teacher and student read {shown!r} as different ids: {theirs[:8]} and {ours[:8]}",
+                "choose a student with the teacher's tokenizer (cased and uncased differ)",
+            )
+            return
 
 
 @problem_list

@@ -299,20 +299,19 @@ def departures(recipe: RecipeFields) -> list[str]:
     return [_START, *found] if _START in wanted and other else found
 
 
-def check_depth(recipe: RecipeFields, layers: int | None) -> list[Problem]:
+@problem_list
+def check_depth(recipe: RecipeFields, layers: int | None) -> Iterator[Problem]:
     """A warning if the recipe's settings are stated for students of another depth than `layers`."""
     sets = stated_of(recipe.method)
     stated = sets.get(recipe.settings)
     if stated is None or stated.layers is None or layers in (None, stated.layers):
-        return []
+        return
     fits = [f"settings={name}" for name, one in sets.items() if one.layers == layers]
     depths = ", ".join(str(one.layers) for one in sets.values() if one.layers)
-    return [
-        Problem(
-            f"settings={recipe.settings} is stated for students with {stated.layers} layers, and this one has {layers}",
-            f"use {' or '.join(fits)}"
-            if fits
-            else f"choose a depth with settings of its own: {depths}",
-            "warning",
-        )
-    ]
+    yield Problem(
+        f"settings={recipe.settings} is stated for students with {stated.layers} layers, and this one has {layers}",
+        f"use {' or '.join(fits)}"
+        if fits
+        else f"choose a depth with settings of its own: {depths}",
+        "warning",
+    )

@@ -125,18 +125,17 @@ def order_problems(task: tasks.Task, rows: Dataset, named: Sequence[Named]) -> l
     return problems
 
 
-def left_out_problems(left_out: int, kept: int) -> list[Problem]:
+@problem_list
+def left_out_problems(left_out: int, kept: int) -> Iterator[Problem]:
     """How many training rows `missing_outputs: drop` leaves out: most of them, where texts are written otherwise."""
     if not left_out:
-        return []
-    return [
-        Problem(
-            f"missing_outputs: {left_out:,} of {left_out + kept:,} training rows are left out, as the "
-            "stored outputs do not include them",
-            "label them too, check that the texts are written the same way, or accept it",
-            "warning",
-        )
-    ]
+        return
+    yield Problem(
+        f"missing_outputs: {left_out:,} of {left_out + kept:,} training rows are left out, as the "
+        "stored outputs do not include them",
+        "label them too, check that the texts are written the same way, or accept it",
+        "warning",
+    )
 
 
 def stored_results(one: Named, task: tasks.Task, rows: Dataset) -> tasks.Results | None:

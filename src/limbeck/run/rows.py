@@ -25,7 +25,7 @@ from limbeck.recipe.checks import label_terms
 from limbeck.recipe.groups import EmbeddingModelSpec
 from limbeck.run.models import labelling_of
 from limbeck.students import named_model, read_config
-from limbeck.support.errors import LimbeckError, Problem, raise_problems
+from limbeck.support.errors import LimbeckError, Problem, problem_list, raise_problems
 
 
 @dataclass(frozen=True)
@@ -264,39 +264,39 @@ def _terms(recipe: Recipe, *, numbers: bool) -> Iterator[tuple[str, TermSpec, bo
             yield f"{stage.setting}objectives.{name}", term, name in reading
 
 
+@problem_list
 def _problems(
     recipe: Recipe, task: tasks.Task, terms: list[tuple[str, TermSpec, bool]], *, some: bool
-) -> list[Problem]:
+) -> Iterator[Problem]:
     """Why these terms cannot be trained on rows without a label; `some` rows have one."""
     reading, advised = [(key, term) for key, term, reads in terms if reads], task.kind.distilled_by
     if len(reading) == len(terms) and recipe.unlabelled:
-        return [
-            Problem(
-                f"unlabelled: every term of method {recipe.method} reads labels, so rows without teach nothing",
-                f"leave it out, or take a method with soft labels or layers: limbeck distill --method {advised}",
-            )
-        ]
+        yield Problem(
+            f"unlabelled: every term of method {recipe.method} reads labels, so rows without teach nothing",
+            f"leave it out, or take a method with soft labels or layers: limbeck distill --method {advised}",
+        )
+        return
     if (
         not some
         and recipe.unlabelled_weight == 0
         and all(term.weighs_examples for _, term, _ in terms)
     ):
-        return [
-            Problem(
-                "unlabelled_weight: 0, and no training row has a label, so that none would count",
-                "raise it, or leave it out",
-            )
-        ]
+        yield Problem(
+            "unlabelled_weight: 0, and no training row has a label, so that none would count",
+            "raise it, or leave it out",
+        )
+        return
     if not some:
-        return [
+        yield from (
             Problem(
                 f"{key}: it learns from labels, and no training row has one",
                 f"take a method without it (--method kd-soft), or take it out: {key}=null",
             )
             for key, term in reading
             if term.weight != 0
-        ]
-    return [
+        )
+        return
+    yield from (
         Problem(
             f"{key}: {term.compare} reads the label of every example, and some have no label",
             "take it out, leave unlabeled rows out, or let its class count only labeled examples "
@@ -304,7 +304,7 @@ def _problems(
         )
         for key, term in reading
         if not term.counts_labelled
-    ]
+    )
 
 
 # Find columns of a user's own data that the recipe does not name.

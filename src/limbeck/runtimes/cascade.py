@@ -5,6 +5,7 @@
 
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from scipy.special import expit, logit, softmax
 
 from limbeck.runtimes.manifest import GateRowsFacts, read_as
 from limbeck.support import files
-from limbeck.support.errors import LimbeckError, Problem, raise_problems
+from limbeck.support.errors import LimbeckError, Problem, problem_list, raise_problems
 from limbeck.tasks import TASK_TYPES, TaskType
 from limbeck.tasks.rules import USUAL, Thresholds
 
@@ -35,19 +36,18 @@ def answers_several(kind: TaskType, outputs: int) -> bool:
     return kind.outcomes(outputs) == 0
 
 
-def confidence_problems(kind: TaskType, outputs: int, whose: str) -> list[Problem]:
+@problem_list
+def confidence_problems(kind: TaskType, outputs: int, whose: str) -> Iterator[Problem]:
     """The problem with outputs that are not a row's classes: they have no confidence."""
     if _has_confidence(kind, outputs):
-        return []
+        return
     what = "a number" if kind.is_number(outputs) else f"kind {kind.name}"
     known = [TASK_TYPES.get(name) for name in TASK_TYPES]
     kinds = [one.name for one in known if _has_confidence(one, 2) and one.candidates is None]
-    return [
-        Problem(
-            f"cascade: {whose}: {what} has no confidence to decide by",
-            f"name models that predict classes: kind {', '.join(kinds)}, with two classes or more",
-        )
-    ]
+    yield Problem(
+        f"cascade: {whose}: {what} has no confidence to decide by",
+        f"name models that predict classes: kind {', '.join(kinds)}, with two classes or more",
+    )
 
 
 def _has_confidence(kind: TaskType, outputs: int) -> bool:

@@ -5,7 +5,7 @@ index): a run that is killed and continued sees the same images, and teacher and
 same ones. Evaluation sees them as they are.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from transformers import AutoModelForImageClassification
 
 from limbeck import vision
 from limbeck.activations.compat import IMAGE_CLASSIFIERS
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem, problem_list
 from limbeck.support.machine import on_host
 from limbeck.tasks.abstract_type import TASK_TYPES, task_type
 from limbeck.tasks.classes import Classes
@@ -53,17 +53,16 @@ class ImageReading(Reading):
         """All its settings."""
         return str(processor.to_json_string())
 
-    def problems(self, processor: Processor, max_length: int, columns: int) -> list[Problem]:
+    @problem_list
+    def problems(self, processor: Processor, max_length: int, columns: int) -> Iterator[Problem]:
         """A processor whose images differ in size, so that they cannot be stacked."""
         if vision.makes_one_size(processor):
-            return []
-        return [
-            Problem(
-                f"{type(processor).__name__} makes images of different sizes",
-                "set do_resize with a height and a width, or do_center_crop, in "
-                "preprocessor_config.json",
-            )
-        ]
+            return
+        yield Problem(
+            f"{type(processor).__name__} makes images of different sizes",
+            "set do_resize with a height and a width, or do_center_crop, in "
+            "preprocessor_config.json",
+        )
 
     def check(self, processor: Processor) -> None:
         """All images are of one size."""

@@ -170,9 +170,10 @@ def setting_problems(args: TrainingArguments) -> Iterator[Problem]:
         )
 
 
+@problem_list
 def said_elsewhere(
     given: Mapping[str, Any], first_stage: Mapping[str, Any] | None
-) -> list[Problem]:
+) -> Iterator[Problem]:
     """Settings of the configuration among the trainer's keyword arguments, and the reverse."""
     moved = {f"{name}=": f"{name}=…" for name in given if name in OWN_SETTINGS}
     settings = (*TRAINING, "objectives", "curriculum", *TRANSFORMS)
@@ -180,13 +181,11 @@ def said_elsewhere(
     moved |= {
         f"first_stage.{key}": f'first_stage={{"{key}": …}}' for key in first if key in settings
     }
-    return [
-        *(unknown("key in first_stage", key, OBJECTS) for key in first if key not in settings),
-        *(
-            Problem(f"{name}: a setting of the configuration", f"args=DistillationConfig({how})")
-            for name, how in moved.items()
-        ),
-    ]
+    yield from (unknown("key in first_stage", key, OBJECTS) for key in first if key not in settings)
+    yield from (
+        Problem(f"{name}: a setting of the configuration", f"args=DistillationConfig({how})")
+        for name, how in moved.items()
+    )
 
 
 def sharded(trainer: Trainer) -> list[Problem]:

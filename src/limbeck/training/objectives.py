@@ -132,43 +132,41 @@ def pair_problems(
     return problems
 
 
-def _shared_weights(student: PreTrainedModel, teacher: Teacher, called: str) -> list[Problem]:
+@problem_list
+def _shared_weights(student: PreTrainedModel, teacher: Teacher, called: str) -> Iterator[Problem]:
     """A teacher is frozen, and with it every weight that the student has in common with it."""
     theirs = {id(weight) for weight in teacher.model.parameters()}
     own = dict(student.named_parameters())
     shared = [name for name, weight in own.items() if id(weight) in theirs]
     if not shared:
-        return []
+        return
     count = (
         f"all {len(own)} of its" if len(shared) == len(own) else f"{len(shared)} of its {len(own)}"
     )
-    return [
-        Problem(
-            f"the student shares {count} weights with {called}, which is frozen, so they would not be "
-            f"trained: {_some(shared)}",
-            "give it weights of its own: limbeck.build_student(teacher, layers=…), or copy.deepcopy "
-            "of the modules that it takes from the teacher",
-        )
-    ]
+    yield Problem(
+        f"the student shares {count} weights with {called}, which is frozen, so they would not be "
+        f"trained: {_some(shared)}",
+        "give it weights of its own: limbeck.build_student(teacher, layers=…), or copy.deepcopy "
+        "of the modules that it takes from the teacher",
+    )
 
 
-def _moved_classes(student: PreTrainedModel, teacher: Teacher, called: str) -> list[Problem]:
+@problem_list
+def _moved_classes(student: PreTrainedModel, teacher: Teacher, called: str) -> Iterator[Problem]:
     """A class that both know by name, at another output of the teacher than of the student."""
     own, theirs = labels_of(student.config), labels_of(teacher.config)
     if len(own) < 2 or generic_labels(own) or generic_labels(theirs):
-        return []
+        return
     spelled = spelling(own, theirs)
     places = {spelled(label): place for place, label in enumerate(own)}
     if all(places.get(spelled(label), place) == place for place, label in enumerate(theirs)):
-        return []
-    return [
-        Problem(
-            f"{called} has its classes in another order than the student: {', '.join(theirs)} "
-            f"against {', '.join(own)}",
-            "reorder the rows of one model's head and its id2label; or, if the names are wrong, "
-            "correct them in model.config.id2label",
-        )
-    ]
+        return
+    yield Problem(
+        f"{called} has its classes in another order than the student: {', '.join(theirs)} "
+        f"against {', '.join(own)}",
+        "reorder the rows of one model's head and its id2label; or, if the names are wrong, "
+        "correct them in model.config.id2label",
+    )
 
 
 def check_trainable(student: PreTrainedModel) -> None:
@@ -189,19 +187,20 @@ def check_trainable(student: PreTrainedModel) -> None:
         )
 
 
-def foreign_optimizer(optimizer: torch.optim.Optimizer | None, student: nn.Module) -> list[Problem]:
+@problem_list
+def foreign_optimizer(
+    optimizer: torch.optim.Optimizer | None, student: nn.Module
+) -> Iterator[Problem]:
     """An optimiser that steps no weight of the student."""
     if optimizer is None:
-        return []
+        return
     own = {id(weight) for weight in student.parameters()}
     if any(id(weight) in own for group in optimizer.param_groups for weight in group["params"]):
-        return []
-    return [
-        Problem(
-            "optimizers: the optimizer has no weights of the student, so the student would not be trained",
-            "make it from the parameters of the model that is passed as model=",
-        )
-    ]
+        return
+    yield Problem(
+        "optimizers: the optimizer has no weights of the student, so the student would not be trained",
+        "make it from the parameters of the model that is passed as model=",
+    )
 
 
 def _some(names: Iterable[str]) -> str:

@@ -3,7 +3,7 @@
 Part of `limbeck.training`. The rate is a function of the step alone, so a continued run has the same.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from torch.optim.optimizer import ParamsT
 
 from limbeck.recipe import Recipe
 from limbeck.static import PAIR_RATE, RowAdam, StaticStudent, clip_gradients, set_apart
-from limbeck.support.errors import LimbeckError, Problem, raise_problems
+from limbeck.support.errors import LimbeckError, Problem, problem_list, raise_problems
 from limbeck.training.feeding import FeedsExamples
 
 
@@ -169,21 +169,22 @@ class Optimises(FeedsExamples):
         return super().create_scheduler(num_training_steps, optimizer)
 
 
-def unseen_maps(optimizer: torch.optim.Optimizer | None, objectives: nn.Module) -> list[Problem]:
+@problem_list
+def unseen_maps(
+    optimizer: torch.optim.Optimizer | None, objectives: nn.Module
+) -> Iterator[Problem]:
     """Learned maps of the terms that a user's optimiser would leave as they are."""
     if optimizer is None:
-        return []
+        return
     stepped = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
     unseen = [name for name, weight in objectives.named_parameters() if id(weight) not in stepped]
     if not unseen:
-        return []
-    return [
-        Problem(
-            f"optimizers: the terms have learned maps, which this optimiser does not step: "
-            f"{', '.join(unseen)}",
-            "pass optimizer_cls_and_kwargs=(class, settings), which takes in all weights",
-        )
-    ]
+        return
+    yield Problem(
+        f"optimizers: the terms have learned maps, which this optimiser does not step: "
+        f"{', '.join(unseen)}",
+        "pass optimizer_cls_and_kwargs=(class, settings), which takes in all weights",
+    )
 
 
 # Adam as BERT was trained with: the optimiser of many releases of its time. No library that
