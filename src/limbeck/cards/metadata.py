@@ -37,11 +37,7 @@ METRICS = {
 """Metrics in words, where they are more than their names."""
 # One identifier of the Hub covers several of ours.
 _COARSE = ("f1", "accuracy")
-_SPLITS = {
-    "dev": "validation",
-    "dev_mismatched": "validation_mismatched",
-    "test": "test",
-}
+_SPLITS = {"dev": "validation", "dev_mismatched": "validation_mismatched", "test": "test"}
 # Scores that are no shares.
 _UNSCALED = frozenset({"perplexity"})
 

@@ -376,8 +376,7 @@ class ScoredRows:
         typer.Option(help="'hub', 'pocket', a GLUE folder or a file; default: the run's own."),
     ] = None
     split: Annotated[
-        str | None,
-        typer.Option(help="The split; by default the one the task is scored on."),
+        str | None, typer.Option(help="The split; by default the one the task is scored on.")
     ] = None
     text_columns: Annotated[list[str] | None, setting("text_columns")] = None
     label_column: Annotated[str | None, setting("label_column")] = None

@@ -114,8 +114,7 @@ def copy(
 def clear(
     places: Places = None,
     answers: Annotated[
-        bool,
-        typer.Option("--answers", help="Also all endpoint answers, which were paid for."),
+        bool, typer.Option("--answers", help="Also all endpoint answers, which were paid for.")
     ] = False,
 ) -> None:
     """Delete the outputs stored for training, or the given keys and stores; running readers are not interrupted.

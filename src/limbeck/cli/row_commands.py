@@ -53,7 +53,7 @@ def predict(
         Path | None,
         typer.Option(
             help="The file to write: .jsonl, .csv or .parquet; killed, the same command continues it. Without it, "
-            "or by -, rows go to standard output.",
+            "or by -, rows go to standard output."
         ),
     ] = None,
     to_format: Annotated[

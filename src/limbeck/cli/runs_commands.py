@@ -25,8 +25,7 @@ class TestOptions:
         str | None, typer.Option(help="Test every other method against this one.")
     ] = None
     correction: Annotated[
-        str,
-        typer.Option(help="Tests that Holm's correction takes together: table, or column."),
+        str, typer.Option(help="Tests that Holm's correction takes together: table, or column.")
     ] = "table"
     variance: Annotated[
         str,
@@ -44,8 +43,7 @@ class TableFile:
     form: Annotated[
         str | None,
         typer.Option(
-            "--format",
-            help="terminal, markdown, latex or csv; default: by the name of --out.",
+            "--format", help="terminal, markdown, latex or csv; default: by the name of --out."
         ),
     ] = None
     out: Annotated[Path | None, typer.Option(help="Write to this file instead.")] = None

@@ -34,8 +34,7 @@ def export(
     ],
     settings: Annotated[dict[str, Any], options.settings_flags("Options", ExportSettings)],
     out: Annotated[
-        Path | None,
-        typer.Option(help="The folder to write; default: RUN/exported/FORMAT."),
+        Path | None, typer.Option(help="The folder to write; default: RUN/exported/FORMAT.")
     ] = None,
     rows: options.ScoredRows,
     max_length: Annotated[
@@ -195,8 +194,7 @@ def shrink(
     model: Annotated[
         str,
         typer.Argument(
-            metavar="RUN_OR_MODEL",
-            help="A run folder, or any checkpoint's folder or Hub name.",
+            metavar="RUN_OR_MODEL", help="A run folder, or any checkpoint's folder or Hub name."
         ),
     ],
     sizes: Annotated[

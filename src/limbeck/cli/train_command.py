@@ -37,8 +37,7 @@ class RunPlace:
     overwrite: Annotated[
         bool,
         typer.Option(
-            "--overwrite",
-            help="Replace another recipe's run, or a finished one, in --out.",
+            "--overwrite", help="Replace another recipe's run, or a finished one, in --out."
         ),
     ] = False
 
@@ -192,13 +191,7 @@ def run_grid(
 
     folder = out or Path("runs") / file_name(f"{settings.get('task') or 'own'}-team")
     members = train_grid(
-        "finetune",
-        out=folder,
-        models=models,
-        axes=axes,
-        overwrite=overwrite,
-        show=True,
-        **settings,
+        "finetune", out=folder, models=models, axes=axes, overwrite=overwrite, show=True, **settings
     )
     console.output().print(
         members_table({member.name: member.record for member in members}).printed()

@@ -358,10 +358,7 @@ def reachable(model: CostModel, budget: Budget) -> str:
     deepest, said = model.shapes.depth, []
     for name, some in (
         (f"with all {deepest} layers", [one for one in fitting if one.layers == deepest]),
-        (
-            "with the full vocabulary",
-            [one for one in fitting if one.layers and not one.vocabulary],
-        ),
+        ("with the full vocabulary", [one for one in fitting if one.layers and not one.vocabulary]),
         ("static", [one for one in fitting if one.is_static]),
     ):
         sizes = {numbers(one).total(model.shapes.tokens(one)): one for one in some}

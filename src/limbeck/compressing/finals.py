@@ -137,13 +137,7 @@ class FinalTrainings:
         return self.pace.extent_for(one, share * left, trainings.rows.count, seeds)
 
     def decided(
-        self,
-        one: Candidate,
-        seed: int,
-        asked: Extent,
-        best: Sequence[Trial],
-        *,
-        must: bool = False,
+        self, one: Candidate, seed: int, asked: Extent, best: Sequence[Trial], *, must: bool = False
     ) -> Extent | None:
         """The rows and epochs of a training; None if the last steps of `best` would not end in time after it."""
         plan = json.loads(self.plan.read_text(encoding="utf-8")) if self.plan.is_file() else {}

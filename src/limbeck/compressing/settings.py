@@ -15,7 +15,7 @@ class CompressSettings(Settings):
 
     budget: str = Field(
         description="limits, such as size=6MB,latency=2ms: size of the exported files, latency, parameters (5M), "
-        "memory (50MB), and the share of the teacher's score to keep (score=97%)",
+        "memory (50MB), and the share of the teacher's score to keep (score=97%)"
     )
     hours: float = Field(
         2.0,

@@ -166,8 +166,7 @@ def _numbers(line: dict[str, Any], name: str, size: int, where: str) -> list[flo
     for value in values:
         if value is not None and (type(value) not in (int, float) or not math.isfinite(value)):
             raise LimbeckError(
-                f"{where}: {name} holds {value!r:.40}",
-                "expected a finite number, or null",
+                f"{where}: {name} holds {value!r:.40}", "expected a finite number, or null"
             )
     return [None if value is None else float(value) for value in values]
 

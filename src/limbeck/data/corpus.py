@@ -64,11 +64,7 @@ class CorpusSpec(Settings):
 
 
 def load_corpus(
-    spec: CorpusSpec,
-    tokenizer: PreTrainedTokenizerBase,
-    max_length: int,
-    *,
-    progress: bool = False,
+    spec: CorpusSpec, tokenizer: PreTrainedTokenizerBase, max_length: int, *, progress: bool = False
 ) -> Dataset:
     """`spec.size` rows of the columns sentence1, sentence2 and index; a function of `spec` alone.
 

@@ -182,8 +182,7 @@ class MixedSampler(Sampler[int]):
         if not len(self.labelled) or not len(self.unlabelled):
             none = "unlabelled" if len(self.labelled) else "labelled"
             raise LimbeckError(
-                f"labelled_share: {share:g}, and there are no {none} training rows",
-                "leave it out",
+                f"labelled_share: {share:g}, and there are no {none} training rows", "leave it out"
             )
         self.seed, self.epoch, self.batch_size, self.lengths = seed, 0, batch_size, lengths
         self.known = labelled_in_batch(share, batch_size)

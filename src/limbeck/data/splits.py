@@ -209,11 +209,7 @@ def hold_out(
 
 
 def hold_out_texts(
-    labels: Sequence[Any],
-    stratify: bool,
-    seed: int,
-    division: Division,
-    texts: np.ndarray,
+    labels: Sequence[Any], stratify: bool, seed: int, division: Division, texts: np.ndarray
 ) -> SplitRows:
     """As `hold_out`, of different texts: rows that repeat a text follow its first labeled row.
 

@@ -69,10 +69,7 @@ class TextRows:
 
 
 def read_text_rows(
-    source: str | Path,
-    *,
-    task: str | None = None,
-    text_columns: Sequence[str] = (),
+    source: str | Path, *, task: str | None = None, text_columns: Sequence[str] = ()
 ) -> TextRows:
     """All rows of a source, of all its splits.
 

@@ -42,10 +42,7 @@ Texts = Mapping[str, Sequence[Any]]
 
 
 def task_classification(
-    task: Task,
-    student: Predictions,
-    teacher: Predictions | None = None,
-    texts: Texts | None = None,
+    task: Task, student: Predictions, teacher: Predictions | None = None, texts: Texts | None = None
 ) -> ClassificationScores | None:
     """The scores from a task type's compact outputs of a split; None for a task without classes.
 

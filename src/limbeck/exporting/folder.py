@@ -32,8 +32,7 @@ def refuse_occupied(place: Path, *, overwrite: bool, name: str = EXPORT_NAME) ->
     what = "exported model" if name == EXPORT_NAME else Path(name).stem
     if not (place / name).is_file():
         raise LimbeckError(
-            f"out: {place} is not empty and holds no {what}",
-            "choose another folder with --out",
+            f"out: {place} is not empty and holds no {what}", "choose another folder with --out"
         )
     if not overwrite:
         raise LimbeckError(

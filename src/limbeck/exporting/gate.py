@@ -73,10 +73,7 @@ def rows_facts(loaded: LoadedSplit, **own: int) -> GateRowsFacts:
 
 
 def measure(
-    session: GraphSession,
-    rows: EncodedSplit,
-    reference: TorchReference,
-    step: Step,
+    session: GraphSession, rows: EncodedSplit, reference: TorchReference, step: Step
 ) -> tuple[GateMeasure, np.ndarray]:
     """Score an exported model on the gate's rows and compare it with the torch model.
 

@@ -208,10 +208,7 @@ def relation_kl(
         LimbeckError: batch, heads or tokens differ, or the mask does not fit.
     """
     reductions.require_same_shape(
-        "relation_kl (batch, heads, tokens)",
-        student.shape[:-1],
-        teacher.shape[:-1],
-        _HEADS_FIX,
+        "relation_kl (batch, heads, tokens)", student.shape[:-1], teacher.shape[:-1], _HEADS_FIX
     )
     reductions.require_shape("mask", mask, (student.shape[0], student.shape[2]))
     valid = mask.bool()

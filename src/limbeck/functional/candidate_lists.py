@@ -45,9 +45,7 @@ def listwise_kl(
 
 
 def listwise_cross_entropy(
-    scores: Float[Tensor, " batch"],
-    grades: Float[Tensor, " batch"],
-    queries: Int[Tensor, " batch"],
+    scores: Float[Tensor, " batch"], grades: Float[Tensor, " batch"], queries: Int[Tensor, " batch"]
 ) -> Float[Tensor, ""]:
     """−Σ_i (y_i / Σ_j y_j)·ln q_i over each query's candidates, q the softmax of scores among them.
 

@@ -92,8 +92,7 @@ def require_same_shape(what: str, student: Sequence[int], teacher: Sequence[int]
     """Raises `LimbeckError` unless the two shapes are equal; `fix` is the fix in its message."""
     if tuple(student) != tuple(teacher):
         raise LimbeckError(
-            f"{what}: the student has shape {tuple(student)}, the teacher {tuple(teacher)}",
-            fix,
+            f"{what}: the student has shape {tuple(student)}, the teacher {tuple(teacher)}", fix
         )
 
 

@@ -441,9 +441,6 @@ def target_rows(
         own = None if record is None else Recipe.recorded(record.recipe, path)
         task = task or (None if own is None else own.task)
     found, rows = read_target_rows(
-        data,
-        task=task,
-        text_columns=asked.text_columns,
-        label_column=asked.label_column,
+        data, task=task, text_columns=asked.text_columns, label_column=asked.label_column
     )
     return found.name, rows

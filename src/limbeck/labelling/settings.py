@@ -45,8 +45,7 @@ class LabelSettings(Settings):
         None, description="tokens of a row; by default the run's own, or 128"
     )
     device_map: DeviceMap | None = Field(
-        None,
-        description=f"place a large teacher's parts on several devices: {DEVICE_MAPS}",
+        None, description=f"place a large teacher's parts on several devices: {DEVICE_MAPS}"
     )
     precision: Literal["fp32", "bf16"] = Field("fp32", description="fp32 or bf16")
     missing_rows: Literal["error", "drop"] = Field(

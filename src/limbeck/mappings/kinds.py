@@ -46,8 +46,7 @@ class ExplicitLayers(MappingSpec):
     """Layers given outright."""
 
     layers: Annotated[dict[LayerNumber, LayerNumber | _Some], BeforeValidator(_numbered)] = Field(
-        min_length=1,
-        description="student layer: teacher layer, or list of them: {1: 4, 2: [7, 8]}",
+        min_length=1, description="student layer: teacher layer, or list of them: {1: 4, 2: [7, 8]}"
     )
 
     def build(self, depths: Depths) -> maps.Mapping:

@@ -91,11 +91,7 @@ class Consistency(Objective):
     settings: ConsistencySpec
 
     def __init__(
-        self,
-        settings: ConsistencySpec,
-        shape: Shape,
-        setting: str,
-        maps: Projections | None = None,
+        self, settings: ConsistencySpec, shape: Shape, setting: str, maps: Projections | None = None
     ) -> None:
         super().__init__(settings, shape, setting, maps)
         self._maps = Borrowed(maps)

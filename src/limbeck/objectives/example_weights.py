@@ -176,11 +176,7 @@ class ExampleWeights(nn.Module):
 
     @torch.no_grad()
     def forward(
-        self,
-        student: Tensor,
-        teacher: Tensor,
-        step_state: StepState,
-        labels: Tensor | None = None,
+        self, student: Tensor, teacher: Tensor, step_state: StepState, labels: Tensor | None = None
     ) -> Tensor:
         """Weights (B,) of both sides' logits (B, C); without labels (B,) no example has one."""
         student, teacher = student.detach(), teacher.detach()

@@ -69,10 +69,7 @@ class TagReader(readers.RowReader):
         """Token ids, and by example which token begins which word, where."""
         (rows,) = texts
         encoded = modality.encode_cut(
-            model.processor,
-            rows,
-            max_length=model.max_length,
-            is_split_into_words=self.of_words,
+            model.processor, rows, max_length=model.max_length, is_split_into_words=self.of_words
         )
         columns: Rows = dict(encoded)
         columns["index"] = list(range(len(rows)))

@@ -61,8 +61,7 @@ class PredictSettings(Settings):
         "its longest class name",
     )
     device_map: DeviceMap | None = Field(
-        None,
-        description=f"place a large model's parts on several devices: {DEVICE_MAPS}",
+        None, description=f"place a large model's parts on several devices: {DEVICE_MAPS}"
     )
     precision: Literal["fp32", "bf16"] = Field("fp32", description="fp32 or bf16")
     csv_safe: bool = Field(

@@ -299,9 +299,7 @@ class RecipeFields(Settings):
         description="learning rate after warm-up; step: times 0.1 after 5/8, 3/4 and 7/8 of the steps",
     )
     max_grad_norm: float = Field(
-        1.0,
-        ge=0,
-        description="clip gradients to this norm; 0: no clipping",
+        1.0, ge=0, description="clip gradients to this norm; 0: no clipping"
     )
     precision: Precision = Field(
         "fp32",
@@ -352,8 +350,7 @@ class RecipeFields(Settings):
     seed: Seed = Field(42, description="seed of initialization, order, dropout and sampling")
     patience: Count | None = Field(None, description="stop after N epochs without a better score")
     select_by: str = Field(
-        "primary",
-        description="score that selects the best epoch: primary or a metric",
+        "primary", description="score that selects the best epoch: primary or a metric"
     )
     checkpoint_steps: Count | None = Field(
         None, description="checkpoint every N steps too, in addition to the end of each epoch"

@@ -235,8 +235,7 @@ class FirstStage(settings.Settings):
     text_columns: settings.Names | None = Field(None, description="text columns of `data`")
     label_column: str | None = Field(None, description="label column of `data`")
     train_rows: settings.Count | None = Field(
-        None,
-        description="rows of this stage; default for a supplementary task: all",
+        None, description="rows of this stage; default for a supplementary task: all"
     )
     corpus: CorpusSpec | None = Field(None, description="sentence pairs of a corpus instead")
     teacher: str | None = Field(None, description="another teacher for this stage")

@@ -178,10 +178,7 @@ def _short(value: object, limit: int = 80) -> str:
 _FLAGS = ("teachers", "outputs", "text_columns", "classes", "output_classes")
 """Lists that the command line takes as options too, under their own names."""
 _TERM = "{compare: soft_kl}"
-_FIXES = {
-    "no_compare": f"set its comparison: {_TERM}",
-    "no_term": f"give its settings: {_TERM}",
-}
+_FIXES = {"no_compare": f"set its comparison: {_TERM}", "no_term": f"give its settings: {_TERM}"}
 
 
 def wanted(detail: Any, path: str, home: type[BaseModel] | None) -> str:

@@ -3,9 +3,4 @@
 from limbeck.run.distill import Result, distill
 from limbeck.run.grid import Member, train_grid
 
-__all__ = [
-    "Member",
-    "Result",
-    "distill",
-    "train_grid",
-]
+__all__ = ["Member", "Result", "distill", "train_grid"]

@@ -117,10 +117,7 @@ class _Storable:
 
 
 def with_stored_outputs(
-    prepared: Prepared,
-    *,
-    show: bool,
-    keep: Callable[[Execution], None] = lambda execution: None,
+    prepared: Prepared, *, show: bool, keep: Callable[[Execution], None] = lambda execution: None
 ) -> Prepared:
     """The run with stored outputs instead of its teachers if that saves time.
 

@@ -245,8 +245,7 @@ def _texts(recipe: Recipe) -> Mapping[str, list[Any]]:
         return dict(zip(names, map(list, zip(*rows.values(), strict=True)), strict=True))
     first_only = kind == "embedding" and named is not None and len(named) > 2
     found = text_rows.read_text_rows(
-        recipe.data,
-        text_columns=(named or ())[: 1 if first_only else None],
+        recipe.data, text_columns=(named or ())[: 1 if first_only else None]
     )
     names = tuple(named or found.columns)[: len(found.columns)]
     return dict(zip(names, found.take(found.first).values(), strict=True))

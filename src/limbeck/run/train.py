@@ -87,12 +87,7 @@ def train_stages(prepared: Prepared, folder: RunFolder, parts: Parts, *, show: b
 
 
 def train_stage(
-    inputs: StageInputs,
-    prepared: Prepared,
-    folder: RunFolder,
-    parts: Parts,
-    *,
-    show: bool,
+    inputs: StageInputs, prepared: Prepared, folder: RunFolder, parts: Parts, *, show: bool
 ) -> DistillationTrainer:
     """Train the student through one stage, or load an earlier start's result.
 

@@ -525,8 +525,7 @@ def find_export(path: str) -> Path:
         return found[0]
     if found:
         raise LimbeckError(
-            f"{path} holds {len(found)} exported models",
-            f"name one: {', '.join(map(str, found))}",
+            f"{path} holds {len(found)} exported models", f"name one: {', '.join(map(str, found))}"
         )
     raise LimbeckError(
         f"{path} holds no exported model", f"limbeck export {path} --format onnx makes one"

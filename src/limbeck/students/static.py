@@ -63,11 +63,7 @@ def build_static(
         else:
             usual = {"width": min(256, getattr(source.config, "hidden_size", 256))}
             student = from_teacher(
-                source,
-                tokenizer,
-                texts,
-                vectors=vectors,
-                **{**usual, **own, **settings},
+                source, tokenizer, texts, vectors=vectors, **{**usual, **own, **settings}
             )
     kind.student_config(student.config)
     student.train(False)

@@ -184,9 +184,7 @@ class SideBySide(Workers[T, R]):
         ours, theirs = context.Pipe()
         quiet = logging.getLogger("limbeck").level
         process = context.Process(
-            target=_work,
-            args=(theirs, self.work, list(part), quiet),
-            daemon=True,
+            target=_work, args=(theirs, self.work, list(part), quiet), daemon=True
         )
         # A library reads these when it is loaded, which may be before `_work` begins.
         before = {name: os.environ.get(name) for name in _THREADS}

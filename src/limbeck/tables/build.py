@@ -91,10 +91,7 @@ def build_table(
     columns, left_out = _shown_columns(students, groups, teachers, profile, out_of_domain)
     named = {index: (g.method, g.layers, g.variant) for index, g in enumerate(groups)}
     comparisons, test_notes = against.compare_rows(
-        named,
-        {index: group.scores for index, group in enumerate(groups)},
-        tests,
-        columns,
+        named, {index: group.scores for index, group in enumerate(groups)}, tests, columns
     )
     rows = _teacher_rows(teachers, columns) + _floor_rows(students, columns, profile)
     averaged = [column.key for column in columns if column.in_average]

@@ -202,10 +202,7 @@ class Tokens(LabelledPositions):
     ) -> rules.Rows:
         """Words come as lists; the first piece of each word carries its tag."""
         encoded = modality.encode_cut(
-            tokenizer,
-            rows[task.text_columns[0]],
-            max_length=max_length,
-            is_split_into_words=True,
+            tokenizer, rows[task.text_columns[0]], max_length=max_length, is_split_into_words=True
         )
         columns: rules.Rows = dict(encoded)
         columns["index"] = rows["index"]

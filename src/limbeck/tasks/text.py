@@ -212,9 +212,7 @@ def answer_limit(task: rules.TaskLike, tokenizer: transformers.PreTrainedTokeniz
 
 
 def read_words(
-    task: rules.TaskLike,
-    tokenizer: transformers.PreTrainedTokenizerBase,
-    given: Sequence[str],
+    task: rules.TaskLike, tokenizer: transformers.PreTrainedTokenizerBase, given: Sequence[str]
 ) -> np.ndarray:
     """Generated words as class ids, or as numbers [n]; −1 for a text that is no class's name, or no number.
 

@@ -264,8 +264,7 @@ def tracker_problems(names: Sequence[str]) -> Iterator[Problem]:
         elif name not in there:
             package = _PACKAGES.get(name, name)
             yield Problem(
-                f"report_to: {name} is not installed",
-                f"pip install {package}, or leave it out",
+                f"report_to: {name} is not installed", f"pip install {package}, or leave it out"
             )
 
 
@@ -284,10 +283,7 @@ def tensorboard(events: Path) -> TensorBoardCallback:
 
 @contextmanager
 def reporting(
-    trainer: Trainer,
-    names: Sequence[str],
-    events: Path,
-    recipe: Mapping[str, Any] | None = None,
+    trainer: Trainer, names: Sequence[str], events: Path, recipe: Mapping[str, Any] | None = None
 ) -> Iterator[None]:
     """Report an inner training to the trackers as a separate run, and close that run even after an error.
 

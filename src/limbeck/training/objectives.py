@@ -214,9 +214,7 @@ def _some(names: Iterable[str]) -> str:
 
 @problem_list
 def packing_refusals(
-    objectives: Objectives | TeamObjectives,
-    models: Mapping[str, PreTrainedModel],
-    **others: object,
+    objectives: Objectives | TeamObjectives, models: Mapping[str, PreTrainedModel], **others: object
 ) -> Iterator[Problem]:
     """Find why the batches of a training cannot be packed.
 

@@ -110,10 +110,7 @@ def answer_schema(answers: Sequence[str]) -> dict[str, Any]:
         "required": [FIELD],
         "additionalProperties": False,
     }
-    return {
-        "type": "json_schema",
-        "json_schema": {"name": FIELD, "strict": True, "schema": schema},
-    }
+    return {"type": "json_schema", "json_schema": {"name": FIELD, "strict": True, "schema": schema}}
 
 
 class AnswerReader:

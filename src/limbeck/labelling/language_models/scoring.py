@@ -220,11 +220,7 @@ class CausalScorer:
     """
 
     def __init__(
-        self,
-        model: transformers.PreTrainedModel,
-        *,
-        sequences: int = 32,
-        normalized: bool = True,
+        self, model: transformers.PreTrainedModel, *, sequences: int = 32, normalized: bool = True
     ) -> None:
         self.model, self.sequences, self.normalized = model, sequences, normalized
         self.reuse, self._checked = True, 0
