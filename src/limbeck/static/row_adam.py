@@ -11,7 +11,28 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 
-class RowAdam(Optimizer):
+class OneByOne(Optimizer):
+    """An optimizer that moves each weight on its own."""
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        """Move the weights that have a gradient; returns what `closure` returns, if there is one."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            for weight in group["params"]:
+                if weight.grad is not None:
+                    self.move(weight, group)
+        return loss
+
+    def move(self, weight: Tensor, group: dict[str, Any]) -> None:
+        """Move a weight by its gradient, with the settings of its group."""
+        raise NotImplementedError
+
+
+class RowAdam(OneByOne):
     """AdamW that leaves alone the rows a sparse gradient does not hold: their moments, decay and weights.
 
     torch's SparseAdam does this for tables alone; a student also has a head. With gradients in all rows it makes
@@ -37,20 +58,8 @@ class RowAdam(Optimizer):
             params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
         )
 
-    @torch.no_grad()
-    def step(self, closure: Any = None) -> Any:
-        """Make one step; returns what `closure` returns, if there is one."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        for group in self.param_groups:
-            for weight in group["params"]:
-                if weight.grad is not None:
-                    self._change(weight, group)
-        return loss
-
-    def _change(self, weight: Tensor, group: dict[str, Any]) -> None:
+    def move(self, weight: Tensor, group: dict[str, Any]) -> None:
+        """Change the rows that the gradient holds."""
         state = self.state[weight]
         if not state:
             state["step"] = torch.zeros((), dtype=torch.float32)

@@ -118,22 +118,14 @@ class Masked(LanguageModel):
         return f"the tokens masked from a text ({self.name})"
 
     def encode(
-        self,
-        task: rules.TaskLike,
-        tokenizer: transformers.PreTrainedTokenizerBase,
-        max_length: int,
-        rows: rules.Rows,
+        self, task: rules.TaskLike, tokenizer: modality.Processor, max_length: int, rows: rules.Rows
     ) -> rules.Rows:
         """The whole text; tokens are masked batch by batch."""
         encoded = modality.encode_cut(tokenizer, *self.texts(task, rows), max_length=max_length)
         return {**encoded, "index": rows["index"], rules.CUT: rules.truncated(encoded)}
 
     def draw(
-        self,
-        batch: dict[str, Tensor],
-        tokenizer: transformers.PreTrainedTokenizerBase,
-        seed: int,
-        epoch: int,
+        self, batch: dict[str, Tensor], tokenizer: modality.Processor, seed: int, epoch: int
     ) -> dict[str, Tensor]:
         """Hide other words than before; at least one of each text that has any.
 
@@ -200,9 +192,7 @@ class CausalLM(LanguageModel):
         valid = self.targets(batch) != NO_LABEL
         return at_positions(_distances, valid, student, teacher).double().sum(0)
 
-    def lengths_of(
-        self, tokenizer: transformers.PreTrainedTokenizerBase, columns: Sequence[list[str]]
-    ) -> list[int]:
+    def lengths_of(self, tokenizer: modality.Processor, columns: Sequence[list[str]]) -> list[int]:
         """With the chat template of a prompt and its answer."""
         if len(columns) == 1:
             return super().lengths_of(tokenizer, columns)
@@ -210,11 +200,7 @@ class CausalLM(LanguageModel):
         return [len(before) + len(answer) for before, answer in zip(*parts, strict=True)]
 
     def encode(
-        self,
-        task: rules.TaskLike,
-        tokenizer: transformers.PreTrainedTokenizerBase,
-        max_length: int,
-        rows: rules.Rows,
+        self, task: rules.TaskLike, tokenizer: modality.Processor, max_length: int, rows: rules.Rows
     ) -> rules.Rows:
         """The whole text and an end, all of whose tokens are labels; of a prompt and its answer the answer's alone."""
         texts = self.texts(task, rows)

@@ -49,10 +49,7 @@ class LabelledPositions(TaskType):
         return batch["labels"]
 
     def pad_labels(
-        self,
-        rows: list[dict[str, Any]],
-        tokenizer: transformers.PreTrainedTokenizerBase,
-        width: int,
+        self, rows: list[dict[str, Any]], tokenizer: modality.Processor, width: int
     ) -> dict[str, Tensor]:
         """Labels (B, width), padded with −100 on the side where the ids are padded; empty for unlabeled rows."""
         if "labels" not in rows[0]:
@@ -194,11 +191,7 @@ class Tokens(LabelledPositions):
         return wrong
 
     def encode(
-        self,
-        task: rules.TaskLike,
-        tokenizer: transformers.PreTrainedTokenizerBase,
-        max_length: int,
-        rows: rules.Rows,
+        self, task: rules.TaskLike, tokenizer: modality.Processor, max_length: int, rows: rules.Rows
     ) -> rules.Rows:
         """Words come as lists; the first piece of each word carries its tag."""
         encoded = modality.encode_cut(

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from datasets import Dataset, Value
 from torch import Tensor
-from transformers import PretrainedConfig, PreTrainedTokenizerBase
+from transformers import PretrainedConfig
 
 from limbeck import embedding
 from limbeck import functional as F
@@ -183,11 +183,7 @@ class Embedding(TaskType):
         return [f"{wrong} of {len(rows)} rows have a similarity and one text"] if wrong else []
 
     def encode(
-        self,
-        task: rules.TaskLike,
-        tokenizer: PreTrainedTokenizerBase,
-        max_length: int,
-        rows: rules.Rows,
+        self, task: rules.TaskLike, tokenizer: modality.Processor, max_length: int, rows: rules.Rows
     ) -> rules.Rows:
         """An example for each sentence; `row` names its row of the split, the other columns its role there."""
         found = texts_of_rows(task, rows)

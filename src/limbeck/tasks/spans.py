@@ -17,12 +17,12 @@ import torch
 from datasets import Dataset, List, Value
 from scipy.special import logsumexp
 from torch import Tensor
-from transformers import AutoModelForQuestionAnswering, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModelForQuestionAnswering, PreTrainedModel
 
 from limbeck import functional as F
 from limbeck.activations.compat import SPAN_HEADS
 from limbeck.support.errors import LimbeckError
-from limbeck.tasks import rules
+from limbeck.tasks import modality, rules
 from limbeck.tasks.abstract_type import TASK_TYPES, TaskType, task_type
 from limbeck.tasks.metrics import SampledScore, as_agreement, is_agreement, ratio_of_sums
 
@@ -73,11 +73,7 @@ class Spans(TaskType):
         ]
 
     def encode(
-        self,
-        task: rules.TaskLike,
-        tokenizer: PreTrainedTokenizerBase,
-        max_length: int,
-        rows: rules.Rows,
+        self, task: rules.TaskLike, tokenizer: modality.Processor, max_length: int, rows: rules.Rows
     ) -> rules.Rows:
         """A row for each window; `row` names the split's row it is of."""
         questions, contexts = ([*rows[column]] for column in task.text_columns)
@@ -120,7 +116,7 @@ class Spans(TaskType):
         return columns
 
     def _check_questions(
-        self, tokenizer: PreTrainedTokenizerBase, questions: list[str], room: int
+        self, tokenizer: modality.Processor, questions: list[str], room: int
     ) -> None:
         lengths = [len(ids) for ids in tokenizer(questions, add_special_tokens=False)["input_ids"]]
         needed = max(lengths) + tokenizer.num_special_tokens_to_add(pair=True) + 1
@@ -133,7 +129,7 @@ class Spans(TaskType):
             )
 
     def pad_labels(
-        self, rows: list[dict[str, Any]], tokenizer: PreTrainedTokenizerBase, width: int
+        self, rows: list[dict[str, Any]], tokenizer: modality.Processor, width: int
     ) -> dict[str, Tensor]:
         """Start and end positions (B), and which tokens may be either (B, width)."""
         left = tokenizer.padding_side == "left"

@@ -107,11 +107,7 @@ class Text(LabelledPositions):
         return [prompts]
 
     def encode(
-        self,
-        task: rules.TaskLike,
-        tokenizer: transformers.PreTrainedTokenizerBase,
-        max_length: int,
-        rows: rules.Rows,
+        self, task: rules.TaskLike, tokenizer: modality.Processor, max_length: int, rows: rules.Rows
     ) -> rules.Rows:
         """The prompt as input, the label word as `labels`."""
         encoded = modality.encode_cut(tokenizer, *self.texts(task, rows), max_length=max_length)
@@ -126,10 +122,7 @@ class Text(LabelledPositions):
         return columns
 
     def pad_labels(
-        self,
-        rows: list[dict[str, Any]],
-        tokenizer: transformers.PreTrainedTokenizerBase,
-        width: int,
+        self, rows: list[dict[str, Any]], tokenizer: modality.Processor, width: int
     ) -> dict[str, Tensor]:
         """Target tokens (B, longest target), then −100."""
         longest = max((len(row.get("labels", ())) for row in rows), default=0)

@@ -3,7 +3,7 @@
 Part of `limbeck.training`. The rate is a function of the step alone, so a continued run has the same.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from torch.optim.optimizer import ParamsT
 
 from limbeck.recipe import Recipe
 from limbeck.static import PAIR_RATE, RowAdam, StaticStudent, clip_gradients, set_apart
+from limbeck.static.row_adam import OneByOne
 from limbeck.support.errors import LimbeckError, Problem, problem_list, raise_problems
 from limbeck.training.feeding import FeedsExamples
 
@@ -191,7 +192,7 @@ def unseen_maps(
 # limbeck uses has it: torch's AdamW always corrects the bias of its averages, and clips nothing.
 
 
-class BertAdam(torch.optim.Optimizer):
+class BertAdam(OneByOne):
     """Adam without bias correction, with decoupled weight decay and clipping of each tensor separately.
 
     For a parameter p with gradient g, first scaled down to the norm `max_tensor_norm` if it is
@@ -226,20 +227,10 @@ class BertAdam(torch.optim.Optimizer):
         }
         super().__init__(params, settings)
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """One step; parameters without a gradient stay as they are, and so do their averages."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    self._move(parameter, parameter.grad, group)
-        return loss
-
-    def _move(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
+    def move(self, parameter: Tensor, group: dict[str, Any]) -> None:
+        """Move a parameter; those without a gradient stay as they are, and so do their averages."""
+        gradient = parameter.grad
+        assert gradient is not None
         state = self.state[parameter]
         if not state:
             state["exp_avg"] = torch.zeros_like(parameter)
