@@ -204,10 +204,7 @@ def encode_texts(
     rows: rules.Rows,
 ) -> rules.Rows:
     """One text or two of each row, cut token by token from the longer; labels as they are."""
-    encoded = encode_cut(tokenizer, *texts, max_length=max_length)
-    columns: rules.Rows = dict(encoded)
-    columns["index"] = rows["index"]
-    columns[rules.CUT] = rules.truncated(encoded)
+    columns = rules.columns_of(encode_cut(tokenizer, *texts, max_length=max_length), rows)
     if task.label_column in rows:
         columns["labels"] = rows[task.label_column]
     return columns

@@ -122,7 +122,7 @@ class Masked(LanguageModel):
     ) -> rules.Rows:
         """The whole text; tokens are masked batch by batch."""
         encoded = modality.encode_cut(tokenizer, *self.texts(task, rows), max_length=max_length)
-        return {**encoded, "index": rows["index"], rules.CUT: rules.truncated(encoded)}
+        return rules.columns_of(encoded, rows)
 
     def draw(
         self, batch: dict[str, Tensor], tokenizer: modality.Processor, seed: int, epoch: int

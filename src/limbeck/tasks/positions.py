@@ -197,9 +197,7 @@ class Tokens(LabelledPositions):
         encoded = modality.encode_cut(
             tokenizer, rows[task.text_columns[0]], max_length=max_length, is_split_into_words=True
         )
-        columns: rules.Rows = dict(encoded)
-        columns["index"] = rows["index"]
-        columns[rules.CUT] = rules.truncated(encoded)
+        columns = rules.columns_of(encoded, rows)
         if task.label_column not in rows:
             return columns
         columns["labels"], columns[_WORDS] = [], []

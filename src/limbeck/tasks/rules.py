@@ -295,6 +295,11 @@ def pad_column(
     return padded
 
 
+def columns_of(encoded: Any, rows: Rows) -> Rows:
+    """A tokenizer's columns, the rows' numbers, and which of them lost text."""
+    return {**encoded, "index": rows["index"], CUT: truncated(encoded)}
+
+
 def truncated(encoded: Any) -> list[bool]:
     """Which examples of a tokenizer's output lost text."""
     # Both texts' leftovers hang on the encoding, so nothing is tokenised twice to count them.

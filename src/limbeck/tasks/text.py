@@ -111,11 +111,7 @@ class Text(LabelledPositions):
     ) -> rules.Rows:
         """The prompt as input, the label word as `labels`."""
         encoded = modality.encode_cut(tokenizer, *self.texts(task, rows), max_length=max_length)
-        columns: rules.Rows = {
-            **encoded,
-            "index": rows["index"],
-            rules.CUT: rules.truncated(encoded),
-        }
+        columns = rules.columns_of(encoded, rows)
         if task.label_column in rows:
             words = [label_word(task, label) for label in rows[task.label_column]]
             columns["labels"] = tokenizer(text_target=words)["input_ids"]
