@@ -158,8 +158,7 @@ def _problems(model: PreTrainedModel, anatomy: Anatomy, seen: ActivationKey) -> 
     kinds = stack.kinds(cross)
     if seen.what not in kinds:
         yield Problem(
-            f"{name} does not show {seen.what!r}: its attention does not go through "
-            f"transformers' attention interface",
+            f"{name} does not show {seen.what!r}: its attention does not go through transformers' attention interface",
             f"request one of: {', '.join(kinds)}" if kinds else "request hidden states",
         )
         return

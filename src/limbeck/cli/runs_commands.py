@@ -209,8 +209,7 @@ def evaluate(
         Path,
         typer.Argument(
             metavar="RUN",
-            help="A run folder, an exported folder; or any checkpoint's folder or Hub name, with "
-            "--task, --data.",
+            help="A run folder, an exported folder; or any checkpoint's folder or Hub name, with --task, --data.",
         ),
     ],
     rows: ScoredRows,

@@ -38,8 +38,7 @@ class CorpusSpec(Settings):
     source: str = Field(
         "hub",
         description="a text file (a sentence or paragraph a line, a blank line between documents), "
-        "hub (English Wikipedia), hub:DATASET[/CONFIG], hub:DIR (a copy of such a repository), or "
-        "pocket (generated)",
+        "hub (English Wikipedia), hub:DATASET[/CONFIG], hub:DIR (a copy of such a repository), or pocket (generated)",
     )
     pairs: Literal["adjacent", "random"] = Field(
         "adjacent",
@@ -294,8 +293,7 @@ def hub_documents(source: str, seed: int, *, progress: bool = False) -> Iterator
         for row in stream.shuffle(seed=seed, buffer_size=_BUFFER):
             if not isinstance(row.get(_TEXT), str):
                 raise LimbeckError(
-                    f"corpus {source!r}: its rows have no column {_TEXT!r} of text "
-                    f"(there: {', '.join(row)})",
+                    f"corpus {source!r}: its rows have no column {_TEXT!r} of text (there: {', '.join(row)})",
                     "name a dataset of documents, such as hub:wikimedia/wikipedia",
                 )
             yield from documents_of(line for line in row[_TEXT].split("\n") if line.strip())

@@ -87,8 +87,7 @@ def _problems(
     missing = [c for c in (*task.text_columns, "index") if c not in dataset.column_names]
     if missing:
         yield Problem(
-            f"task {task.name!r}: the data lack the column{'s' if len(missing) > 1 else ''} "
-            f"{', '.join(missing)}",
+            f"task {task.name!r}: the data lack the column{'s' if len(missing) > 1 else ''} {', '.join(missing)}",
             f"columns that are there: {', '.join(dataset.column_names)}",
         )
     if len(dataset) == 0:

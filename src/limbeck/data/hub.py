@@ -109,11 +109,9 @@ def fetch(task: Task, source: HubSource, root: Path | None) -> DatasetDict:
     except Exception as error:
         reason = (str(error).splitlines() or [""])[0]
         raise LimbeckError(
-            f"task {task.name!r}: cannot load {place} ({source.config}): "
-            f"{type(error).__name__}: {reason}",
+            f"task {task.name!r}: cannot load {place} ({source.config}): {type(error).__name__}: {reason}",
             "check the network and that HF_HUB_OFFLINE is not set; or use --data DIR with a GLUE "
-            "folder, --data hub:DIR with a copy of the repository, or --data pocket, which needs "
-            "no download",
+            "folder, --data hub:DIR with a copy of the repository, or --data pocket, which needs no download",
         ) from error
 
 

@@ -88,8 +88,7 @@ def _read(folder: Path) -> _Found:
             classes[home.name] = files
     if len(classes) < 2:
         raise LimbeckError(
-            f"{folder} holds images of {len(classes)} classes; in it: "
-            f"{', '.join(contents(folder))}",
+            f"{folder} holds images of {len(classes)} classes; in it: {', '.join(contents(folder))}",
             f"expected {folder}/CLASS/*.png (or .jpg, …), with two classes or more",
         )
     return classes

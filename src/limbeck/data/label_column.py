@@ -277,10 +277,8 @@ def _check_classes(train: FileTable, column: str, classes: list[Any]) -> None:
         )
     if len(classes) > max(2, len(train) // 2):
         raise LimbeckError(
-            f"label column {column!r} of {train.path} holds {len(classes)} different values "
-            f"in {len(train)} rows",
-            "name the label column, not a text or an id; write a regression's numbers with a "
-            "decimal point",
+            f"label column {column!r} of {train.path} holds {len(classes)} different values in {len(train)} rows",
+            "name the label column, not a text or an id; write a regression's numbers with a decimal point",
         )
 
 

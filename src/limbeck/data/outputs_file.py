@@ -398,8 +398,7 @@ def _scores(
         one = int(wrong.argmax())
         raise LimbeckError(
             f"{table.path}, row {rows[one] + 1}: {column} is {margins[one]:g}, and other triplets of this query "
-            f"come to {values[first[one]] - values[second[one]]:g} "
-            f"({int(wrong.sum())} such triplets)",
+            f"come to {values[first[one]] - values[second[one]]:g} ({int(wrong.sum())} such triplets)",
             "keep the margins of one teacher; keep one of each duplicate triplet",
         )
     scores = values.astype(np.float32)[:, None]

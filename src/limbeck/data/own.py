@@ -245,8 +245,7 @@ def split_files(folder: Path, more: Sequence[str] = ()) -> dict[str, Path]:
     if "train" not in files:
         raise LimbeckError(
             f"{folder} has no train file; it holds {', '.join(glue.contents(folder))}",
-            f"expected train with one of {known_endings(*more)}, and dev (or validation) and test "
-            f"if there are any",
+            f"expected train with one of {known_endings(*more)}, and dev (or validation) and test if there are any",
         )
     return files
 

@@ -167,8 +167,7 @@ class DataRequest:
         task = get_task(self.name)
         if self.names_columns:
             raise LimbeckError(
-                f"data source {self.text!r} has its own columns; text and label columns cannot be "
-                "named",
+                f"data source {self.text!r} has its own columns; text and label columns cannot be named",
                 "leave text_columns and label_column out, or name a file of your own as data",
             )
         self.need_no_labelling(task)
@@ -253,8 +252,7 @@ def data_reader(name: str) -> Callable[[Reader], Reader]:
         lacking = sorted(getattr(reader, "__abstractmethods__", ()))
         if not issubclass(reader, DataReader) or lacking:
             raise LimbeckError(
-                f"data reader {name!r}: {reader.__name__} is no limbeck.data.DataReader with "
-                "reads and read",
+                f"data reader {name!r}: {reader.__name__} is no limbeck.data.DataReader with reads and read",
                 "inherit from it, and write both",
             )
         DATA_READERS.register(name)(reader())

@@ -426,8 +426,7 @@ def check_splits(task: Task, splits: DatasetDict, origin: str, *, for_training: 
     empty = [name for name, split in splits.items() if len(split) == 0]
     if empty:
         raise LimbeckError(
-            f"task {task.name!r}: the split{'s' if len(empty) > 1 else ''} {', '.join(empty)} "
-            f"of {origin} hold no rows",
+            f"task {task.name!r}: the split{'s' if len(empty) > 1 else ''} {', '.join(empty)} of {origin} hold no rows",
             "check the files, or fetch them again",
         )
     needed = ("train", *task.dev_splits) if for_training else ()

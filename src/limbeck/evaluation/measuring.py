@@ -207,8 +207,7 @@ def _forward(model: PreTrainedModel, inputs: dict[str, Tensor], tokens: Size) ->
         if limit is None or not isinstance(tokens, int) or tokens <= limit - 2:
             raise
         raise LimbeckError(
-            f"{type(model).__name__} cannot read {tokens} tokens (it has {limit} positions): "
-            f"{error}",
+            f"{type(model).__name__} cannot read {tokens} tokens (it has {limit} positions): {error}",
             "measure with fewer tokens",
         ) from error
 

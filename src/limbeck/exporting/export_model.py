@@ -172,8 +172,7 @@ def refused(
     return LimbeckError(
         f"{model} as {settings.format} loses {best.drop:.2f} points of "
         f"{rows.task.primary} on {rows.loaded.name} (torch {best.torch_scores['primary']:.2f}, exported "
-        f"{best.scores['primary']:.2f}), more than max_drop {settings.max_drop:g}: nothing is "
-        f"written. Tried: {lines}",
+        f"{best.scores['primary']:.2f}), more than max_drop {settings.max_drop:g}: nothing is written. Tried: {lines}",
         fix,
     )
 

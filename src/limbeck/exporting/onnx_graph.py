@@ -79,8 +79,7 @@ def write_onnx(
         except Exception as error:
             raise LimbeckError(
                 f"{type(model).__name__} cannot be converted to ONNX: {first_line(error)}",
-                "try --no-fused; if that fails too, transformers' exporter does not know this "
-                "architecture yet",
+                "try --no-fused; if that fails too, transformers' exporter does not know this architecture yet",
             ) from error
         _keep_outputs(program)
         _name_axes(program, axes)

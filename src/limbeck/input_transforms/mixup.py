@@ -38,8 +38,7 @@ class MixupSpec(Settings):
     )
     at: Literal["word_embeddings", "embedding_output"] = Field(
         "word_embeddings",
-        description="mix word vectors, or what enters the first layer (with positions, types and "
-        "normalisation)",
+        description="mix word vectors, or what enters the first layer (with positions, types and normalisation)",
     )
     dominant: bool = Field(
         False, description="an example's own share is the larger one: max(share, 1 − share)"

@@ -182,8 +182,7 @@ class AttendedLayers(BothRanges):
     overlap: bool = Field(False, description="a bucket also takes the next one's first layer")
     read: Pool | None = Field(
         None,
-        description="the sentence vectors that weigh the layers, where the term itself compares "
-        "something else",
+        description="the sentence vectors that weigh the layers, where the term itself compares something else",
     )
     combine: Literal["sum"] = Field("sum", description="every example has its own weights")
     weigh: Literal["softmax", "sparsemax", "entmax"] = Field(

@@ -45,8 +45,7 @@ class ConsistencySpec(TermSettings):
     def _makes_sense(self) -> "ConsistencySpec":
         if self.target == "clean" and self.detach_target:
             raise ValueError(
-                "target: clean never lets a gradient through; `detach_target` has no effect, leave "
-                "it out"
+                "target: clean never lets a gradient through; `detach_target` has no effect, leave it out"
             )
         if self.through is not None and self.compare != "hidden_consistency":
             raise ValueError("`through` maps hidden states; leave it out")
@@ -133,8 +132,7 @@ class Consistency(Objective):
         mixed = student.mixed
         if mixed is None:
             raise LimbeckError(
-                f"{self.setting}: {self.settings.compare} compares mixed with clean input, and "
-                "nothing is mixed",
+                f"{self.setting}: {self.settings.compare} compares mixed with clean input, and nothing is mixed",
                 "add mixup: {alpha: 1} to the recipe",
             )
         mask = student.mask(self.settings.stack)

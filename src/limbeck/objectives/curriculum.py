@@ -37,8 +37,7 @@ class CurriculumSpec(Settings):
     )
     then: Literal["head", "student"] = Field(
         "head",
-        description="trained after the last layer: the modules after it (head), or the complete "
-        "student",
+        description="trained after the last layer: the modules after it (head), or the complete student",
     )
     watch: str | None = Field(
         None, description="term whose sum over an epoch moves the layers on when it is small enough"
@@ -159,8 +158,7 @@ class Curriculum(nn.Module):
         needed = count + 1 if self.spec.share < 1 else count
         return Problem(
             f"curriculum.move_on: epochs: a run of {length:g} epoch{'' if length == 1 else 's'} is "
-            f"too short for {count} layers{' and what follows' if needed > count else ''}: they "
-            "share steps instead",
+            f"too short for {count} layers{' and what follows' if needed > count else ''}: they share steps instead",
             f"train longer, epochs={needed}, or set curriculum.move_on=steps",
             "warning",
         )

@@ -32,8 +32,7 @@ class LayerSpec(mapped.MappedSpec):
     )
     pool: Pool | None = Field(
         None,
-        description="sentence vector of a layer: first token, masked mean, last token; "
-        "null compares every token",
+        description="sentence vector of a layer: first token, masked mean, last token; null compares every token",
     )
     project: ProjectSpec | None = Field(None, description="learned linear maps, if any")
     through: str | None = Field(None, description="term of the stage whose learned map serves too")
@@ -67,8 +66,7 @@ class LayerSpec(mapped.MappedSpec):
             self.project is not None or self.compare_layers == "joined"
         ):
             raise ValueError(
-                "`through` brings the other term's map, for each layer; leave `project` and `compare_layers` "
-                "out"
+                "`through` brings the other term's map, for each layer; leave `project` and `compare_layers` out"
             )
         self._check_joined()
         self._check_projection()

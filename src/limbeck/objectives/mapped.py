@@ -51,8 +51,7 @@ class MappedSpec(TermSettings):
             )
         if reads and vectors and pool:
             raise ValueError(
-                f"kind: {self.mapping.kind} reads the sentence vectors that `pool` makes; leave "
-                "mapping.read out"
+                f"kind: {self.mapping.kind} reads the sentence vectors that `pool` makes; leave mapping.read out"
             )
         if self.mapping.combine == "concat" and not self.has_features:
             raise ValueError(
@@ -139,8 +138,7 @@ class Mapped(Objective):
         """Where they meet at once, or the mapping needs them all."""
         if self.together:
             yield Problem(
-                f"curriculum.terms: {name} compares all its layers at once, so none can learn "
-                "before another",
+                f"curriculum.terms: {name} compares all its layers at once, so none can learn before another",
                 "put it under `wait`, or leave it out",
             )
         try:

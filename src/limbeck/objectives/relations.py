@@ -35,8 +35,7 @@ class AttentionSpec(mapped.MappedSpec):
     )
     rows: Literal["valid", "all"] = Field(
         "valid",
-        description="attention_kl, attention_cross_entropy: queries that count; `all`: padding too "
-        "(CR-ILD's release)",
+        description="attention_kl, attention_cross_entropy: queries that count; `all`: padding too (CR-ILD's release)",
     )
     keys: Literal["model", "own"] = Field(
         "model",
@@ -169,8 +168,7 @@ class RelationSpec(mapped.MappedSpec):
     def _makes_sense(self) -> "RelationSpec":
         if self.of == "query_key" and self.compare == "relation_kl":
             raise ValueError(
-                "of: query_key goes with relation_mse; relation_kl relates queries, keys or values "
-                "with themselves"
+                "of: query_key goes with relation_mse; relation_kl relates queries, keys or values with themselves"
             )
         return self
 

@@ -157,8 +157,7 @@ def check_conditions(
         if key in theirs or key not in _IDLE_WITHOUT
     )
     yield Problem(
-        f"{setting}: it was trained on {_words(theirs)}, the student is to be on {_words(ours)} "
-        f"({place})",
+        f"{setting}: it was trained on {_words(theirs)}, the student is to be on {_words(ours)} ({place})",
         f"give a teacher that saw the same rows, or give the student the teacher's: {changes}; "
         "if it is meant so: teacher_rows=any",
         "warning",
@@ -272,8 +271,7 @@ def check_overlap(rows: Mapping[str, Dataset], in_train: Mapping[str, int]) -> I
         if known > REPEATED * len(rows[split]):
             yield Problem(
                 f"{said}, so scores there measure memorization",
-                "remove repeated rows before the data is split, or give train and dev files of "
-                "different rows",
+                "remove repeated rows before the data is split, or give train and dev files of different rows",
                 "warning",
             )
         elif known:

@@ -91,8 +91,7 @@ def check_tokenizers(
             example = f", for example {moved[0]!r}: {theirs[moved[0]]} and {ours[moved[0]]}"
         yield Problem(
             f"{side} and student have different vocabularies: of {len(theirs)} and "
-            f"{len(ours)} tokens {len(shared)} are shared, {len(moved)} of them under another "
-            f"id{example}",
+            f"{len(ours)} tokens {len(shared)} are shared, {len(moved)} of them under another id{example}",
             "choose a student with the teacher's vocabulary"
             + (
                 ""
@@ -177,8 +176,7 @@ def check_vocabulary(
         yield Problem(f"{side}: the tokenizer has no padding token", padding_fix(tokenizer))
     elif own is not None and own != tokenizer.pad_token_id:
         yield Problem(
-            f"{side}: its configuration pads with id {own}, the tokenizer with "
-            f"{tokenizer.pad_token_id}",
+            f"{side}: its configuration pads with id {own}, the tokenizer with {tokenizer.pad_token_id}",
             "set pad_token_id in its config.json to the tokenizer's",
             "warning",
         )

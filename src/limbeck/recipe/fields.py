@@ -105,14 +105,12 @@ class RecipeFields(Settings):
     )
     dev_share: Between | None = Field(
         None,
-        description="share of the labeled rows that selects the best epoch, if no dev rows are given; default: a "
-        "tenth",
+        description="share of the labeled rows that selects the best epoch, if no dev rows are given; default: a tenth",
     )
     test_share: Part | None = Field(
         None,
         description="share of the labeled rows that is scored once, at the end, and selects nothing; default: a "
-        "tenth if the dev rows are also a part of `data` and 100 or more rows are labeled, otherwise no "
-        "rows",
+        "tenth if the dev rows are also a part of `data` and 100 or more rows are labeled, otherwise no rows",
     )
     group_column: str | None = Field(
         None,
@@ -144,8 +142,7 @@ class RecipeFields(Settings):
     thresholds: ThresholdSetting | None = Field(
         None,
         description="several labels per row: the probability from which a row has a class: one (tuned on dev, the "
-        "same for all classes, by micro F1; the default), by_class (tuned for each class, by its F1), or "
-        "a number",
+        "same for all classes, by micro F1; the default), by_class (tuned for each class, by its F1), or a number",
     )
     unlabelled: Names = Field(
         default_factory=list,
@@ -303,8 +300,7 @@ class RecipeFields(Settings):
     )
     precision: Precision = Field(
         "fp32",
-        description="type of matrix products: fp32, bf16, or auto (bf16 if the device has it); losses are always "
-        "fp32",
+        description="type of matrix products: fp32, bf16, or auto (bf16 if the device has it); losses are always fp32",
     )
     attention: Attention = Field(
         "auto",
@@ -359,8 +355,7 @@ class RecipeFields(Settings):
     keep_texts: bool = Field(
         True,
         description="keep the texts of the dev examples on which student and teacher disagree most in the run's "
-        "record and report; turn it off for private data (model cards and pushed files never contain "
-        "them)",
+        "record and report; turn it off for private data (model cards and pushed files never contain them)",
     )
     floor: bool = Field(
         True,

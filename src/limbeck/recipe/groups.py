@@ -25,8 +25,7 @@ class StudentSpec(settings.Settings):
         description="teacher (its layers), pretrained (the checkpoint that the teacher was fine-tuned from, by its "
         "run's record), a checkpoint's folder or Hub name, a shape (bert-8-128-2 from the Hub, "
         "bert-8-128-2:random, pocket, pocket-4-32-2; for images resnet-20, resnet-8x4, wrn-40-2, …), or "
-        "fresh (the teacher's configuration, random weights); method finetune starts from pretrained by "
-        "default",
+        "fresh (the teacher's configuration, random weights); method finetune starts from pretrained by default",
     )
     tokenizer: str | settings.Vocabulary | None = Field(
         None,

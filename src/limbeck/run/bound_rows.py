@@ -281,8 +281,7 @@ def input_problems(
             yield Problem(said + how, "", "note")
         elif not tokens.differ(one.tokenizer):  # otherwise pre-flight has reported it
             yield Problem(
-                f"{side} and student split some training rows into different tokens, though their vocabularies "
-                "agree",
+                f"{side} and student split some training rows into different tokens, though their vocabularies agree",
                 "save the student with the teacher's tokenizer, or compare logits alone (method kd)",
             )
 

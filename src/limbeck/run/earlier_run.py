@@ -111,8 +111,7 @@ class EarlierRun:
             fix = f"remove {folder.path}" if for_another else "pass --overwrite"
             raise LimbeckError(
                 f"out: {folder.path} has finished, with other {' and '.join(changed)} than exist now",
-                f"{fix} to train it again; or restore its {' and '.join(changed)}, or choose another folder "
-                "with --out",
+                f"{fix} to train it again; or restore its {' and '.join(changed)}, or choose another folder with --out",
             )
         return record
 
@@ -169,8 +168,7 @@ class EarlierRun:
         }
         if others and (others != {self.folder.recipe.name} or self.changed):
             raise LimbeckError(
-                f"out: {self.folder.path} is not empty and holds no limbeck run (no {NAME} lists a run's "
-                "files)",
+                f"out: {self.folder.path} is not empty and holds no limbeck run (no {NAME} lists a run's files)",
                 "choose another folder with --out, or remove its contents yourself",
             )
 
@@ -259,8 +257,7 @@ def refuse_changed(folder: RunFolder, began: Mapping[str, str], now: Mapping[str
     changed = _differing(began, now)
     if changed and folder.begun:
         raise LimbeckError(
-            f"out: {folder.path} holds a stopped run that began with other {' and '.join(changed)} "
-            "than exist now",
+            f"out: {folder.path} holds a stopped run that began with other {' and '.join(changed)} than exist now",
             "restore them; or remove the folder, or choose another with --out, to begin again",
         )
 

@@ -144,8 +144,7 @@ def _lacking(term: TermSpec, task: Task, outputs: GivenOutputs) -> tuple[str, st
         held = "margins, differences of two scores," if margins else "scores"
         return (
             f"texts one by one, and {place} holds {held} of a query with a passage",
-            "compare scores (--method embedding-margin, listwise-kl or ranknet), or give an embedding model: "
-            "--teacher",
+            "compare scores (--method embedding-margin, listwise-kl or ranknet), or give an embedding model: --teacher",
         )
     if margins and not term.compares_candidates:
         return (
@@ -268,10 +267,7 @@ def _as_kept(setting: str, kept: KeptTokens, temperature: float) -> str:
     if temperature == kept.temperature:
         return f"set {asked}"
     again = KeptTokens(kept.how, kept.count, temperature)
-    return (
-        f"set {asked} and {setting}.temperature={kept.temperature:g}, or label again with "
-        f"--outputs {LOGITS}:{again}"
-    )
+    return f"set {asked} and {setting}.temperature={kept.temperature:g}, or label again with --outputs {LOGITS}:{again}"
 
 
 def stored_teachers(recipe: Recipe, task: Task, tokenizer: Processor) -> list[Named]:

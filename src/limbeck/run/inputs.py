@@ -250,8 +250,7 @@ def start_problems(recipe: Recipe) -> Iterator[Problem]:
         yield Problem(
             f"student.init: {init}, and no checkpoint is named to start from; settings "
             f"{recipe.settings} start from {words}",
-            "name it: --student FOLDER or a Hub name; --student teacher starts from the teacher's "
-            "layers instead",
+            "name it: --student FOLDER or a Hub name; --student teacher starts from the teacher's layers instead",
         )
 
 

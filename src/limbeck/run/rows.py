@@ -104,8 +104,7 @@ def load_rows(recipe: Recipe, *, labels_read: bool = True) -> tuple[tasks.Task, 
     absent = [split for split in ("train", task.dev_splits[0]) if split not in rows]
     if absent:
         raise LimbeckError(
-            f"task {task.name!r}: the data have no {' and no '.join(absent)} split "
-            f"(there: {', '.join(rows)})",
+            f"task {task.name!r}: the data have no {' and no '.join(absent)} split (there: {', '.join(rows)})",
             "training needs both",
         )
     rows["train"] = recipe.conditions.apply(rows["train"], task, labels_read=labels_read)
@@ -168,8 +167,7 @@ def stage_rows(
 def _need(task: tasks.Task, reads: tasks.Reading) -> None:
     if task.kind.reads is not reads:
         raise LimbeckError(
-            f"first_stage: the rows of {task.name} are {task.kind.reads.name}, and the models read "
-            f"{reads.name}",
+            f"first_stage: the rows of {task.name} are {task.kind.reads.name}, and the models read {reads.name}",
             "give the first stage a task that the models can read, or leave it out",
         )
 

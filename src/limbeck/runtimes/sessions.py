@@ -237,7 +237,6 @@ def need_extra(needed: str, purpose: str) -> None:
     if missing:
         extra = "onnx" if needed == "onnxruntime" else needed
         raise LimbeckError(
-            f"{purpose} needs {', '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} "
-            "not installed",
+            f"{purpose} needs {', '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed",
             f"pip install 'limbeck[{extra}]'",
         )

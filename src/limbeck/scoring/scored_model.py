@@ -466,8 +466,7 @@ class ScoredModel:
         wanted = list(loaded.task.kind.head_labels(loaded.task) or ())
         if labels and len(wanted) != len(labels):
             raise LimbeckError(
-                f"{self.name} predicts {', '.join(labels)}, but {loaded.task.name} has the classes "
-                f"{', '.join(wanted)}",
+                f"{self.name} predicts {', '.join(labels)}, but {loaded.task.name} has the classes {', '.join(wanted)}",
                 "name the task that it was exported for",
             )
         split = self.read(loaded)

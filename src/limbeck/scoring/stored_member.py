@@ -101,8 +101,7 @@ class StoredMember:
         found, known = self.logits([rows[name][:] for name in task.text_columns])
         if not known.all():
             raise LimbeckError(
-                f"{self.place} has no outputs for {int((~known).sum()):,} of {len(rows):,} rows that are "
-                "requested",
+                f"{self.place} has no outputs for {int((~known).sum()):,} of {len(rows):,} rows that are requested",
                 "label these rows too (`limbeck label`), or name rows that it knows",
             )
         return found

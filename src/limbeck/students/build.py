@@ -87,8 +87,7 @@ def build_student(
         return target
     if picked and pretrained.shares_one_layer(source):
         log.warning(
-            "student: %s runs one shared layer %d times; the student runs it %d times, whichever "
-            "layers are picked",
+            "student: %s runs one shared layer %d times; the student runs it %d times, whichever layers are picked",
             type(source).__name__,
             configuration.layer_count(base),
             len(picked["main"]),
@@ -169,8 +168,7 @@ def wanted_layers(base: PretrainedConfig, layers: Layers) -> dict[str, int | Seq
         strange = layers.keys() - set(stacks)
         if strange:
             raise LimbeckError(
-                f"student.layers names the stacks {sorted(strange)}, but the model has "
-                f"{', '.join(stacks)}",
+                f"student.layers names the stacks {sorted(strange)}, but the model has {', '.join(stacks)}",
                 "give a number or a list of layers, or one per existing stack",
             )
         return dict(layers)

@@ -62,8 +62,7 @@ def with_layers(config: PretrainedConfig, picked: Mapping[str, Sequence[int]]) -
     """A copy whose stacks hold only the picked layers (1-based, per stack)."""
     if getattr(config, "is_heterogeneous", False):
         raise LimbeckError(
-            f"{type(config).__name__} sets single layers through per_layer_config, which layers "
-            "cannot be picked from",
+            f"{type(config).__name__} sets single layers through per_layer_config, which layers cannot be picked from",
             "use the complete model: leave student.layers out",
         )
     data = config.to_dict()

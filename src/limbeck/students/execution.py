@@ -126,8 +126,7 @@ def give_attention(model: PreTrainedModel, name: str, setting: str, side: str) -
         ) from None
     if attention_of(model) != name:
         raise LimbeckError(
-            f"{setting}={name}: the {side}, a {type(model).__name__}, has one attention of its own and "
-            "takes no other",
+            f"{setting}={name}: the {side}, a {type(model).__name__}, has one attention of its own and takes no other",
             f"leave {setting} out",
         )
 

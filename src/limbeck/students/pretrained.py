@@ -180,8 +180,7 @@ def load_model(
     if head == "required":
         wanted = "one number" if regression else f"the labels {', '.join(labels or ())}"
         raise LimbeckError(
-            f"model {str(path_or_name)!r} predicts {', '.join(labels_of(source.config))}, but the "
-            f"task has {wanted}",
+            f"model {str(path_or_name)!r} predicts {', '.join(labels_of(source.config))}, but the task has {wanted}",
             "give a checkpoint that was fine-tuned on this task",
         )
     target = fresh_model(config, seed=seed, auto=auto, attn_implementation=attn_implementation)
@@ -294,8 +293,7 @@ def _loading_problems(
     if surplus:
         yield Problem(
             f"model {str(source)!r} holds more layers than config.json states: {_some(surplus)}",
-            "set the number of layers in config.json to the file's, and take fewer "
-            "with student.layers",
+            "set the number of layers in config.json to the file's, and take fewer with student.layers",
         )
 
 
@@ -592,8 +590,7 @@ def refuse_damaged_student(source: str | Path, folder: Path) -> None:
     if broken:
         raise LimbeckError(
             f"model {str(source)!r}: {', '.join(broken)} changed since the run wrote it",
-            "run the same command again, which trains it again; or copy the folder elsewhere to use "
-            "it as it is",
+            "run the same command again, which trains it again; or copy the folder elsewhere to use it as it is",
         )
 
 

@@ -131,8 +131,7 @@ def named_model(init: str) -> NamedModel | None:
             f"student.init: the Hub has no BERT of the shape {named.name}",
             f"take random weights: {named.name}{RANDOM}; there are weights for "
             f"{', '.join(map(str, _MINIATURE_LAYERS))} layers of width "
-            f"{', '.join(map(str, _MINIATURE_WIDTHS))} with a head for each 64, and "
-            f"{', '.join(list(_RELEASED)[1:])}",
+            f"{', '.join(map(str, _MINIATURE_WIDTHS))} with a head for each 64, and {', '.join(list(_RELEASED)[1:])}",
         )
     return named
 

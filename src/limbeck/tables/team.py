@@ -52,8 +52,7 @@ def team_notes(team: TeamScores) -> list[str]:
     return [
         f"{said}.",
         f"{count}.",
-        "Ensemble: the mean of all logits. Adds: the team's score with the member minus the score "
-        "without it.",
+        "Ensemble: the mean of all logits. Adds: the team's score with the member minus the score without it.",
     ]
 
 

@@ -71,8 +71,7 @@ class Classes(TaskType):
             return F.hard_mse(logits.squeeze(-1), labels)
         if labels.is_floating_point() and labels.dim() == 1:
             raise LimbeckError(
-                f"labels are {labels.dtype}, and the head has {logits.shape[-1]} classes, whose ids are "
-                "integers",
+                f"labels are {labels.dtype}, and the head has {logits.shape[-1]} classes, whose ids are integers",
                 'cast the column: dataset.cast_column("labels", Value("int64")); of a regression give a head '
                 "of one output (num_labels=1)",
             )

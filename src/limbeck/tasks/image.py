@@ -60,8 +60,7 @@ class ImageReading(Reading):
             return
         yield Problem(
             f"{type(processor).__name__} makes images of different sizes",
-            "set do_resize with a height and a width, or do_center_crop, in "
-            "preprocessor_config.json",
+            "set do_resize with a height and a width, or do_center_crop, in preprocessor_config.json",
         )
 
     def check(self, processor: Processor) -> None:

@@ -123,8 +123,7 @@ class Spans(TaskType):
         if needed > room:
             longest = questions[lengths.index(max(lengths))]
             raise LimbeckError(
-                f"the question {longest[:60]!r} has {max(lengths)} tokens, which leaves no room "
-                f"for its context",
+                f"the question {longest[:60]!r} has {max(lengths)} tokens, which leaves no room for its context",
                 f"raise max_length to {needed * 3 // 2 + 1} or more; 384 is usual for SQuAD",
             )
 

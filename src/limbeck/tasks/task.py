@@ -254,14 +254,12 @@ def project(predictions: np.ndarray, source: Task, target: Task) -> np.ndarray:
     if names is None:
         known = ", ".join(f"{a} → {b}" for a, b in _PROJECTIONS)
         raise LimbeckError(
-            f"a student of {source.name!r} cannot be scored on {target.name!r}: "
-            f"their classes do not correspond",
+            f"a student of {source.name!r} cannot be scored on {target.name!r}: their classes do not correspond",
             f"known pairs: {known}; or two tasks with the same class names",
         )
     if predictions.ndim != 2 or predictions.shape[1] != len(source.labels):
         raise LimbeckError(
-            f"predictions of shape {predictions.shape} for the {len(source.labels)} classes "
-            f"of {source.name!r}",
+            f"predictions of shape {predictions.shape} for the {len(source.labels)} classes of {source.name!r}",
             "use the student that was trained on that task",
         )
     translated = np.array([target.labels.index(names[label]) for label in source.labels])

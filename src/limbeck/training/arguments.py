@@ -259,7 +259,6 @@ def value_problems(args: TrainingArguments, callbacks: Iterable[Any]) -> Iterato
     for callback in callbacks:
         if isinstance(callback, EarlyStoppingCallback) and callback.early_stopping_patience < 1:
             yield Problem(
-                f"callbacks: early_stopping_patience={callback.early_stopping_patience} stops at "
-                "the first score",
+                f"callbacks: early_stopping_patience={callback.early_stopping_patience} stops at the first score",
                 "give 1 or more, or leave the callback out",
             )

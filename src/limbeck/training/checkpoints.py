@@ -205,8 +205,7 @@ def _refuse(path: Path, broken: list[str]) -> None:
     if broken:
         raise LimbeckError(
             f"{path} is damaged: {', '.join(broken)} changed since it was written",
-            "rerun the command: a run continues from its last complete checkpoint; and check "
-            "the disk",
+            "rerun the command: a run continues from its last complete checkpoint; and check the disk",
         )
 
 

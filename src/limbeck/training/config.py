@@ -67,13 +67,11 @@ class DistillationConfig(TrainingArguments):
 
     method: str | None = said(
         None,
-        "A shipped method's name, a recipe file, or (in Python) a Recipe; kd if neither it nor objectives are "
-        "given.",
+        "A shipped method's name, a recipe file, or (in Python) a Recipe; kd if neither it nor objectives are given.",
     )
     objectives: dict[str, Any] | str | None = said(
         None,
-        "The terms themselves by name, instead of a method: settings as in a recipe, or (in Python) "
-        "limbeck.Objective.",
+        "The terms themselves by name, instead of a method: settings as in a recipe, or (in Python) limbeck.Objective.",
     )
     curriculum: dict[str, Any] | str | None = said(None, "With objectives: when each layer learns.")
     min_confidence: float | None = said(

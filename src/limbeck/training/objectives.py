@@ -162,8 +162,7 @@ def _moved_classes(student: PreTrainedModel, teacher: Teacher, called: str) -> I
     if all(places.get(spelled(label), place) == place for place, label in enumerate(theirs)):
         return
     yield Problem(
-        f"{called} has its classes in another order than the student: {', '.join(theirs)} "
-        f"against {', '.join(own)}",
+        f"{called} has its classes in another order than the student: {', '.join(theirs)} against {', '.join(own)}",
         "reorder the rows of one model's head and its id2label; or, if the names are wrong, "
         "correct them in model.config.id2label",
     )

@@ -182,8 +182,7 @@ def unseen_maps(
     if not unseen:
         return
     yield Problem(
-        f"optimizers: the terms have learned maps, which this optimiser does not step: "
-        f"{', '.join(unseen)}",
+        f"optimizers: the terms have learned maps, which this optimiser does not step: {', '.join(unseen)}",
         "pass optimizer_cls_and_kwargs=(class, settings), which takes in all weights",
     )
 
