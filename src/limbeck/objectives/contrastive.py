@@ -115,7 +115,7 @@ class Contrast(Mapped):
         super().__init__(settings, shape, setting)
         if shape.rows == 0:
             raise LimbeckError(
-                f"{setting}: info_nce remembers training examples by their `index`, and they have none",
+                f"{setting}: info_nce remembers training examples by their `index`, and they do not have one",
                 "give every example a number from 0 in a column named index",
             )
         self.projections = layer_match.build_projections(
