@@ -12,6 +12,8 @@ import yaml
 from limbeck.recipe import Recipe, catalog
 from limbeck.recipe.quick import training_for
 from limbeck.support.errors import LimbeckError
+from limbeck.tasks import TASK_TYPES
+from limbeck.training import DistillationConfig
 
 PKD_MAP = {"objectives.patience.mapping.layers": {1: 4, 2: 8}}
 
@@ -298,6 +300,16 @@ def test_few_rows_are_read_more_often_and_shortened_students_learn_faster():
     assert training_for(648, 32, depth=1 / 2) == (10, 1e-4)
     assert training_for(100, 32, depth=4 / 6) == (20, 1e-4)
     assert training_for(67_000, 32, depth=5 / 6) == (3, 5e-5)
+
+
+@pytest.mark.parametrize("kind", ["tokens", "embedding", "pair-score", "spans", "image"])
+def test_every_type_but_language_models_is_trained_by_its_rows(kind):
+    config = DistillationConfig("out", use_cpu=True, per_device_train_batch_size=8)
+    found = config.for_rows(320, TASK_TYPES.get(kind), depth=1 / 2)
+    # 40 steps a pass: five passes are 200.
+    assert (found.num_train_epochs, found.learning_rate) == (5, 1e-4)
+    masked = config.for_rows(320, TASK_TYPES.get("masked"), depth=1 / 2)
+    assert (masked.num_train_epochs, masked.learning_rate) == (3, 5e-5)
 
 
 def test_a_papers_settings_follow_no_rows():
