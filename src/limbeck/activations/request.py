@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, get_args
 from torch import Tensor
 
 from limbeck.functional.partial_logits import KeptTokens, PartialLogits
-from limbeck.support.errors import LimbeckError, Problem, problem_list, raise_problems, unknown
+from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.settings import Pool
 
 What = Literal["hidden", "probabilities", "scores", "query", "key", "value"]
@@ -56,7 +56,8 @@ class Request:
 
     def __post_init__(self) -> None:
         problems = [problem for seen in self.items for problem in _problems(seen)]
-        raise_problems(problems)
+        if problems:
+            raise LimbeckError(problems)
 
     def __or__(self, other: "Request") -> "Request":
         asked = {one.tokens for one in (self, other) if one.logits}
@@ -84,7 +85,6 @@ class Request:
         return cls(logits=True, tokens=tokens)
 
 
-@problem_list
 def _problems(seen: ActivationKey) -> Iterator[Problem]:
     """Everything about one item that no model could satisfy."""
     words = (
