@@ -56,6 +56,7 @@ class Embedding(TaskType):
     label_names = ("index",)
     constant = True
     embeds = True
+    usual_pick = "upper"
     rows_without_labels = True
     one_example_a_row = False
     needed_texts = 1
