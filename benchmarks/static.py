@@ -13,10 +13,10 @@ test pairs.
         [--tasks SST-2 STS-B "20 Newsgroups" Reuters-52 Questions]
     python benchmarks/static.py table
 
-Resumable: what has a record in `benchmarks/records/static.json` is not made again. Records keep of each dev row whether
-it was right, and of a test pair its cosine. model2vec's rows need `pip install --no-deps skeletoken tokenlearn`, which
-with their bounds would lower transformers; without them they are left out. The similarities of STS-B's test pairs come
-from `embedding_test.py`'s record.
+Resumable: models with a record in `benchmarks/records/static.json` are not made again. Records keep of each dev row
+whether it was right, and of a test pair its cosine. model2vec's rows need `pip install --no-deps skeletoken
+tokenlearn`, which with their bounds would lower transformers; without them they are left out. The similarities of
+STS-B's test pairs come from `embedding_test.py`'s record.
 """
 
 import argparse

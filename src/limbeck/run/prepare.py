@@ -340,7 +340,7 @@ def _static(
     """A static student, from the teacher's or another encoder's vectors of its tokens, or from random numbers."""
     spec, init = recipe.student, start.init
     source = None if init == "fresh" else teacher
-    if not spec.from_teacher and isinstance(init, str) and init != "fresh":
+    if isinstance(init, str) and init not in ("teacher", "fresh"):
         source, _ = students.pretrained.load_checkpoint(init, auto=task.kind.auto)
     own = recipe.lead if spec.from_teacher else init
     if isinstance(source, StaticStudent):
