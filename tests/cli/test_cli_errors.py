@@ -1,5 +1,6 @@
 """Bad input: each ends in a clear message and a non-zero exit, without a traceback or leftovers."""
 
+import os
 import re
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from limbeck.cli import console
 from limbeck.cli.app import SETTINGS, app
 from limbeck.recipe.catalog import names
 
@@ -222,3 +224,28 @@ def test_the_process_ends_with_the_code_and_without_a_traceback(tmp_path: Path) 
     assert ran.stderr.splitlines()[1].startswith("error: --layers 2 and student.layers=3 disagree")
     assert "Traceback" not in ran.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_error_of_every_process_is_printed_by_the_first(tmp_path: Path) -> None:
+    """The test ends the other process when the first has ended, as launchers do."""
+    command = [sys.executable, "-m", "limbeck", "table", str(tmp_path / "nowhere")]
+    other, first = (
+        subprocess.Popen(
+            command, env=os.environ | {"RANK": rank}, stderr=subprocess.PIPE, text=True
+        )
+        for rank in ("1", "0")
+    )
+    assert first.communicate(timeout=60)[1].count("error: ") == 1
+    other.terminate()
+    assert other.communicate(timeout=60)[1] == ""
+    assert first.returncode == 2
+
+
+def test_an_error_of_another_process_alone_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr(console.time, "sleep", waited.append)
+    assert "process" not in refuse("table", "nowhere").stderr
+    assert waited == []
+    monkeypatch.setenv("RANK", "3")
+    assert refuse("table", "nowhere").stderr.startswith("process 3:\nerror: ")
+    assert waited[0] > 1

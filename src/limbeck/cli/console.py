@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,14 @@ if TYPE_CHECKING:
 
 # Columns if the output is not a terminal: a pipe or a file should not get lines cut at 80.
 PIPED_WIDTH = 160
+# Within these seconds a launcher ends the other processes of one that has failed: torchrun looks every 0.1 seconds.
+_FIRST_SECONDS, _NEXT_SECONDS = 5.0, 0.2
+
+
+def rank() -> int:
+    """The number that a launcher gave this process; 0 without one."""
+    found = os.environ.get("RANK", "")
+    return int(found) if found.isdecimal() else 0
 
 
 def output() -> Console:
@@ -34,7 +43,7 @@ def output() -> Console:
         highlight=False,
         markup=False,
         emoji=False,
-        quiet=os.environ.get("RANK", "0") != "0",
+        quiet=rank() > 0,
     )
 
 
@@ -62,13 +71,20 @@ def show_scores(scores: Mapping[str, float | None], title: str = "") -> None:
 
 def show_loading(command: str) -> None:
     """Say that a command has begun: its libraries alone take from seconds to a minute to load."""
-    if os.environ.get("RANK", "0") == "0":
+    if rank() == 0:
         print_line(trouble(), f"{command}: loading PyTorch and Transformers …")
 
 
 def show_problems(problems: Sequence[Problem]) -> None:
-    """Print everything that is wrong, numbered, each with its fix."""
+    """Print everything that is wrong, numbered, each with its fix.
+
+    With several processes all of them usually have the same error. The others wait before they print: when the first
+    one has printed and ended, its launcher ends them too.
+    """
     console = trouble()
+    if rank():
+        time.sleep(_FIRST_SECONDS + _NEXT_SECONDS * rank())
+        _print(console, Text(f"process {rank()}:", style="bold red"), indent=0)
     if len(problems) > 1:
         _print(console, Text(f"{len(problems)} things to fix:", style="bold red"), indent=0)
     for number, problem in enumerate(problems, start=1):
