@@ -45,6 +45,17 @@ def place(tmp_path_factory) -> Path:
     return folder
 
 
+def test_texts_beyond_the_positions_of_the_model_are_cut(place, tmp_path):
+    (tmp_path / "long.txt").write_text("word " * 40 + "\n", encoding="utf-8")
+    model = AutoModelForSequenceClassification.from_pretrained(place / "model").float()
+    short = BertConfig(**model.config.to_dict() | {"max_position_embeddings": 12})
+    BertForSequenceClassification(short).save_pretrained(tmp_path / "model")
+    AutoTokenizer.from_pretrained(place / "model").save_pretrained(tmp_path / "model")
+    data = [str(tmp_path / "long.txt")]
+    found = shrink(tmp_path / "model", tmp_path / "out", layers=1, pick="importance", data=data)
+    assert len(found.layers["main"]) == 1
+
+
 def test_the_command_says_what_it_kept_and_transformers_reads_it(place, tmp_path):
     out = tmp_path / "small"
     line = ["shrink", str(place / "model"), "--vocabulary", "97%", "--out", str(out)]

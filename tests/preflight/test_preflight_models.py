@@ -25,6 +25,7 @@ from limbeck.preflight.model_checks import (
     check_static,
     check_tokenizers,
     check_vocabulary,
+    table_length,
 )
 from limbeck.static import static_student
 from limbeck.tasks import MULTI_LABEL, get_task
@@ -100,6 +101,7 @@ def test_positions():
     settings.pop("model_type")
     roberta = RobertaForSequenceClassification(RobertaConfig(**settings)).eval()
     assert check_positions("student", roberta, 16) == []
+    assert table_length(roberta.config) == 16
     assert errors_of(check_positions("student", roberta, 17))
     ids = torch.full((1, 17), 5)  # Hugging Face itself agrees: 16 fit, 17 do not
     roberta(input_ids=ids[:, :16])

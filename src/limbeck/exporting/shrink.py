@@ -21,6 +21,7 @@ from limbeck.exporting.settings import SIZES, ShrinkSettings
 from limbeck.preflight import refuse_unfit
 from limbeck.recipe import StudentSpec
 from limbeck.records.facts import RecordPart, VocabularyFacts
+from limbeck.scoring.scored_model import longest_of
 from limbeck.students.build import default_pick, picked_layers
 from limbeck.students.vocabulary import shrink_vocabulary
 from limbeck.support import files
@@ -86,7 +87,7 @@ def shrink(
     tokenizer, loaded = students.read_tokenizer(model), students.load_model(model)
     refuse_unfit(str(model), loaded, tokenizer)
     before = loaded.num_parameters()
-    loaded, layers = _cut(loaded, spec, [*_weighed(asked, tokenizer)] if weighs else [])
+    loaded, layers = _cut(loaded, spec, [*_weighed(asked, loaded, tokenizer)] if weighs else [])
     vocabulary = None
     if precision is not None:
         loaded.to(precision)
@@ -128,8 +129,11 @@ def _cut(
     return model, layers
 
 
-def _weighed(asked: ShrinkSettings, tokenizer: Any) -> Iterator[dict[str, Tensor]]:
+def _weighed(
+    asked: ShrinkSettings, model: PreTrainedModel, tokenizer: Any
+) -> Iterator[dict[str, Tensor]]:
     """Rows from all over the text for `important_layers` and `narrowed`, in batches."""
+    length = min(128, longest_of(model, tokenizer))
     for source in asked.data:
         rows = text_rows.read_text_rows(source, task=asked.task, text_columns=asked.text_columns)
         places = np.unique(np.linspace(0, len(rows) - 1, _WEIGHED // len(asked.data)).astype(int))
@@ -141,7 +145,7 @@ def _weighed(asked: ShrinkSettings, tokenizer: Any) -> Iterator[dict[str, Tensor
                     *few,
                     padding=True,
                     truncation=True,
-                    max_length=min(128, tokenizer.model_max_length),
+                    max_length=length,
                     return_tensors="pt",
                 )
             )

@@ -5,7 +5,7 @@ Each check is also a function of plain arguments, in the modules of this package
 """
 
 from limbeck.preflight.checking import Method, TeacherSide, check, errors_of, show
-from limbeck.preflight.model_checks import positions_of, refuse_beyond, refuse_unfit
+from limbeck.preflight.model_checks import positions_of, refuse_beyond, refuse_unfit, table_length
 from limbeck.preflight.score_checks import (
     TeacherOutputs,
     ask_teacher,
@@ -25,5 +25,6 @@ __all__ = [
     "refuse_beyond",
     "refuse_unfit",
     "show",
+    "table_length",
     "teacher_record",
 ]

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from datasets import Dataset
 from torch import nn
-from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModel, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.activations import Request, is_causal, kinds_available, number_of_layers
 from limbeck.preflight import data_checks
@@ -29,6 +29,7 @@ from limbeck.vision import CHANNELS, side_of
 log = logging.getLogger(__name__)
 
 _POSITION_TABLES = ("position_embeddings", "embed_positions", "wpe")
+_SHORT_TABLE = 256  # at most as many positions are looked up
 _ROUNDING = 1e-3  # of the largest output
 _CHARACTERS = 2000  # of a sample text are looked at
 _SPECIAL = ("pad", "unk", "cls", "sep", "mask", "bos", "eos")
@@ -264,6 +265,16 @@ def positions_of(model: PreTrainedModel) -> int | None:
     if table is not None and table.padding_idx is not None:
         positions -= table.padding_idx + 1  # RoBERTa counts positions from behind the padding id
     return positions
+
+
+def table_length(config: PretrainedConfig) -> int | None:
+    """How many tokens a model's table of positions has room for, if it is a short table; otherwise None."""
+    positions = getattr(config, "max_position_embeddings", None)
+    if not isinstance(positions, int) or positions > _SHORT_TABLE:
+        return None
+    with torch.device("meta"):
+        model = AutoModel.from_config(config)
+    return None if _position_table(model) is None else positions_of(model)
 
 
 def _position_table(model: PreTrainedModel) -> nn.Embedding | None:

@@ -180,7 +180,10 @@ class RecipeFields(Settings):
         "an image), embedding (a vector for a sentence), pair-score (how well a passage answers a query: rerankers), "
         "ordinal (one of several classes in an order: ratings)",
     )
-    max_length: Tokens = Field(128, description="longest input, in tokens")
+    max_length: Tokens = Field(
+        128,
+        description="longest input, in tokens; default: 128, or the positions of a model that has fewer",
+    )
     pad_to: Tokens | Literal["max_length"] | None = Field(
         None,
         description="width of every batch in tokens, or max_length; default: the length of its longest example. "

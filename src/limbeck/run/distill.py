@@ -80,6 +80,7 @@ def plan_run(
     """
     raise_problems(given.absent(recipe.model_dump(mode="json")))
     recipe = rows.with_columns(inputs.with_start(named_one_by_one(recipe)))
+    recipe = models.with_max_length(recipe)
     folder = RunFolder(Path(out) if out is not None else default_folder(recipe))
     inputs.refuse_inputs(recipe, folder.path)
     recipe = teacher_labels.with_teacher_labels(recipe, folder.path.parent, live_teacher)

@@ -4,8 +4,9 @@ Part of `limbeck.run`.
 """
 
 import json
+import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from transformers import PretrainedConfig, PreTrainedModel
 from limbeck import students
 from limbeck.data import Labelling, text_rows
 from limbeck.outputs.store import open_store, place_and_member
+from limbeck.preflight import table_length
 from limbeck.recipe import Recipe
 from limbeck.static import StaticConfig, train_tokenizer
 from limbeck.support import files, machine, words
@@ -24,6 +26,11 @@ from limbeck.tasks import IMAGE, TEXT_READING, Processor, Task
 from limbeck.teachers.teacher import Teacher
 from limbeck.teachers.team import Team, form
 from limbeck.vision import image_processor, side_of, with_side
+
+log = logging.getLogger(__name__)
+
+# Values of `student.init` that name no model of their own.
+_NO_FOLDERS = ("teacher", "fresh", "pretrained", "pocket")
 
 
 @dataclass(frozen=True)
@@ -64,6 +71,28 @@ def with_tokenizer(recipe: Recipe, runs: Path) -> Recipe:
     return recipe.model_copy(
         update={"student": student.model_copy(update={"tokenizer": str(folder)})}
     )
+
+
+def with_max_length(recipe: Recipe) -> Recipe:
+    """Shorten `max_length`, if it is left out, to the shortest table of positions of the run's models."""
+    if "max_length" in recipe.model_fields_set:
+        return recipe
+    first = recipe.first_stage and recipe.first_stage.teacher
+    named = [*(recipe.teachers or ()), recipe.teacher, first, recipe.student.init]
+    lengths = {}
+    for name in filter(None, dict.fromkeys(named)):
+        # What cannot be read is reported when it is loaded.
+        with suppress(LimbeckError):
+            if name not in _NO_FOLDERS and not students.names_cnn(name):
+                shape = students.named_model(name)
+                lengths[name] = None if shape else table_length(students.read_config(name))
+    known = {name: length for name, length in lengths.items() if length is not None}
+    shortest = min(known, key=known.__getitem__, default=None)
+    if shortest is None or known[shortest] >= recipe.max_length:
+        return recipe
+    if machine.is_first():
+        log.warning("max_length is %d: %s has no more positions", known[shortest], shortest)
+    return recipe.model_copy(update={"max_length": known[shortest]})
 
 
 def start_of(recipe: Recipe, task: Task) -> Start:

@@ -8,7 +8,7 @@ import transformers as hf
 import tiny_runs as tiny
 from limbeck.data import load_task
 from limbeck.preflight import check
-from limbeck.preflight.model_checks import check_padding, check_positions
+from limbeck.preflight.model_checks import check_padding, check_positions, table_length
 from limbeck.run import distill
 from limbeck.support.errors import LimbeckError
 
@@ -87,6 +87,41 @@ def test_a_run_ends_there_before_any_work(reviews, tmp_path):
             **{"student.init": str(tmp_path / "start")},
         )
     assert not (tmp_path / "run").exists()
+
+
+def test_a_length_that_is_left_out_follows_the_shortest_model(tmp_path, caplog):
+    """The teacher has 24 positions, the student's start 6; the longest review has 8 tokens."""
+    tiny.save(tiny.knowing_teacher(), tmp_path / "teacher")
+    tiny.save(tiny.bert(2, max_position_embeddings=6), tmp_path / "start")
+    settings = {
+        "data": str(tiny.write_csv(tmp_path / "reviews.csv", 40)),
+        "text_columns": ["review"],
+        "label_column": "verdict",
+        "teacher": str(tmp_path / "teacher"),
+        "teacher_rows": "any",
+        "max_steps": 1,
+    }
+    whole = distill("kd-soft", tmp_path / "whole", **settings)
+    assert whole.record.recipe["max_length"] == 24
+    assert whole.record.examples.truncated["train"] == 0
+    start = {"student.init": str(tmp_path / "start")}
+    short = distill("kd-soft", tmp_path / "short", **settings, **start)
+    assert f"max_length is 6: {tmp_path / 'start'} has no more positions" in caplog.messages
+    assert short.record.recipe["max_length"] == 6
+    assert short.record.examples.truncated["train"] > 0
+    # The same command again is the same run.
+    again = distill("kd-soft", tmp_path / "short", **settings, **start)
+    assert again.record == short.record
+    with pytest.raises(LimbeckError, match="max_length 128 is beyond the 6 positions"):
+        distill("kd-soft", tmp_path / "named", **settings, **start, max_length=128)
+
+
+@pytest.mark.parametrize(
+    ("model", "length"),
+    [(tiny.bert(1, max_position_embeddings=64), 64), (rotary(), None), (relative(), None)],
+)
+def test_the_length_of_a_table_of_positions(model, length):
+    assert table_length(model.config) == length
 
 
 @pytest.mark.parametrize("model", [rotary, relative])
