@@ -107,6 +107,26 @@ def test_the_teachers_own_run_is_not_a_student_row(tmp_path):
     assert [row.label for row in table.rows] == ["teacher", "kd"]
 
 
+def test_teachers_of_one_depth_and_other_widths_are_rows_of_their_own():
+    wide, narrow = a_teacher(90.0, "runs/wide"), a_teacher(70.0, "runs/narrow")
+    narrow = narrow.model_copy(update={"hidden_size": 128})
+    table = build_table([a_run("kd", 1, 63.0, teacher=wide), a_run("pkd", 1, 63.0, teacher=narrow)])
+    teachers = [row.average.mean for row in table.rows if row.role == "teacher"]
+    assert teachers == [90.0, 70.0]
+    assert row_of(table, "kd").facts["kept"].value == pytest.approx(70)
+    assert row_of(table, "pkd").facts["kept"].value == pytest.approx(90)
+
+
+def test_a_note_says_which_of_several_teachers_is_compared():
+    said = "Teacher's score, and % of teacher, are of the best single teacher on dev, not of the team: "
+    alone, team = a_run("kd", 1, 80.0), a_run("mt-bert", 1, 81.0)
+    alone.team = TeamFacts(use="sample", members=[TeamMember(name="a", path="runs/a")])
+    assert not [note for note in build_table([alone]).notes if "team" in note]
+    members = [TeamMember(name=name, path=f"runs/{name}") for name in ("teacher", "other")]
+    team.team = TeamFacts(use="mean", members=members)
+    assert f"{said}mt-bert." in build_table([alone, team]).notes
+
+
 def test_sizes_make_rows_of_their_own():
     runs = [
         a_run(m, s, 80.0 + s, layers=n) for m in ("kd", "finetune") for n in (2, 4) for s in (1, 2)

@@ -233,9 +233,10 @@ def _shown_columns(
 def _teacher_rows(
     teachers: Sequence[TeacherRow], columns: Sequence[model.TableColumn]
 ) -> list[model.Row]:
+    """A row for each depth and width: teachers of one shape are taken for the seeds of one."""
     rows = []
-    for depth in sorted({teacher.facts.layers or 0 for teacher in teachers}, reverse=True):
-        own = [teacher for teacher in teachers if (teacher.facts.layers or 0) == depth]
+    shapes = grouped(teachers, lambda one: (one.facts.layers or 0, one.facts.hidden_size or 0))
+    for (depth, _), own in sorted(shapes.items(), reverse=True):
         scores: against.Scores = {
             column.key: {
                 n: t.scores[column.key] for n, t in enumerate(own) if column.key in t.scores

@@ -229,19 +229,19 @@ def latency_notes(runs: Sequence[Record], bench: str | None = None) -> list[str]
 
 
 def teacher_notes(runs: Sequence[Record]) -> list[str]:
-    """Runs whose teacher's score may come from other rows: their records do not identify them."""
-    unsure = {
-        run.method: None
-        for run in runs
-        if run.teacher is not None
-        and run.teacher.scores.get("dev")
-        and "dev" not in run.examples.fingerprints
-    }
-    said = (
-        "Teacher's score, and % of teacher, may be on other dev rows, which records of an earlier "
-        f"version do not record: {', '.join(unsure)}."
+    """Runs with several teachers, of which one is compared, and runs whose records do not identify its rows."""
+    scored = [run for run in runs if run.teacher is not None and run.teacher.scores.get("dev")]
+    several = [run for run in scored if run.team is not None and len(run.team.members) > 1]
+    unsure = [run for run in scored if "dev" not in run.examples.fingerprints]
+    notes = (
+        ("are of the best single teacher on dev, not of the team", several),
+        ("may be on other dev rows, which records of an earlier version do not record", unsure),
     )
-    return [said] if unsure else []
+    return [
+        f"Teacher's score, and % of teacher, {said}: {', '.join({run.method: None for run in found})}."
+        for said, found in notes
+        if found
+    ]
 
 
 def failure_notes(runs: Sequence[Record]) -> list[str]:
