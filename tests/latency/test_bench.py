@@ -202,6 +202,11 @@ def test_what_is_wrong_is_said_at_once(tmp_path):
         bench([model], BenchSettings(lengths=(17,)))
 
 
+def test_the_usual_lengths_end_with_the_models_positions(tmp_path):
+    found = bench([exported(tmp_path, "one", 1.0, 1)], BenchSettings(passes=5, warm_up=1))
+    assert {one.condition.length for one in found.measurements} == {16}
+
+
 def test_scores_of_different_rows_are_not_compared():
     condition = BenchCondition(batch=1, length=4, threads=1)
     found = [

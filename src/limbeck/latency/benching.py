@@ -14,7 +14,7 @@ import numpy as np
 
 from limbeck.latency import report as reports
 from limbeck.latency.cascades import cascade_lines
-from limbeck.latency.contenders import Contender, contenders, inputs_of
+from limbeck.latency.contenders import Contender, contenders, inputs_of, positions_of
 from limbeck.latency.report import BenchCondition, BenchReport, Measurement
 from limbeck.latency.settings import BenchSettings
 from limbeck.latency.worker import BenchProcess
@@ -57,6 +57,10 @@ def bench(
         raise LimbeckError(said, f"give at most {limit}")
     named = [str(model) for model in models]
     who = contenders(named, chosen.backends)
+    if "lengths" not in chosen.model_fields_set:
+        most = min(filter(None, map(positions_of, who)), default=max(chosen.lengths))
+        lengths = tuple(dict.fromkeys(min(length, most) for length in chosen.lengths))
+        chosen = chosen.model_copy(update={"lengths": lengths})
     found: list[Measurement] = []
     with tempfile.TemporaryDirectory() as folder, terminal.phases(shown=show) as begin:
         for threads in chosen.threads:

@@ -175,6 +175,12 @@ def _named_apart(found: Sequence[Contender]) -> list[Contender]:
 _TEXT = ("input_ids", "attention_mask", "token_type_ids")
 
 
+def positions_of(one: Contender) -> int | None:
+    """Most tokens that a contender reads of a text; None without a limit."""
+    limit = getattr(one.config.get_text_config(), "max_position_embeddings", None)
+    return limit if isinstance(limit, int) and limit > 0 else None
+
+
 def inputs_of(one: Contender, batch: int, length: int) -> dict[str, np.ndarray]:
     """A batch for a contender: (batch, length) ids, mask and segments, or pixels.
 
@@ -183,9 +189,8 @@ def inputs_of(one: Contender, batch: int, length: int) -> dict[str, np.ndarray]:
     Raises:
         LimbeckError: the model has fewer positions than `length`.
     """
-    config = one.config.get_text_config()
-    limit = getattr(config, "max_position_embeddings", None)
-    if isinstance(limit, int) and 0 < limit < length:
+    config, limit = one.config.get_text_config(), positions_of(one)
+    if limit is not None and limit < length:
         raise LimbeckError(
             f"bench: {one.model} reads {limit} tokens, not {length}",
             f"measure shorter lengths, such as --lengths {limit}",

@@ -15,7 +15,10 @@ class BenchSettings(Settings):
     """The measurements to make."""
 
     batch_sizes: Counts = Field((1,), description="rows of a pass")
-    lengths: Counts = Field((32, 128), description="tokens of a row")
+    lengths: Counts = Field(
+        (32, 128),
+        description="tokens of a row; default: 32 and 128, as far as all models read them",
+    )
     threads: Counts = Field((1,), description="threads, pinned to as many cores")
     backends: Words = Field(
         (),
