@@ -23,7 +23,7 @@ import tiny_runs as tiny
 from limbeck.cli.app import app
 from limbeck.data import RowsAsked
 from limbeck.exporting import export_model, gate
-from limbeck.exporting.export_model import _try, export
+from limbeck.exporting.export_model import _times_faster, _try, export
 from limbeck.exporting.gate import cross_fitted
 from limbeck.exporting.onnx_graph import write_onnx
 from limbeck.runtimes.manifest import Conversion, read_export
@@ -322,3 +322,31 @@ def test_logits_are_kept_of_the_first_batches_alone(places, monkeypatch):
     monkeypatch.setattr(gate, "_KEPT_NUMBERS", 2 * size + 2 * (count - 2 * size))
     kept = gate.torch_reference(loaded, rows, size, lambda done: None).logits
     assert [len(batch) for batch in kept] == [size]
+
+
+@pytest.mark.parametrize(("seconds", "rounds"), [(0.01, 8), (2.0, 3)])
+def test_the_speed_of_slow_models_is_measured_in_fewer_rounds(monkeypatch, seconds, rounds):
+    """A session that takes `seconds` for a batch, by a clock of its own; the shipped file takes half of it."""
+    clock, passes = [0.0], []
+
+    class Session:
+        def __init__(self, share: float) -> None:
+            self.share = share
+
+        def feed(self, batch):
+            return batch
+
+        def logits(self, feed):
+            clock[0] += seconds * self.share
+            passes.append(feed)
+
+    workshop = SimpleNamespace(
+        source=1.0,
+        shipped=0.5,
+        open=Session,
+        settings=SimpleNamespace(batch_size=4),
+        rows=SimpleNamespace(batches=lambda size: iter("abc")),
+    )
+    monkeypatch.setattr(export_model, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    assert _times_faster(workshop) == pytest.approx(2)
+    assert passes == ["a", "b"] * 2 * rounds
