@@ -125,6 +125,10 @@ def test_a_wish_is_met_by_half_a_standard_error():
     # sqrt(97 · 3 / 400) / 2 = .43
     assert rows().chosen(points, "agreement", 96.5, 400).thresholds == (1,)
     assert rows().chosen(points, "agreement", 96.6, 400).thresholds == (2,)
+    # With two thresholds three times as much: 1.28.
+    pairs = rows((FAST, FAST, SLOW), (1.0, 2.0, 10.0))
+    assert pairs.chosen(points, "agreement", 95.7, 400).thresholds == (1,)
+    assert pairs.chosen(points, "agreement", 95.8, 400).thresholds == (2,)
 
 
 @pytest.mark.parametrize(("wanted", "value"), [("score", 100.1), ("cost", 9.0)])

@@ -19,8 +19,8 @@ from limbeck.tasks.metrics import SampledScore
 # How finely the shares of rows to send on are tried, with one member before the last and with two.
 _STEPS = {1: 200, 2: 25}
 _SENDS_ALL = float(np.nextafter(1.0, 2.0))
-# Standard errors by which a wish is to be met.
-_ERRORS = 0.5
+# Standard errors by which a wish is to be met: the best of many pairs of thresholds is there by more luck.
+_ERRORS = {1: 0.5, 2: 1.5}
 # Answers that are scored at once: a score may count each answer of all members in each cascade.
 _BATCH_ANSWERS = 2_000_000
 
@@ -156,8 +156,9 @@ class CascadeRows:
         """The cheapest point that meets the wish, or the best one within the cost; None if no point does.
 
         The first of many points above a score is there by luck too, and falls short on other rows. So a point has to
-        meet the wish by half a standard error of its rows: two times in three it then does on others. Where none does,
-        as where more is wanted than the last member reaches, one that only meets it is taken.
+        meet the wish by half a standard error of its rows, with two thresholds by one and a half: on real rows that
+        chose nothing the loss was then about the one allowed. Where none does, as where more is wanted than the last
+        member reaches, one that only meets it is taken.
 
         Args:
             points: a curve.
@@ -173,12 +174,13 @@ class CascadeRows:
         agreed = np.array([one.agreement for one in points])
         # Of the share of rows that are not answered as the last member answers them.
         error = np.sqrt(np.maximum(agreed * (100 - agreed), 0) / rows)
+        margin = _ERRORS[len(self.logits) - 1] * error
         if wanted == "agreement":
             spare = agreed - value
         else:
             least = value if wanted == "score" else points[-1].score - value
             spare = np.array([one.score for one in points]) - least
-        for enough in (spare >= _ERRORS * error, spare >= 0):
+        for enough in (spare >= margin, spare >= 0):
             if enough.any():
                 met = [one for one, meets in zip(points, enough, strict=True) if meets]
                 return min(met, key=lambda one: (one.seconds, -one.score))
