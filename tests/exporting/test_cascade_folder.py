@@ -23,7 +23,7 @@ from limbeck.cards.push import push_files
 from limbeck.cards.settings import CardSettings
 from limbeck.cli.app import app
 from limbeck.data import RowsAsked
-from limbeck.exporting.cascade import cascade
+from limbeck.exporting.cascade import cascade, lines_of
 from limbeck.exporting.export_model import export
 from limbeck.latency.benching import bench
 from limbeck.latency.cascades import cascade_lines
@@ -153,8 +153,11 @@ def test_rows_without_labels_are_judged_by_the_slow_model(models, tmp_path):
 
 def test_a_wish_that_no_threshold_meets_is_refused_with_what_can_be(models, tmp_path):
     fast, slow, data = models
-    with pytest.raises(LimbeckError, match=r"cost 0: .*fast alone costs \d+ % of .*slow"):
+    with pytest.raises(
+        LimbeckError, match=r"cost 0: .*fast alone costs \d+ % of .*slow"
+    ) as refused:
         cascade([fast, slow], tmp_path / "made", asked(data), wanted={"cost": 0.0})
+    assert refused.value.problems[0].fix.startswith("allow more")
     assert not (tmp_path / "made").exists()
 
 
@@ -198,19 +201,53 @@ def test_nan_is_said_of_the_member_that_gives_it(models, tmp_path):
             cascade(members, tmp_path / "made", asked(data))
 
 
+def test_a_member_with_other_classes_is_named(models, tmp_path):
+    fast, slow, data = models
+    three = tiny.save(tiny.bert(1, seed=3, num_labels=3), tmp_path / "three")
+    with pytest.raises(LimbeckError, match=r"model .*three: it has 3 outputs"):
+        cascade([fast, three, slow], tmp_path / "made", asked(data))
+
+
+def test_rows_to_score_of_which_some_have_no_label_are_refused(models, tmp_path):
+    fast, slow, data = models
+    rows = data.read_text().splitlines()
+    rows[2:4] = [row.replace("negative", "").replace("positive", "nan") for row in rows[2:4]]
+    (tmp_path / "gaps.csv").write_text("\n".join(rows) + "\n")
+    gaps = asked(tmp_path / "gaps.csv")
+    with pytest.raises(LimbeckError, match=r"'dev' of reviews: 2 of 60 rows have no label"):
+        cascade([fast, slow], tmp_path / "made", gaps)
+    with pytest.raises(LimbeckError, match=r"'dev' of reviews: 2 of 60 rows have no label"):
+        ScoredModel.open(slow).rows(gaps)
+
+
+def test_members_of_one_name_are_told_apart(models, tmp_path):
+    fast, slow, data = models
+    members = [tmp_path / "small" / "onnx", tmp_path / "large" / "onnx"]
+    for source, place in zip((fast, slow), members, strict=True):
+        shutil.copytree(source, place)
+    made = cascade(members, tmp_path / "made", asked(data))
+    said = "\n".join(lines_of(made))
+    alone = [f"{one.score:.1f}" for one in made.members]
+    assert f"(alone small/onnx {alone[0]}, large/onnx {alone[1]})" in said
+    answers = predict(tmp_path / "made", data, text_columns=["review"])
+    assert {row["answered_by"] for row in answers} <= {"small/onnx", "large/onnx"}
+
+
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock on which loading takes 5 s, then 15 s, and each row that a model reads 2 ms."""
+    """A clock on which loading takes 5 s, then 15 s, a tokenizer 9 s, and each row that a model reads 2 ms."""
     now = [0.0]
 
     def takes(seconds):
         now[0] += seconds
 
     load, passes = ScoredModel.load, scored_model.compact_outputs_of
+    tokenizer = scored_model.read_processor
     pauses = itertools.cycle((5.0, 15.0))
     monkeypatch.setattr(
         ScoredModel, "load", lambda *a, **k: [takes(next(pauses)), load(*a, **k)][1]
     )
+    monkeypatch.setattr(scored_model, "read_processor", lambda *a: [takes(9.0), tokenizer(*a)][1])
     monkeypatch.setattr(
         scored_model,
         "compact_outputs_of",

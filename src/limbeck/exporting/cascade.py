@@ -37,12 +37,13 @@ from limbeck.runtimes.cascade import (
     centred,
     confidence_problems,
 )
-from limbeck.scoring.scored_model import EncodedSplit, LoadedSplit, ScoredModel
+from limbeck.scoring.scored_model import EncodedSplit, LoadedSplit, ScoredModel, refuse_gaps
 from limbeck.scoring.stored_member import SENT_ON, StoredMember, is_store
 from limbeck.students import labels_of
 from limbeck.support import files, terminal
 from limbeck.support.cells import CellTable
 from limbeck.support.errors import LimbeckError, Problem, problem_list, raise_problems, unknown
+from limbeck.support.words import short_names
 from limbeck.tasks import TASKS, Task, get_task_type, metrics, rules
 from limbeck.tasks.task import judged_by_teacher
 from limbeck.teachers.labeller import RowsMissingError
@@ -107,6 +108,8 @@ def cascade(
     known = next((one for one in members if one.recipe is not None), members[-1])
     if unlabelled is None:
         loaded = replace(known.rows(asked, labeled=False), own_classes=False, translated_from=None)
+        if loaded.labeled:
+            refuse_gaps(loaded)
     else:
         loaded = text_split(members[-1], str(unlabelled), asked)
     asks: dict[str, Any] = {}
@@ -242,9 +245,10 @@ def _timed(member: ScoredModel, loaded: LoadedSplit) -> tuple[EncodedSplit, np.n
         LimbeckError: outputs that are NaN or infinite.
     """
     member = member.in_memory(loaded.task.kind)
-    member.outputs(replace(loaded, rows=loaded.rows.select([0])))  # the extra cost of a first pass
+    # The extra cost of a first pass.
+    member.outputs(replace(loaded, rows=loaded.rows.select([0])), side=f"model {member.name}")
     start = time.perf_counter()
-    read, outputs = member.outputs(loaded)
+    read, outputs = member.outputs(loaded, side=f"model {member.name}")
     seconds = (time.perf_counter() - start) / len(loaded.rows)
     if broken := int((~np.isfinite(outputs)).any(axis=1).sum()):
         raise LimbeckError(
@@ -359,7 +363,8 @@ class MembersAnswers:
                 if wish == "cost"
                 else f"the best that these models reach on these rows is {getattr(best, wish):.1f}"
             )
-            raise LimbeckError(f"{wish} {value:g}: {reach}", "request less, or name another model")
+            fix = "allow more of its time" if wish == "cost" else "request less"
+            raise LimbeckError(f"{wish} {value:g}: {reach}", f"{fix}, or name another model")
         halves = split.halves()
         answering = None if halves is None else rows.cross_fitted(halves, wish, value)
         alone = rows.score(
@@ -470,7 +475,7 @@ def _best_by_share(manifest: CascadeManifest) -> list[CascadePoint]:
 def curve_table(manifest: CascadeManifest) -> CellTable:
     """Some places of the curve: rows that the last model answers, cost of a row, score, agreement."""
     last, points = manifest.members[-1], _best_by_share(manifest)
-    name = _short(last)
+    name = _names(manifest)[-1]
     cells = [[f"rows to {name}", f"of its time, with {name}'s 100", manifest.metric, "agreement"]]
     places = [
         min(points, key=lambda one: abs(one.sent[-1] - share))
@@ -489,61 +494,65 @@ def curve_table(manifest: CascadeManifest) -> CellTable:
 def drawing(manifest: CascadeManifest) -> bytes:
     """Score and agreement against the share of rows that the last model answers, with the chosen place."""
     points = _best_by_share(manifest)
-    shares = tuple(100 * one.sent[-1] for one in points)
+    shares, name = tuple(100 * one.sent[-1] for one in points), _names(manifest)[-1]
     lines = {manifest.metric: [one.score for one in points]}
     if manifest.judged_by == "labels":
-        lines[f"agreement with {_short(manifest.members[-1])}"] = [one.agreement for one in points]
+        lines[f"agreement with {name}"] = [one.agreement for one in points]
     series = [
-        Series(name, number, shares, tuple(values), tuple(values), tuple(values))
-        for number, (name, values) in enumerate(lines.items())
+        Series(line, number, shares, tuple(values), tuple(values), tuple(values))
+        for number, (line, values) in enumerate(lines.items())
     ]
     panel = line_panel(
         "Rows that the cascade sends on",
         series,
-        x_label=f"rows that {_short(manifest.members[-1])} answers, %",
+        x_label=f"rows that {name} answers, %",
         y_label="%",
-        reference=(_short(manifest.members[-1]), manifest.members[-1].score),
+        reference=(name, manifest.members[-1].score),
         scale="linear",
         legend=True,
     )
     return standalone(panel.svg)
 
 
-def _short(member: CascadeMember) -> str:
-    return Path(member.name).name
+def _names(manifest: CascadeManifest) -> list[str]:
+    """Its members' names, as `limbeck predict` writes them."""
+    return short_names([one.name for one in manifest.members])
 
 
 def lines_of(manifest: CascadeManifest) -> list[str]:
     """The measurements and the choice, one sentence per line."""
-    last, shown = manifest.members[-1], manifest.shown
+    names, last, shown = _names(manifest), manifest.members[-1], manifest.shown
+    slow = names[-1]
     wish, value = next(iter(manifest.wanted.items()))
     found = [
-        f"{_short(one)} sends on rows where it is less than {100 * one.threshold:.1f} % sure"
+        f"{name} sends on rows where it is less than {100 * one.threshold:.1f} % sure"
         if one.threshold
-        else f"{_short(one)} sends nothing on: it meets the goal alone"
-        for one in manifest.members[:-1]
+        else f"{name} sends nothing on: it meets the goal alone"
+        for name, one in zip(names[:-1], manifest.members, strict=False)
     ]
+    alone = ", ".join(
+        f"{name} {one.score:.1f}" for name, one in zip(names, manifest.members, strict=True)
+    )
     held = "rows that chose no threshold" if manifest.cross_fitted else "the rows that chose"
     found.append(
         f"wanted {wish} {value:g}; on {held} ({manifest.gate.rows:,} in all): {manifest.metric} "
-        f"{shown.score:.1f} (alone {', '.join(f'{_short(one)} {one.score:.1f}' for one in manifest.members)}), "
-        f"{shown.agreement:.1f} % predicted as {_short(last)} predicts"
+        f"{shown.score:.1f} (alone {alone}), {shown.agreement:.1f} % predicted as {slow} predicts"
     )
     if (gap := manifest.difference) is not None:
         found.append(
-            f"{gap['difference']:+.2f} points compared with {_short(last)}, 95 % interval {gap['low']:+.2f} to "
+            f"{gap['difference']:+.2f} points compared with {slow}, 95 % interval {gap['low']:+.2f} to "
             f"{gap['high']:+.2f}"
         )
-    reach = f"{100 * shown.sent[-1]:.1f} % of rows reach {_short(last)}"
+    reach = f"{100 * shown.sent[-1]:.1f} % of rows reach {slow}"
     found.append(
         f"{reach}; {1e3 * shown.seconds:.2f} ms a row, "
-        f"{last.seconds / shown.seconds:.1f} times as fast as {_short(last)} alone ({1e3 * last.seconds:.2f} ms)"
+        f"{last.seconds / shown.seconds:.1f} times as fast as {slow} alone ({1e3 * last.seconds:.2f} ms)"
         if last.timed
         else f"{reach}, whose time is not known"
     )
     if last.stored:
         found.append(
-            f"{_short(last)} holds stored outputs of {last.teacher}: other rows that are sent on need {last.teacher}; "
+            f"{slow} holds stored outputs of {last.teacher}: other rows that are sent on need {last.teacher}; "
             f"predict {'--endpoint URL asks it, otherwise it ' * bool(manifest.asks)}gives them no prediction, and "
             f"writes {SENT_ON!r} in the column answered_by"
         )
@@ -554,8 +563,8 @@ def readme(manifest: CascadeManifest) -> str:
     """The folder's card."""
     measured = "\n".join(f"- {line}" for line in lines_of(manifest))
     rows = "\n".join(
-        f"| {_short(one)} | {one.score:.1f} | {f'{1e3 * one.seconds:.2f}' if one.timed else '–'} |"
-        for one in manifest.members
+        f"| {name} | {one.score:.1f} | {f'{1e3 * one.seconds:.2f}' if one.timed else '–'} |"
+        for name, one in zip(_names(manifest), manifest.members, strict=True)
     )
     return (
         f"# A cascade of {len(manifest.members)} models\n\nA fast model answers the rows that it is sure of and sends "

@@ -43,6 +43,7 @@ from limbeck.students.pretrained import Head
 from limbeck.support import files, given
 from limbeck.support.errors import LimbeckError, Problem, raise_problems, unknown
 from limbeck.support.settings import DeviceMap
+from limbeck.tasks.abstract_type import labelled_rows, no_unlabelled
 from limbeck.tasks.metrics import TEACHER_LABEL
 
 logger = logging.getLogger(__name__)
@@ -179,7 +180,7 @@ class ScoredModel:
         recipe: for a run or an export of one, the settings that identify its own rows.
         manifest: for an exported folder, its description.
         cascade: for a cascade's folder, its description; `members` are its models, fastest first, no stored outputs.
-        weights: the model itself, where it stays in memory (`in_memory`).
+        weights: the model itself, where it stays in memory (`in_memory`); also `processor`, its tokenizer.
         device_map: how its parts are placed on several devices.
     """
 
@@ -193,6 +194,7 @@ class ScoredModel:
     cascade: CascadeManifest | None = None
     members: "tuple[ScoredModel, ...]" = ()
     weights: PreTrainedModel | None = None
+    processor: tasks.Processor | None = None
     device_map: DeviceMap | None = None
 
     @classmethod
@@ -300,10 +302,12 @@ class ScoredModel:
         return model
 
     def in_memory(self, kind: tasks.TaskType) -> "ScoredModel":
-        """The same model, whose weights are read once: its passes can be timed without loading."""
+        """The same model, read once with its tokenizer: its passes can be timed without loading."""
         if self.cascade is not None:
             return replace(self, members=tuple(one.in_memory(kind) for one in self.members))
-        return self if self.manifest is not None else replace(self, weights=self.load(kind))
+        processor = read_processor(self.place, kind.reads)
+        weights = None if self.manifest is not None else self.load(kind, processor)
+        return replace(self, weights=weights, processor=processor)
 
     # ---- rows ----
 
@@ -396,7 +400,7 @@ class ScoredModel:
             model: its weights; not needed if the length is known otherwise.
         """
         task = decided_by(loaded.task, self.config)
-        processor = read_processor(self.place, task.kind.reads)
+        processor = self.processor or read_processor(self.place, task.kind.reads)
         length = loaded.max_length
         if length is None:
             usual = loaded.usual_length
@@ -467,7 +471,7 @@ class ScoredModel:
         if labels and len(wanted) != len(labels):
             raise LimbeckError(
                 f"{self.name} predicts {', '.join(labels)}, but {loaded.task.name} has the classes {', '.join(wanted)}",
-                "name the task that it was exported for",
+                "name the task that it was exported for, or remove the rows of other classes",
             )
         split = self.read(loaded)
         batches = split.batches(manifest.gate.batch_size)
@@ -538,7 +542,7 @@ def _split_of(
     task: tasks.Task, splits: DatasetDict, asked: RowsAsked, *, labeled: bool
 ) -> LoadedSplit:
     chosen = split_to_score(task, splits, asked.split, labeled=labeled)
-    return LoadedSplit(
+    found = LoadedSplit(
         task=task,
         data=str(asked.data),
         name=chosen,
@@ -547,6 +551,22 @@ def _split_of(
         text_columns=tuple(asked.text_columns or ()),
         label_column=asked.label_column,
     )
+    if labeled:
+        refuse_gaps(found)
+    return found
+
+
+def refuse_gaps(loaded: LoadedSplit) -> None:
+    """Raise LimbeckError for rows to score of which some have no label, as training rows may."""
+    task = loaded.task
+    if no_unlabelled(task.kind) is not None or task.kind.candidates is not None:
+        return
+    known = labelled_rows(loaded.rows.with_format("numpy")[task.label_column][:])
+    if not known.all():
+        raise LimbeckError(
+            f"split {loaded.name!r} of {task.name}: {int((~known).sum()):,} of {len(known):,} rows have no label",
+            "give each row a label, or remove these rows",
+        )
 
 
 def split_to_score(
