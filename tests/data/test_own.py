@@ -330,6 +330,20 @@ def test_a_folder_says_what_it_holds(tmp_path):
         load_task("sst", tmp_path / "glue")
 
 
+def test_a_models_classes_are_known_of_few_rows_or_rows_of_one_class(tmp_path):
+    known = Labelling(teacher=("Sad", "glad", "mad"))
+    for number, labels in enumerate((["mad"], ["glad", "mad"], ["mad", "sad", "glad"])):
+        rows = [{"q": f"text {label}", "y": label} for label in labels]
+        path = write(tmp_path / f"{number}.csv", rows)
+        task, splits = load_task(None, path, **COLUMNS, labelling=known, for_training=False)
+        assert [name.lower() for name in task.labels] == ["sad", "glad", "mad"]
+        names = ["sad", "glad", "mad"]
+        assert splits["dev"]["label"][:] == [names.index(label) for label in labels]
+    path = write(tmp_path / "other.csv", [{"q": "text", "y": "bad"}] * 3)
+    with pytest.raises(LimbeckError, match="holds one class only: 'bad'"):
+        load_task(None, path, **COLUMNS, labelling=known, for_training=False)
+
+
 def test_the_order_of_ordered_classes_is_given_or_that_of_numbers():
     ordered = Labelling(teacher=("10", "1", "2"), ordered=True)
     assert class_order(["1", "10", "2"], ordered, "it") == ("1", "2", "10")

@@ -204,7 +204,8 @@ def _classes(
     numbered = whole and given.classes and not set(names) <= set(given.classes)
     if numbered and classes[0] >= 0 and classes[-1] < len(given.classes):
         return given.classes, {value: value for value in range(len(given.classes))}
-    _check_classes(train, column, classes)
+    if not _are_of(given.teacher, names):
+        _check_classes(train, column, classes)
     order = class_order(names, given, f"label column {column!r}")
     written: dict[str, Any] = dict(zip(names, classes, strict=True))
     return order, {written.get(name, name): number for number, name in enumerate(order)}
@@ -267,6 +268,12 @@ def _parse_untyped(
             }
             return labels | parsed
     return labels
+
+
+def _are_of(teacher: Sequence[str], names: Sequence[str]) -> bool:
+    """Whether the classes are known to be some of a model's, which few rows may not show."""
+    spelled = spelling(names, teacher)
+    return {*map(spelled, names)} <= {*map(spelled, teacher)}
 
 
 def _check_classes(train: FileTable, column: str, classes: list[Any]) -> None:
