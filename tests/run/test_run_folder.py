@@ -72,6 +72,14 @@ def test_columns_that_nobody_named_stand_in_the_recipe(place, tmp_path):
     plan = plan_run(mine, tmp_path / "run")
     assert (plan.recipe.text_columns, plan.recipe.label_column) == (["text"], "label")
     assert plan.recipe.task == "mine"
+    for given in (
+        {"label_column": "label"},
+        {"label_column": "label", "kind": "ordinal"},
+        {"label_column": "label", "kind": "multi-label"},
+        {"kind": "multi-label"},
+    ):
+        found = plan_run(mine.model_copy(update=given), tmp_path / "run").recipe
+        assert (found.text_columns, found.label_column) == (["text"], given.get("label_column"))
     named = mine.model_copy(update={"text_columns": ["page"], "label_column": "label"})
     assert plan_run(named, tmp_path / "run").recipe.text_columns == ["page"]
 

@@ -307,6 +307,8 @@ def _problems(
 
 # Find columns of a user's own data that the recipe does not name.
 
+# Rows of texts and a class, several or a number.
+_ONE_TABLE = (None, tasks.SENTENCE.name, tasks.ORDINAL.name, tasks.MULTI_LABEL.name)
 # Their columns have names of their own.
 _OWN_NAMES = (tasks.TOKENS.name, tasks.SPANS.name)
 
@@ -318,25 +320,17 @@ def with_columns(recipe: Recipe) -> Recipe:
     the reader of the rows reports them.
     """
     by_teacher = recipe.label_column == tasks.metrics.TEACHER_LABEL
-    if (
-        recipe.task in tasks.TASKS
-        or recipe.text_columns
-        or (recipe.label_column and not by_teacher)
-    ):
+    if recipe.task in tasks.TASKS or recipe.text_columns:
         return recipe
-    if recipe.kind not in (None, tasks.SENTENCE.name) and (
-        not by_teacher or recipe.kind in _OWN_NAMES
-    ):
+    if recipe.kind not in _ONE_TABLE and (not by_teacher or recipe.kind in _OWN_NAMES):
         return recipe
     first = FirstRows.of(recipe.data)
     if first is None:
         return recipe
-    label = (
-        tasks.metrics.TEACHER_LABEL
-        if by_teacher
-        else table.usual_label([*first.columns], first.class_columns)
-    )
-    if label is None:
+    label = recipe.label_column or table.usual_label([*first.columns], first.class_columns)
+    # Several labels may also be a column for each class.
+    several = recipe.kind == tasks.MULTI_LABEL.name and not recipe.label_column
+    if label is None and not several:
         return recipe
     texts = table.usual_texts(first.words, label)
     if by_teacher:
@@ -350,7 +344,9 @@ def with_columns(recipe: Recipe) -> Recipe:
                 unread[0], recipe.data, unread[0],
             )  # fmt: skip
     return (
-        recipe.model_copy(update={"text_columns": texts, "label_column": label})
+        recipe.model_copy(
+            update={"text_columns": texts} | ({} if several else {"label_column": label})
+        )
         if texts
         else recipe
     )
