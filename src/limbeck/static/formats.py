@@ -26,7 +26,7 @@ def write_plain(
 ) -> None:
     """Write `model.safetensors`, `config.json`, `tokenizer.json` and a NumPy reader of them.
 
-    `transformers` loads the folder where limbeck is installed. `predict.py` needs neither.
+    `transformers` loads the folder after `import limbeck.static`. `predict.py` needs neither.
 
     Args:
         student: with or without word pairs.
