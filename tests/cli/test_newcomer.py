@@ -11,11 +11,13 @@ import random
 import shlex
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
 import tiny_runs as tiny
+from limbeck.cli import finished
 from limbeck.cli.app import app
 
 QUESTIONS = os.environ.get("LIMBECK_QUESTIONS")
@@ -68,6 +70,17 @@ def test_the_printed_commands_lead_from_a_csv_to_a_shipped_student(tmp_path, mon
     found = shipped(f"limbeck finetune --model encoder --data reviews.csv {few}", rows=60)
     right = Counter(row["prediction"] == row["label"] for row in found)
     assert right[True] > right[False]
+
+
+def test_an_embedders_vectors_go_into_a_file_that_can_hold_them(tmp_path, monkeypatch) -> None:
+    (tmp_path / "record.json").write_text("{}")
+    (tmp_path / "texts.csv").write_text("text\na good film\n")
+    monkeypatch.setattr(finished, "learned_nothing", lambda record: None)
+    for kind, ending in (("embedding", ".parquet"), ("sentence", ".csv"), (None, ".csv")):
+        record = SimpleNamespace(data=str(tmp_path / "texts.csv"), recipe={"kind": kind})
+        monkeypatch.setattr(finished.Record, "load", lambda run, record=record: record)
+        command = finished.after_export(tmp_path / "exported", tmp_path)
+        assert command is not None and command.endswith(f"texts-predictions{ending}")
 
 
 @pytest.mark.slow

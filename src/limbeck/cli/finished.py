@@ -65,6 +65,12 @@ def _generates(kind: str) -> bool:
     return kind in TASK_TYPES and TASK_TYPES.get(kind).generates
 
 
+def _embeds(kind: str) -> bool:
+    from limbeck.tasks import TASK_TYPES
+
+    return kind in TASK_TYPES and TASK_TYPES.get(kind).embeds
+
+
 def next_step(record: Record, path: Path) -> str | None:
     """The command to run after this one, or None."""
     if learned_nothing(record) is not None:
@@ -87,8 +93,10 @@ def after_export(export: Path, run: Path) -> str | None:
     data = files.at_home(record.data)
     if not data.is_file() or not is_own(data) or learned_nothing(record) is not None:
         return None
-    words = ["limbeck", "predict", str(export), record.data, "--to", f"{data.stem}-predictions.csv"]
-    return shlex.join(words)
+    # CSV holds no vectors.
+    form = "parquet" if _embeds(str(record.recipe.get("kind"))) else "csv"
+    target = f"{data.stem}-predictions.{form}"
+    return shlex.join(["limbeck", "predict", str(export), record.data, "--to", target])
 
 
 def after_labelling(
