@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 # Columns if the output is not a terminal: a pipe or a file should not get lines cut at 80.
 PIPED_WIDTH = 160
-# Within these seconds a launcher ends the other processes of one that has failed: torchrun looks every 0.1 seconds.
-_FIRST_SECONDS, _NEXT_SECONDS = 5.0, 0.2
+# A launcher ends the other processes of one that has failed. The first may come to the error seconds after another.
+_FIRST_SECONDS, _NEXT_SECONDS = 30.0, 0.2
 
 
 def rank() -> int:
