@@ -1,11 +1,11 @@
-"""Rerankers on real text: a cross-encoder of six layers and students of three, by losses over lists and by others.
+"""Rerankers on real text: students of a cross-encoder of six layers, by their losses and by which layers they keep.
 
     python benchmarks/rerankers.py --stsb GLUE/STS-B --encoder all-MiniLM-L6-v2 [--work DIR] [--seeds 1]
 
 Queries are first sentences of STS-B's captions with a score of 4 or more; of each the second sentence is relevant, and
 beside it stand the seven second sentences of other captions that are nearest by TF-IDF. Queries of train are sampled
-from the train file, those of dev from the dev file. One thread; resumable; `limbeck table
-benchmarks/records/rerankers.jsonl.gz`.
+from the train file, those of dev from the dev file. Of three of six layers `upper` is `skip`. One thread;
+resumable; `limbeck table benchmarks/records/rerankers.jsonl.gz`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,10 @@ from limbeck.data.beir import nearest
 from study import Cell, Study
 
 RELEVANT, NEGATIVES = 4.0, 7
-QUERIES = {"train": 240, "dev": 100}
+QUERIES = {"train": 240, "dev": 135}
 GENRE = "main-captions"
-STUDENTS = ("kd-soft", "listwise-kl", "margin-mse", "finetune", "lambda-loss", "kd", "rail-kd-l")
+STUDENTS = ("listwise-kl", "margin-mse", "kd-soft", "finetune")
+LAYERS, PICKS = 3, ("skip", "first")
 
 
 def read_pairs(path: Path) -> list[tuple[str, str, float]]:
@@ -59,39 +61,51 @@ def candidates(pairs: list[tuple[str, str, float]], count: int, seed: int) -> li
     return rows
 
 
-def write_data(stsb: Path, folder: Path) -> Path:
+def write_data(stsb: Path, folder: Path) -> None:
     """The two files of candidates."""
     folder.mkdir(parents=True, exist_ok=True)
     for split, count in QUERIES.items():
         rows = candidates(read_pairs(stsb / f"{split}.tsv"), count, seed=0)
         text = "".join(f"{json.dumps(row)}\n" for row in rows)
         (folder / f"{split}.jsonl").write_text(text, encoding="utf-8")
-    return folder
 
 
-def cells(work: Path, data: Path, encoder: str, seed: int) -> tuple[list[Cell], list[Cell]]:
-    """The teacher, and students of three of its layers; without a teacher of three of the encoder's."""
-    base = {
-        "kind": "pair-score", "task": "stsb-rerank", "data": str(data), "max_length": 48,
-        "batch_size": 32, "seed": seed, "epochs": 2,
-    }  # fmt: skip
-    teacher = Cell(
-        f"s{seed}-teacher",
-        "finetune",
-        {**base, "lr": 1e-4, "student.init": encoder},
-        label="teacher",
-    )
-    place = str(work / teacher.name)
-    students = []
-    for method in STUDENTS:
-        start = (
-            {"student.init": encoder}
-            if method == "finetune"
-            else {"teacher": place, "student.init": "teacher"}
-        )
-        settings = {**base, "lr": 2e-4, "student.layers": 3, **start}
-        students.append(Cell(f"s{seed}-{method}", method, settings, label=f"{method}, 3 layers"))
-    return [teacher], students
+@dataclass(frozen=True)
+class Plan:
+    """Runs of one seed: a teacher, and students of some of its layers."""
+
+    work: Path
+    encoder: str
+    seed: int
+
+    @property
+    def base(self) -> dict[str, Any]:
+        """What all runs share; epochs and learning rate follow the rows."""
+        return {
+            "kind": "pair-score", "task": "stsb-rerank", "data": str(self.work / "data"),
+            "max_length": 48, "batch_size": 32, "seed": self.seed,
+        }  # fmt: skip
+
+    @property
+    def teacher(self) -> Cell:
+        """The encoder with all its layers, fine-tuned."""
+        settings = {**self.base, "student.init": self.encoder}
+        return Cell(f"s{self.seed}-teacher", "finetune", settings, label="teacher")
+
+    def students(self, pick: str) -> list[Cell]:
+        """A student a method; `finetune` starts from the encoder's layers and has no teacher."""
+        shape = {"student.layers": LAYERS, "student.pick": pick}
+        own = {"student.init": self.encoder}
+        taught = {"student.init": "teacher", "teacher": str(self.work / self.teacher.name)}
+        return [
+            Cell(
+                f"s{self.seed}-{method}-{LAYERS}-{pick}",
+                method,
+                self.base | shape | (own if method == "finetune" else taught),
+                label=f"{method}, {pick}",
+            )
+            for method in STUDENTS
+        ]
 
 
 def main() -> None:
@@ -103,12 +117,13 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
     args = parser.parse_args()
     torch.set_num_threads(1)
-    data = write_data(args.stsb, args.work / "data")
+    write_data(args.stsb, args.work / "data")
     study = Study("rerankers", args.work)
-    for seed in args.seeds:
-        for group in cells(args.work, data, args.encoder, seed):
-            study.run(group)
-            study.wait_for(group)
+    for plan in (Plan(args.work, args.encoder, seed) for seed in args.seeds):
+        study.run([plan.teacher])
+        study.wait_for([plan.teacher])
+        for pick in PICKS:
+            study.run(plan.students(pick))
 
 
 if __name__ == "__main__":

@@ -339,8 +339,10 @@ def cases() -> Iterator[Case]:
     for layers in (3, 2):
         has = ("none", "12,000", f"{layers} of 6", "teacher", "STS-B, embeddings")
         yield Case(has, of_embeddings(layers))
-    names = {f"{name}, 3 layers": f"`{name}`" for name in ("kd-soft", "margin-mse", "listwise-kl")}
-    yield Case(("many", "none", *three, "STS-B, reranking"), of_study("rerankers", "s1-", names))
+    rerankers = ("kd-soft", "margin-mse", "listwise-kl")
+    names = {f"{name}, skip": f"`{name}`" for name in rerankers} | {"finetune, skip": PRETRAINED}
+    has = ("many", "none", *three, "STS-B, reranking")
+    yield Case(has, of_study("rerankers", "s", names), PRETRAINED)
 
 
 def _few(prefix: str, has: tuple[str, str, str, str, str], names: dict[str, str]) -> Case:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from limbeck import tasks
 from limbeck.students import pick_layers
+from limbeck.students.build import default_pick
 from limbeck.support.errors import LimbeckError
 
 
@@ -23,6 +25,22 @@ from limbeck.support.errors import LimbeckError
 )
 def test_pick_layers_by_hand(pick, keep, total, picked):
     assert pick_layers(pick, keep, total) == picked
+
+
+@pytest.mark.parametrize(
+    ("kind", "pick"),
+    [
+        *(
+            ("sentence", "skip"),
+            ("multi-label", "skip"),
+            ("ordinal", "skip"),
+            ("pair-score", "skip"),
+        ),
+        *(("embedding", "upper"), ("tokens", "first"), ("spans", "first"), ("causal-lm", "skip")),
+    ],
+)
+def test_the_pick_of_each_task_type_without_rows(kind, pick):
+    assert default_pick(tasks.get_task_type(kind)) == pick
 
 
 @pytest.mark.parametrize("pick", ["first", "last", "skip", "upper"])

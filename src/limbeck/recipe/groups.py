@@ -53,8 +53,8 @@ class StudentSpec(settings.Settings):
         None,
         description="which layers to keep when `layers` is a number: first, last, skip, upper, or importance (the "
         "layers that turn hidden states most on training rows); default: importance for causal-lm, skip for "
-        "classes and numbers of complete texts, upper for embeddings, first for other task types and with a "
-        "paper's settings",
+        "classes and numbers of complete texts and for rerankers, upper for embeddings, first for other task types "
+        "and with a paper's settings",
     )
     hidden: settings.Width | None = Field(
         None,

@@ -47,7 +47,7 @@ def build_student(
     applies to both stacks, or give `{"encoder": …, "decoder": …}`. None keeps them all.
     `pick`: `first`, `last`, `skip`, `upper` (see `pick_layers`; by rows: `important_layers`). If left out, `skip` for
     models that generate and where a head reads a complete text off one token, as lower layers write nothing into it
-    yet, otherwise `first`.
+    yet, `upper` for embedding models, otherwise `first`.
     `config`: entries that replace the configuration's (`with_settings`).
     `task`: names its head's outputs; None: the head is the one of its start.
     `kind`: what its head answers, and so its class, as a task type or by its name.

@@ -42,6 +42,7 @@ class PairScore(Sentence):
     extra_columns = (QUERY_ID,)
     weighs_classes = False
     whole_text = False
+    usual_pick = "skip"
     group_column = QUERY_ID
     candidates = SCORED
     distilled_by = "listwise-kl"

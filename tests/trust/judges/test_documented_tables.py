@@ -63,6 +63,14 @@ def test_what_the_page_states_of_pooled_variance(study, baseline, marked):
     assert cells == marked
 
 
+def test_the_rerankers_page_shows_its_runs():
+    runs = collect([RECORDS / "rerankers.jsonl.gz"])
+    printed = rows(render(build_table(runs, facts=("layers", "kept")), "markdown"))
+    page = (ROOT / "docs" / "rerankers.md").read_text(encoding="utf-8").splitlines()
+    assert len(printed) > 8
+    assert [row for row in printed if row not in page] == []
+
+
 def test_the_last_epoch_takes_the_gain_of_balanced_weights():
     """Accuracy of the runs' own epochs: above plain labels at the best one, below at the last."""
     found = {}
