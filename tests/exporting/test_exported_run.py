@@ -58,6 +58,23 @@ def test_a_run_is_exported_and_scored_by_its_own_rows(finished):
     assert of_export.row_tests.difference.difference == of_run.row_tests.difference.difference == 0
 
 
+def test_an_export_is_held_to_its_class_names_as_its_model_is(finished, tmp_path, caplog):
+    path = export(finished, max_drop=100.0).path
+    rows = tmp_path / "mail.csv"
+    rows.write_text("text,label\n" + 20 * "win money,spam\nsee you soon,ham\n")
+    asked = {"task": "mail", "data": str(rows), "text_columns": ["text"], "label_column": "label"}
+    said = []
+    for model in (finished / "student", path):
+        caplog.clear()
+        evaluate(str(model), **asked)
+        said.append([record.getMessage().partition(": ")[2] for record in caplog.records])
+    assert said[0] == said[1] and "ham, spam" in said[0][0] and len(said[0]) == 1
+    rows.write_text(rows.read_text() + "who knows,unsure\n")
+    for model in (finished / "student", path):
+        with pytest.raises(LimbeckError, match="unsure"):
+            evaluate(str(model), **asked)
+
+
 def test_a_run_with_test_rows_is_exported_with_its_score_on_them(places, tmp_path):
     model, _, _ = places["sentence"]
     data = str(tiny.write_csv(tmp_path / "rows.csv", 300))

@@ -445,38 +445,24 @@ class ScoredModel:
         """
         if self.cascade is not None:
             return self._outputs_of_cascade(loaded, self.cascade)
-        if self.manifest is not None:
-            return self._outputs_of_export(loaded, self.manifest)
-        return self._outputs_of_torch(loaded, side)
-
-    def _outputs_of_torch(self, loaded: LoadedSplit, side: str) -> tuple[EncodedSplit, np.ndarray]:
         source = loaded.translated_from
-        model = self.weights or self.load((source or loaded.task).kind)
         named = source is not None or loaded.own_classes
         unproven = [] if named else class_names(loaded.task, self.config, side=side)
-        split = self.read(loaded, model)
-        outputs = compact_outputs_of(model, split.encoded, split.collator)
+        if self.manifest is not None:
+            split = self.read(loaded)
+            batches = split.batches(self.manifest.gate.batch_size)
+            found = outputs_by_batch(self.session, batches, split.task.kind)
+            outputs = tasks.join([one.kept for one in found])
+        else:
+            model = self.weights or self.load((source or loaded.task).kind)
+            split = self.read(loaded, model)
+            outputs = compact_outputs_of(model, split.encoded, split.collator)
         if source is not None:
             outputs = tasks.project(outputs, source, split.task)
         if loaded.labeled:
             labels = loaded.rows[split.task.label_column][:]
             resolve_class_order(split.task, unproven, outputs, labels, loaded.name, side=side)
         return split, outputs
-
-    def _outputs_of_export(
-        self, loaded: LoadedSplit, manifest: ExportManifest
-    ) -> tuple[EncodedSplit, np.ndarray]:
-        labels = manifest.labels
-        wanted = list(loaded.task.kind.head_labels(loaded.task) or ())
-        if labels and len(wanted) != len(labels):
-            raise LimbeckError(
-                f"{self.name} predicts {', '.join(labels)}, but {loaded.task.name} has the classes {', '.join(wanted)}",
-                "name the task that it was exported for, or remove the rows of other classes",
-            )
-        split = self.read(loaded)
-        batches = split.batches(manifest.gate.batch_size)
-        found = outputs_by_batch(self.session, batches, split.task.kind)
-        return split, tasks.join([one.kept for one in found])
 
     def _outputs_of_cascade(
         self, loaded: LoadedSplit, cascade: CascadeManifest
