@@ -1,6 +1,6 @@
 """Rerankers on real text: students of a cross-encoder of six layers, by their losses and by which layers they keep.
 
-    python benchmarks/rerankers.py --stsb GLUE/STS-B --encoder all-MiniLM-L6-v2 [--work DIR] [--seeds 1]
+    python benchmarks/rerankers.py --stsb GLUE/STS-B --encoder all-MiniLM-L6-v2 [--work DIR] [--seeds 1] [--alone 2 3]
 
 Queries are first sentences of STS-B's captions with a score of 4 or more; of each the second sentence is relevant, and
 beside it stand the seven second sentences of other captions that are nearest by TF-IDF. Queries of train are sampled
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -92,7 +93,7 @@ class Plan:
         settings = {**self.base, "student.init": self.encoder}
         return Cell(f"s{self.seed}-teacher", "finetune", settings, label="teacher")
 
-    def students(self, pick: str) -> list[Cell]:
+    def students(self, pick: str, methods: Sequence[str] = STUDENTS) -> list[Cell]:
         """A student a method; `finetune` starts from the encoder's layers and has no teacher."""
         shape = {"student.layers": LAYERS, "student.pick": pick}
         own = {"student.init": self.encoder}
@@ -104,7 +105,7 @@ class Plan:
                 self.base | shape | (own if method == "finetune" else taught),
                 label=f"{method}, {pick}",
             )
-            for method in STUDENTS
+            for method in methods
         ]
 
 
@@ -115,6 +116,9 @@ def main() -> None:
     parser.add_argument("--encoder", required=True)
     parser.add_argument("--work", type=Path, default=Path("runs/rerankers"))
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
+    parser.add_argument(
+        "--alone", type=int, nargs="*", default=[2, 3], help="seeds of finetune alone"
+    )
     args = parser.parse_args()
     torch.set_num_threads(1)
     write_data(args.stsb, args.work / "data")
@@ -124,6 +128,9 @@ def main() -> None:
         study.wait_for([plan.teacher])
         for pick in PICKS:
             study.run(plan.students(pick))
+    for plan in (Plan(args.work, args.encoder, seed) for seed in args.alone):
+        for pick in PICKS:
+            study.run(plan.students(pick, ("finetune",)))
 
 
 if __name__ == "__main__":
