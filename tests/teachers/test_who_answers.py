@@ -97,3 +97,10 @@ def test_a_teacher_is_a_team_of_one(members):
 )
 def test_short_names(paths, expected):
     assert short_names(paths) == expected
+
+
+def test_a_run_that_is_called_student_keeps_its_name(tmp_path):
+    run = tmp_path / "runs" / "student"
+    (run / "student").mkdir(parents=True)
+    assert short_names([str(run), "runs/alone"]) == ["student", "alone"]
+    assert short_names([str(run / "student"), "runs/alone"]) == ["student", "alone"]

@@ -92,11 +92,22 @@ def capture(
 ) -> Trace:
     """Run `model` on `batch` and record exactly what `request` asks for.
 
-    The caller's grad mode, autocast and train or eval mode hold. Labels and keys the model's
-    forward does not name (such as `index`) are left out. Without logits only the bare stack runs,
-    and only down to the deepest requested layer. Nothing stays on the model afterwards, also when
-    the pass fails. `entry` [B, N, d] takes the place of the embedding output in the main stack.
-    `packed`: the model reads the batch without padding (`limbeck.activations.packing`).
+    The caller's grad mode, autocast and train or eval mode hold. Without logits only the bare stack runs, and only down
+    to the deepest requested layer. Nothing stays on the model afterwards, also when the pass fails.
+
+    Args:
+        model: any transformers model that `docs/capture.md` lists.
+        batch: its inputs. Labels and keys that the model's forward does not name (such as `index`) are left out.
+        request: the layers to record, and whether the logits are wanted.
+        entry: [B, N, d], used instead of the embedding output in the main stack.
+        packed: the model reads the batch without padding (`limbeck.activations.packing`).
+
+    Example:
+        ```python
+        third = limbeck.ActivationKey("hidden", 3, "mean")
+        trace = limbeck.capture(model, batch, limbeck.Request(frozenset({third}), logits=True))
+        trace[third]  # (B, d)
+        ```
 
     Raises:
         LimbeckError: a model that cannot be captured; layers or kinds it does not have; no decoder

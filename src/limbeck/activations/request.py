@@ -21,11 +21,11 @@ StackName = Literal["main", "encoder", "decoder", "cross"]
 class ActivationKey(NamedTuple):
     """One thing to look at.
 
-    `what`: `hidden` states, attention `probabilities` or `scores`, or `query`, `key`, `value` per
-    head. `layer`: for `hidden`, 0 is the embedding output and 1..L the layers; for the rest 1..L.
-    `pool`: `hidden` only; None keeps all tokens, otherwise `limbeck.functional.pool` with the token
-    mask. `stack`: `main` is the encoder of an encoder-decoder, otherwise the only stack; `cross` is
-    attention only.
+    Attributes:
+        what: `hidden` states, attention `probabilities` or `scores`, or `query`, `key`, `value` per head.
+        layer: for `hidden`, 0 is the embedding output and 1..L the layers; for the rest 1..L.
+        pool: `hidden` only; None keeps all tokens, otherwise `limbeck.functional.pool` with the token mask.
+        stack: `main` is the encoder of an encoder-decoder, otherwise the only stack; `cross` is attention only.
     """
 
     what: What
@@ -42,8 +42,11 @@ class ActivationKey(NamedTuple):
 class Request:
     """A set of things to look at, and whether the logits are wanted; requests unite with `|`.
 
-    `tokens`: of logits over a vocabulary no more than these are looked at, so that no more need be stored; a model
-    that is there gives all. Whoever asks for other tokens, or for all, is given all.
+    Attributes:
+        items: the things to look at.
+        logits: whether the head's outputs are wanted.
+        tokens: of logits over a vocabulary no more than these are looked at, so that no more need be stored; a model
+            that is there gives all. Whoever asks for other tokens, or for all, is given all.
 
     Raises:
         LimbeckError: an unknown kind, pooling or stack, a negative layer, or a pairing that has no
@@ -137,14 +140,18 @@ class Mixed:
 
 @dataclass
 class Trace:
-    """The tensors of one captured forward pass; read them with `trace[Seen(...)]`.
+    """The tensors of one captured forward pass; read them with `trace[ActivationKey(...)]`.
 
-    `values`: hidden states [B, N, d] or pooled [B, d]; probabilities and scores [B, H, Q, K];
-    query, key and value [B, H, N, d_head]. `logits`: the head's, if requested. `masks`: per stack
-    [B, N], True for a real token. `mixed`: how the input was mixed, if it was. `each`
-    [T, B, …]: the logits of each teacher of an ensemble, whose mean `logits` is. `partial`: the stored part of
-    logits over a vocabulary, instead of them. `aligned`: of a teacher with other tokens, whose values were
-    brought onto the student's; `masks` then leave out tokens without a teacher token.
+    Attributes:
+        values: hidden states [B, N, d] or pooled [B, d]; probabilities and scores [B, H, Q, K]; query, key and value
+            [B, H, N, d_head].
+        logits: the head's, if requested.
+        masks: per stack [B, N], True for a real token.
+        mixed: how the input was mixed, if it was.
+        each: [T, B, …], the logits of each teacher of an ensemble, whose mean `logits` is.
+        partial: the stored part of logits over a vocabulary, instead of them.
+        aligned: of a teacher with other tokens, whose values were brought onto the student's; `masks` then leave out
+            tokens without a teacher token.
     """
 
     values: dict[ActivationKey, Tensor] = field(default_factory=dict)

@@ -61,6 +61,11 @@ def write_card(
 
     Exported models of a student that the run held before are left out, with a warning.
 
+    Example:
+        ```python
+        limbeck.write_card("runs/student")
+        ```
+
     Raises:
         LimbeckError: no finished run, runs for the spread that are not runs or of another task, settings for a
             cascade, or a README there that a person wrote.

@@ -164,6 +164,11 @@ def push(
         endpoint: the Hub's address; by default `HF_ENDPOINT`, otherwise the Hub itself.
         token: by default `HF_TOKEN`, otherwise the one that `hf auth login` keeps.
 
+    Example:
+        ```python
+        limbeck.push("runs/student", "me/questions-small", dry_run=True).files
+        ```
+
     Raises:
         LimbeckError: no finished run, a damaged one, an invalid name, no token, no permission, a
             public repository, or a Hub that cannot be reached or returns an error.

@@ -97,6 +97,11 @@ def compress(
         settings: of `CompressSettings`: hours, trials, finalists, seeds, methods, precisions, batch, length, threads,
             jobs, engine, address, ….
 
+    Example:
+        ```python
+        found = limbeck.compress("runs/teacher", "size=6MB,latency=2ms", recipe={"data": "questions.csv"}, hours=0.5)
+        ```
+
     Raises:
         LimbeckError: settings, rows or a teacher that cannot be used; a budget that no shape meets, with the nearest
             that is reachable; a folder that another compression has written.

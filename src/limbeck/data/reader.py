@@ -244,6 +244,15 @@ Reader = TypeVar("Reader", bound=type[DataReader])
 def data_reader(name: str) -> Callable[[Reader], Reader]:
     """A class decorator that registers a source of data.
 
+    Args:
+        name: messages call the source by it.
+
+    Example:
+        ```python
+        @limbeck.data_reader("films")
+        class Films(limbeck.data.DataReader): ...  # with `reads` and `read`: docs/extending.md
+        ```
+
     Raises:
         LimbeckError: the class lacks `reads` or `read`, or the name is another source's.
     """

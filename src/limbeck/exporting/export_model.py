@@ -78,6 +78,12 @@ def export(
             default the run's, otherwise the model's limit, at most 512); and the fields of
             `ExportSettings`: format, embedding_bits, fused, max_drop, keep_sensitive, batch_size, threads.
 
+    Example:
+        ```python
+        made = limbeck.export("runs/student", format="onnx-int8", max_drop=0.5)
+        made.path
+        ```
+
     Raises:
         LimbeckError: settings, rows or model that cannot be used; a library that is not installed;
             or a model that loses more than `max_drop`, with everything that was tried.

@@ -68,6 +68,12 @@ def label(
         show: print the pre-flight and a progress bar.
         settings: of `limbeck.labelling.settings.LabelSettings`: out, to, task, text_columns, outputs, ….
 
+    Example:
+        ```python
+        store = limbeck.label("runs/teacher", "questions.csv", unlabelled="more.csv", out="stores/teacher")
+        limbeck.distill("logit-mse", outputs=store, data="questions.csv", **{"student.init": "path/to/encoder"})
+        ```
+
     Raises:
         LimbeckError: whatever is wrong with teacher, rows or settings, or another store in `out`.
     """

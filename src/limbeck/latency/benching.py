@@ -47,6 +47,11 @@ def bench(
         out: a folder for `bench.json` and `bench.md`.
         show: print progress on standard error.
 
+    Example:
+        ```python
+        limbeck.bench(["runs/teacher", "runs/student"], out="bench")
+        ```
+
     Raises:
         LimbeckError: settings that cannot be, a model that cannot be read, a backend that is not
             installed or that no model runs on.

@@ -194,6 +194,15 @@ MAPPINGS: Registry[type[MappingSpec]] = Registry("kind of mapping")
 def mapping(name: str) -> Callable[[Kind], Kind]:
     """A decorator that registers the settings class of a kind of mapping: `mapping: {kind: name}`.
 
+    Args:
+        name: the value of `kind` in a recipe.
+
+    Example:
+        ```python
+        @limbeck.mapping("every-nth")
+        class EveryNth(limbeck.mappings.MappingSpec): ...  # with `build`: docs/extending.md
+        ```
+
     Raises:
         LimbeckError: the name is another kind's.
     """

@@ -452,6 +452,13 @@ def comparison(
             states, of `masked` for attention.
         takes: further settings that it may have: of attention `rows`, `keys`.
 
+    Example:
+        ```python
+        @limbeck.comparison("huber")
+        def huber(student, teacher, masks):
+            return F.huber_loss(student, teacher)
+        ```
+
     Raises:
         LimbeckError: the name is taken, or nothing of that sort is compared.
     """

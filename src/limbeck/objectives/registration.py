@@ -154,6 +154,12 @@ def objective(
         settings: its settings in a recipe, a subclass of `TermSettings`; weight alone if left
             out.
 
+    Example:
+        ```python
+        @limbeck.objective("two-correlations")
+        class TwoCorrelations(limbeck.Objective): ...  # with `forward`: docs/write-your-own-loss.md
+        ```
+
     Raises:
         LimbeckError: the decorated class is no `Objective`, or a name is taken.
     """

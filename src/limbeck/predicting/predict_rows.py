@@ -42,6 +42,13 @@ def predict(
         show: print progress and a summary on standard error.
         settings: of `limbeck.predicting.settings.PredictSettings`: output, text_columns, keep, batch_size, ….
 
+    Example:
+        ```python
+        for row in limbeck.predict("runs/student", ["who wrote it?", "where is it?"]):
+            print(row["prediction"])
+        limbeck.predict("runs/student", "more.csv", to="predictions.csv")
+        ```
+
     Raises:
         LimbeckError: whatever is wrong with model, rows or settings.
     """

@@ -46,7 +46,14 @@ __all__ = ["FirstStage", "ImageSpec", "Recipe", "Stage", "StudentSpec"]
 
 
 class Recipe(RecipeFields):
-    """A checked recipe. `Recipe.load("rail-kd-l", teacher="runs/t", task="mrpc")`."""
+    """A checked recipe.
+
+    Example:
+        ```python
+        recipe = limbeck.Recipe.load("rail-kd-l", teacher="runs/teacher", data="questions.csv")
+        limbeck.distill(recipe, out="runs/student")
+        ```
+    """
 
     @classmethod
     def load(cls, path_or_name: str | Path | None = None, /, **overrides: Any) -> "Recipe":

@@ -183,6 +183,14 @@ def distill(
             as `teacher` is a team; `data` a `Dataset`, a `DatasetDict`, rows by split; `outputs` the
             store that `label` returned.
 
+    Example:
+        ```python
+        result = limbeck.distill(
+            "kd", out="runs/student", teacher="runs/teacher", data="questions.csv", **{"student.layers": 3}
+        )
+        result.scores["test"]["primary"]
+        ```
+
     Raises:
         LimbeckError: everything that is wrong with the recipe, the data or the models, before any
             work starts; a folder that another process writes, or that the run reads; a finished run

@@ -161,6 +161,13 @@ def train_grid(
         show: show pre-flight findings and progress on the terminal.
         **settings: recipe keys of all cells.
 
+    Example:
+        ```python
+        limbeck.train_grid(
+            "finetune", out="runs/grid", models=["path/to/encoder"], axes={"lr": [5e-5, 1e-4]}, data="questions.csv"
+        )
+        ```
+
     Raises:
         LimbeckError: everything that is wrong with any cell, before the first one starts.
     """

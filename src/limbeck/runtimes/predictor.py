@@ -20,6 +20,12 @@ class OnnxPredictor:
         manifest: the content of `export.json`.
         session: the opened model file.
         processor: its tokenizer, or image processor.
+
+    Example:
+        ```python
+        predictor = limbeck.OnnxPredictor.load("runs/student/exported/onnx-int8")
+        (logits,) = predictor.logits(["who wrote it?"])  # (C,)
+        ```
     """
 
     def __init__(self, manifest: ExportManifest, session: GraphSession, processor: Any) -> None:

@@ -90,6 +90,12 @@ def evaluate(
             `onnxruntime` or `openvino`; by default the folder's. Scores of
             exported models do not enter a run's record.
 
+    Example:
+        ```python
+        limbeck.evaluate("runs/student", split="test")
+        limbeck.evaluate("runs/student", data="new.csv", text_columns=["text"], label_column="label")
+        ```
+
     Raises:
         LimbeckError: no finished run there, classes that do not correspond, or nothing exported.
     """

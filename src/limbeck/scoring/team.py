@@ -68,6 +68,11 @@ def look_at_team(
         label_column: the one that holds the labels.
         split: which rows; by default the ones the task is scored on.
 
+    Example:
+        ```python
+        limbeck.look_at_team(["runs/one", "runs/other"], split="dev")
+        ```
+
     Raises:
         LimbeckError: no members, runs that are not finished or disagree, labels in another order,
             or a task type whose predictions are not one class or number a text.

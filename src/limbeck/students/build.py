@@ -39,24 +39,34 @@ def build_student(
 ) -> PreTrainedModel:
     """Build a student, `build_student(teacher, layers=3)`: float32, eval mode, on the CPU.
 
-    A narrower one is `narrowed(build_student(teacher, layers=3), heads=8)`.
+    A narrower one is `narrowed(build_student(teacher, layers=3), heads=8)`. ALBERT runs one layer many times:
+    there only the number of rounds changes, which is logged.
 
-    `init`: `"teacher"` (copied from `teacher`), a folder or Hub name, a model, `"fresh"` (random
-    weights, the teacher's configuration) or a configuration (random weights).
-    `layers`: how many `pick` keeps, or the layers themselves (1-based); for an encoder-decoder it
-    applies to both stacks, or give `{"encoder": …, "decoder": …}`. None keeps them all.
-    `pick`: `first`, `last`, `skip`, `upper` (see `pick_layers`; by rows: `important_layers`). If left out, `skip` for
-    models that generate and where a head reads a complete text off one token, as lower layers write nothing into it
-    yet, `upper` for embedding models, otherwise `first`.
-    `config`: entries that replace the configuration's (`with_settings`).
-    `task`: names its head's outputs; None: the head is the one of its start.
-    `kind`: what its head answers, and so its class, as a task type or by its name.
-    If left out, sentence classification with a `task`, otherwise the type of its start.
-    The head is copied when its labels agree with the task's, otherwise initialised from `seed`.
-    ALBERT runs one layer many times: there only the number of rounds changes, which is logged.
+    Args:
+        init: `"teacher"` (copied from `teacher`), a folder or Hub name, a model, `"fresh"` (random weights, the
+            teacher's configuration) or a configuration (random weights).
+        task: names its head's outputs; None: the head is the one of its start. The head is copied when its labels
+            agree with the task's, otherwise initialised from `seed`.
+        layers: how many `pick` keeps, or the layers themselves (1-based); for an encoder-decoder it applies to both
+            stacks, or give `{"encoder": …, "decoder": …}`. None keeps them all.
+        pick: `first`, `last`, `skip`, `upper` (see `pick_layers`; by rows: `important_layers`). If left out, `skip` for
+            models that generate and where a head reads a complete text off one token, as lower layers write nothing
+            into it yet, `upper` for embedding models, otherwise `first`.
+        config: entries that replace the configuration's (`with_settings`).
+        teacher: the model that `"teacher"` and `"fresh"` refer to.
+        seed: decides random weights.
+        kind: what its head answers, and so its class, as a task type or by its name. If left out, sentence
+            classification with a `task`, otherwise the type of its start.
 
-    Raises LimbeckError for an unknown kind, layers that do not exist, settings the model does not have,
-    weights that do not fit, checkpoints that cannot be read, and, without a `task`, those without a trained head.
+    Example:
+        ```python
+        student = limbeck.build_student("runs/teacher/student", layers=3)
+        student.save_pretrained("small")
+        ```
+
+    Raises:
+        LimbeckError: an unknown kind, layers that do not exist, settings the model does not have, weights that do not
+            fit, checkpoints that cannot be read, and, without a `task`, those without a trained head.
     """
     if isinstance(kind, str):
         kind = tasks.get_task_type(kind)

@@ -18,12 +18,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StepState:
-    """A point of a run: its `seed`; `epoch` and optimisation `step` from 0; `progress` in 0..1.
+    """A point of a run.
 
-    `passes`: how often the training rows were seen, with fractions; `length`: how often they will
-    have been at the run's end, 0 where that is not known. `layers`: the student layers
-    that learn now; None for all of them. `teacher`: who teaches now, of several; counted from 0.
-    `sharing`: processes among which the examples of a forward pass are divided.
+    Attributes:
+        seed: the run's.
+        epoch: from 0.
+        step: the optimizer's, from 0.
+        progress: in 0..1.
+        passes: how often the training rows were seen, with fractions.
+        length: how often they will have been at the run's end, 0 where that is not known.
+        layers: the student layers that learn now; None for all of them.
+        teacher: who teaches now, of several; counted from 0.
+        sharing: processes among which the examples of a forward pass are divided.
     """
 
     seed: int = 0

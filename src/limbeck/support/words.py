@@ -1,6 +1,7 @@
 """Bytes as a person reads them, alike wherever limbeck prints a size."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from limbeck.support.given import PREFIX
 
@@ -59,6 +60,6 @@ def _parts(path: str) -> list[str]:
     if len(found) < 2:
         return found
     *before, last = found
-    if last == "student":
+    if last == "student" and not (Path(path) / last).is_dir():  # a run may have that name itself
         return before
     return [*before[:-1], f"{before[-1]}/{last}"] if last == "first_stage" else found

@@ -566,6 +566,15 @@ Type = TypeVar("Type", bound=type[TaskType])
 def task_type(name: str) -> Callable[[Type], Type]:
     """A class decorator that makes a type of task known: a recipe's `kind: name`.
 
+    Args:
+        name: the value of `kind` in a recipe.
+
+    Example:
+        ```python
+        @limbeck.task_type("lower-case")
+        class LowerCase(limbeck.tasks.classes.Sentence): ...  # with `texts`: docs/extending.md
+        ```
+
     Raises:
         LimbeckError: the class leaves out something that a task type must define, or the name is
             another type's.

@@ -180,11 +180,20 @@ def _padded(spans: Sequence[Any]) -> Tensor:
 
 
 class Teacher:
-    """`Teacher(model)(batch, request) -> Trace`, in eval mode and without gradients.
+    """A model that teaches, in eval mode and without gradients.
 
-    The model is frozen in place: eval mode (train mode if `dropout` is set, as some releases
-    have it), no parameter requires a gradient. Raises LimbeckError for anything but a transformers
-    model.
+    Args:
+        model: any transformers model. It is frozen in place: no parameter requires a gradient.
+        dropout: keep it in train mode, as some releases have it.
+
+    Example:
+        ```python
+        teacher = limbeck.Teacher(model)
+        trace = teacher(batch, limbeck.Request.hidden([6], pool="cls"))
+        ```
+
+    Raises:
+        LimbeckError: anything but a transformers model.
     """
 
     names: tuple[str, ...] = ("",)

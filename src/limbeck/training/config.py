@@ -54,6 +54,11 @@ class DistillationConfig(TrainingArguments):
     JSON and read back (`to_dict`); settings of terms given as objects become plain values. `HfArgumentParser`
     reads it from a command line.
 
+    Example:
+        ```python
+        args = limbeck.DistillationConfig("out", method="rail-kd-l", num_train_epochs=3)
+        ```
+
     Raises:
         LimbeckError: unknown names, values and combinations, all together.
     """

@@ -78,6 +78,14 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
             the training rows, which are not trained on then.
         **kwargs: as for `Trainer`, `model_init` among them.
 
+    Example:
+        ```python
+        trainer = limbeck.DistillationTrainer(
+            model=student, teacher=teacher, args=limbeck.DistillationConfig("out", method="kd"), train_dataset=rows
+        )
+        trainer.train()
+        ```
+
     `trainer.student` is the student; `save_model` writes it by `save_pretrained`. Checkpoints also
     hold the learned parts of the objectives. `trainer.parts` are the parts that have been trained.
 
