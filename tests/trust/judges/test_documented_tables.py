@@ -130,6 +130,7 @@ def test_the_page_of_several_labels_prints_the_benchmarks_tables(capsys):
         ("decoders", "decoders"),
         ("packing", "decoders"),
         ("which_method", "which-method"),
+        ("first_student", "get-started"),
     ],
 )
 def test_a_page_prints_its_benchmarks_tables(benchmarks, capsys, benchmark, page):
@@ -218,7 +219,7 @@ def test_the_readme_says_what_compress_found():
 
 def test_the_first_pages_quote_what_their_commands_printed():
     found = json.loads((RECORDS / "first_student.json").read_text(encoding="utf-8"))
-    printed = {line.rstrip() for lines in found.values() for line in lines}
+    printed = {line.rstrip() for one in found.values() for line in one["lines"]}
     first = (ROOT / "docs" / "get-started.md").read_text(encoding="utf-8")
     for page in (README, first):
         blocks = re.findall(r"^```text\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
