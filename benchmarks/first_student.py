@@ -126,10 +126,10 @@ def table() -> None:
     for name, own in scores.items():
         # Each seed has other rows: what chance does in rows is in the spread over seeds.
         found = paired_t_test(*paired(own, alone))
-        assert found is not None
-        said = f"{found.difference:+.1f} ({found.low:+.1f} to {found.high:+.1f}) | {found.p:.2g}"
-        if own is alone:
-            said = "– | –"
+        said = "– | –"
+        if own is not alone and found is not None:
+            gap = f"{found.difference:+.1f} ({found.low:+.1f} to {found.high:+.1f})"
+            said = f"{gap} | {found.p:.2g}"
         values = own.values()
         print(
             f"| {name} | {statistics.mean(values):.1f} ± {statistics.stdev(values):.1f} | {said} |"

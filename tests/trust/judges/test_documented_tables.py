@@ -230,6 +230,20 @@ def test_the_first_pages_quote_what_their_commands_printed():
     assert [command for command in commands if command not in first] == []
 
 
+def test_the_readme_states_what_the_first_student_gains():
+    """By SciPy, over the draws of the rows."""
+    kept = json.loads((RECORDS / "first_student_seeds.json").read_text(encoding="utf-8"))
+    teacher, student, alone = (
+        [100 * sum(one[name]) / 1000 for one in kept.values()]
+        for name in ("teacher, 6 layers", "student, 3 layers, int8", "3 layers, labels alone")
+    )
+    gain, most = (statistics.mean(ours) - statistics.mean(alone) for ours in (student, teacher))
+    low, high = ttest_rel(student, alone).confidence_interval()
+    said = f"{gain:.1f} points better than fine-tuning the same layers (95 % interval {low:+.1f} to {high:+.1f}"
+    assert said in README and f"its teacher: {most:.1f} better" in README
+    assert len(kept) == 5 and low > 0
+
+
 def test_the_readme_begins_with_few_labels_on_real_rows(few_labels):
     lines = few_labels.read_lines()
     *real, _ = first_table()
