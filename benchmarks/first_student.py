@@ -9,7 +9,7 @@
 prints at its end are kept in `benchmarks/records/first_student.json`, which the README and docs/get-started.md quote;
 finished runs are not trained again. `show` prints the record.
 
-`seeds` runs the same commands with another draw of the rows for each seed: 2,000 with labels, the others without, but
+`seeds` runs the same commands with another sample of the rows for each seed: 2,000 with labels, the others without, but
 for 1,000 that nothing is trained or chosen on. `table` compares the models on these (paired t tests
 over seeds). Resumable.
 """
@@ -87,8 +87,11 @@ def run(args: argparse.Namespace) -> None:
 
 def show() -> None:
     """Print the record."""
-    for command, one in json.loads(RECORD.read_text(encoding="utf-8")).items():
+    found = json.loads(RECORD.read_text(encoding="utf-8"))
+    for command, one in found.items():
         print(f"$ {command}   # {one['seconds']} s", *one["lines"], "", sep="\n")
+    minutes, seconds = divmod(sum(one["seconds"] for one in found.values()), 60)
+    print(f"{len(found)} commands: {minutes} minutes and {seconds} seconds")
 
 
 def seeds(args: argparse.Namespace) -> None:

@@ -226,12 +226,14 @@ def test_the_first_pages_quote_what_their_commands_printed():
         assert blocks
         quoted = [line.rstrip() for block in blocks for line in block.splitlines()]
         assert [line for line in quoted if line not in printed] == []
+    minutes, seconds = divmod(sum(one["seconds"] for one in found.values()), 60)
+    assert f"took {minutes} minutes and {seconds} seconds" in first
     commands = [command.split("#")[0].strip() for command in found]
     assert [command for command in commands if command not in first] == []
 
 
 def test_the_readme_states_what_the_first_student_gains():
-    """By SciPy, over the draws of the rows."""
+    """By SciPy, over the samples of the rows."""
     kept = json.loads((RECORDS / "first_student_seeds.json").read_text(encoding="utf-8"))
     teacher, student, alone = (
         [100 * sum(one[name]) / 1000 for one in kept.values()]
