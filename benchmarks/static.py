@@ -6,8 +6,8 @@ logistic regression on the teacher's classes of the same rows, and on the labels
 3-layer student on the labels alone; cascades of static student and teacher, also with a taught 3-layer student in int8
 between. Of embeddings, all-MiniLM-L6-v2's of 20,000 sentences of GLUE teach a static student, and 80,000 another.
 Beside them: model2vec's own `distill` of the same teacher, and that one trained by Tokenlearn on the same 20,000.
-And the teacher's first 2 and 3 layers, which learn the embeddings of the same 20,000. All are scored on STS-B's dev and
-test pairs.
+And 2 and 3 layers of the teacher, the upper of each group, which learn the embeddings of the same 20,000. All are
+scored on STS-B's dev and test pairs.
 
     python benchmarks/static.py run --model MINILM_DIR --data GLUE_DIR --texts TEXTS_DIR [--work DIR] [--seeds 5]
         [--tasks SST-2 STS-B "20 Newsgroups" Reuters-52 Questions]

@@ -180,7 +180,8 @@ class ScoredModel:
         recipe: for a run or an export of one, the settings that identify its own rows.
         manifest: for an exported folder, its description.
         cascade: for a cascade's folder, its description; `members` are its models, fastest first, no stored outputs.
-        weights: the model itself, where it stays in memory (`in_memory`); also `processor`, its tokenizer.
+        weights: the model itself, where it stays in memory (`in_memory`).
+        processor: its tokenizer or image processor, where that stays in memory.
         device_map: how its parts are placed on several devices.
     """
 
