@@ -85,10 +85,8 @@ class EarlierRun:
         if overwrite or not folder.recipe.is_file():
             return None
         if self.changed:
-            # A method's summary, paper and formula follow from it.
-            chosen = [key for key in self.changed if key not in HEADER[1:]] or self.changed
             raise LimbeckError(
-                f"out: {folder.path} holds a run of another recipe (they differ in {', '.join(chosen)})",
+                f"out: {folder.path} holds a run of another recipe (they differ in {', '.join(self.changed)})",
                 "choose another folder with --out, or pass --overwrite to replace that run",
             )
         # Checkpoints go last, so with them still there a missing report was not yet written.
@@ -197,9 +195,10 @@ def _difference(
     """The keys in which a recipe differs from a recorded one.
 
     `chosen`: the run's values for keys that its recipe left out. Leaving out such a key and setting it to this very
-    value is the same: a record's own recipe has the value.
+    value is the same: a record's own recipe has the value. A method's summary and paper describe it, and may read
+    otherwise in another version.
     """
-    wanted = recipe.model_dump(mode="json")
+    wanted = recipe.model_dump(mode="json", exclude={*HEADER[1:]})
     there = _as_of_now(there) if isinstance(there, dict) else {}
     for key, value in chosen.items():
         for one in (there, wanted):

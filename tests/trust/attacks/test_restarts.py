@@ -254,3 +254,11 @@ def test_a_copy_of_a_run_is_as_good(place, tmp_path, unbroken):
     shutil.copytree(place / "unbroken", tmp_path / "copy")
     assert EarlierRun(RunFolder(tmp_path / "copy"), recipe_of(place)).finished() is not None
     assert json.loads((tmp_path / "copy" / NAME).read_text())["limbeck"]
+
+
+def test_a_methods_words_may_change_between_versions(place, tmp_path, unbroken):
+    shutil.copytree(place / "unbroken", tmp_path / "copy")
+    recipe = recipe_of(place).model_copy(
+        update={"summary": "other words", "paper": "another title"}
+    )
+    assert EarlierRun(RunFolder(tmp_path / "copy"), recipe).finished() is not None
