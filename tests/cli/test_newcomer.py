@@ -81,6 +81,9 @@ def test_an_embedders_vectors_go_into_a_file_that_can_hold_them(tmp_path, monkey
         monkeypatch.setattr(finished.Record, "load", lambda run, record=record: record)
         command = finished.after_export(tmp_path / "exported", tmp_path)
         assert command is not None and command.endswith(f"texts-predictions{ending}")
+    # Translations are read from a file that the run made, which is none of the user's.
+    record.recipe["parallel"] = ["pairs.tsv"]
+    assert finished.after_export(tmp_path / "exported", tmp_path) is None
 
 
 @pytest.mark.slow

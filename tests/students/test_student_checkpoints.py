@@ -82,6 +82,13 @@ def broken_no_config(folder: Path) -> Path:
     return folder
 
 
+def broken_folder_of_models(folder: Path) -> Path:
+    folder.rename(folder.parent / "second")
+    (folder.parent / "first").mkdir()
+    (folder.parent / "second").rename(folder.parent / "first" / "student")
+    return folder.parent
+
+
 def broken_adapter(folder: Path) -> Path:
     (folder / "config.json").rename(folder / "adapter_config.json")
     return folder
@@ -132,6 +139,10 @@ def broken_shape(folder: Path) -> Path:
     [
         (broken_missing_folder, "no such folder"),
         (broken_no_config, "no config.json"),
+        (
+            broken_folder_of_models,
+            "no config.json in it\n *fix: give one of the models in it: first$",
+        ),
         (broken_adapter, "names no base_model_name_or_path\n    fix: write the folder"),
         (broken_pickle, "no .safetensors file"),
         (broken_json, "cannot be read"),

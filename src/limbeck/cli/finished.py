@@ -93,6 +93,8 @@ def after_export(export: Path, run: Path) -> str | None:
     data = files.at_home(record.data)
     if not data.is_file() or not is_own(data) or learned_nothing(record) is not None:
         return None
+    if record.recipe.get("parallel"):  # its rows are in a file that the run made
+        return None
     # CSV holds no vectors.
     form = "parquet" if _embeds(str(record.recipe.get("kind"))) else "csv"
     target = f"{data.stem}-predictions.{form}"

@@ -92,9 +92,14 @@ def resolve_checkpoint(path_or_name: str | Path) -> str:
     if find_adapter(str(folder)) is not None:
         return str(folder)
     if not (folder / "config.json").exists():
+        # Such as a cascade's members, or a folder of runs.
+        inside = sorted(place.parent.name for place in folder.glob("*/config.json"))
+        inside += sorted(place.parents[1].name for place in folder.glob("*/student/config.json"))
         raise LimbeckError(
             f"model {str(path_or_name)!r}: no config.json in it",
-            "give the folder that save_pretrained wrote; a limbeck run has it once it has finished",
+            f"give one of the models in it: {', '.join(inside)}"
+            if inside
+            else "give the folder that save_pretrained wrote; a limbeck run has it once it has finished",
         )
     if not any(folder.glob("*.safetensors")):
         raise LimbeckError(
