@@ -114,8 +114,10 @@ def assert_same(first: Any, second: Any) -> None:
     ("causal", "rail-kd-l", {"precision": "bf16", "attention": "sdpa"}),
 ])  # fmt: skip
 def test_a_run_is_that_of_the_teacher_loaded_plainly(
-    kind, method, settings, place, folders, tmp_path
+    kind, method, settings, place, folders, tmp_path, monkeypatch
 ):
+    # Outputs that other tests stored are not there.
+    monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path / "cache"))
     given = {"teacher": str(folders[kind]), "max_steps": 4, "batch_size": 8, "max_length": 24, "seed": 3,
              "student.layers": 2, "cache": "never", "lr": 1e-2}  # fmt: skip
     if kind == "encoder":
