@@ -19,6 +19,16 @@ ROOT = Path(__file__).parents[1]
 # What a browser would fetch from another machine. (Links that a reader follows are no matter.)
 FETCHED = re.compile(r"""<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=["']?(?:https?:)?//""")
 
+# Factors of the search's scores, by the start of a page's path.
+BOOSTS = {
+    "faq": 3,
+    "methods": 2,
+    "api/": 0.1,
+    "settings": 0.1,
+    "architecture": 0.1,
+    "CHANGELOG": 0.1,
+}
+
 # A formula as pymdownx.arithmatex marks it.
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 
@@ -41,10 +51,11 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     """Takes from fences why their code is not run: with more than a language a fence is none to the site.
 
-    A search for a method's name finds its equation before the tables that name it.
+    A search finds answers first, a method's equation before the tables that name it, and the reference last.
     """
-    if page.file.src_uri.startswith("methods"):
-        page.meta["search"] = {"boost": 2}
+    for start, boost in BOOSTS.items():
+        if page.file.src_uri.startswith(start):
+            page.meta["search"] = {"boost": boost}
     return re.sub(r"^(```\w+) no-run:.*$", r"\1", markdown, flags=re.MULTILINE)
 
 
@@ -56,7 +67,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         content = page.read_text(encoding="utf-8").replace("](docs/", "](")
         files.append(File.generated(config, name, content=content))
     for name in packages():
-        page = f"# {name}\n\n::: {name}\n"
+        page = f"# API reference of {name}\n\n::: {name}\n"
         files.append(File.generated(config, f"api/{name}.md", content=page))
     return files
 

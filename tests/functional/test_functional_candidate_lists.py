@@ -169,6 +169,23 @@ def test_sentence_transformers_margin_mse_gives_the_same(monkeypatch) -> None:
     torch.testing.assert_close(functional.margin_mse(student, teacher, queries, grades), theirs)
 
 
+@pytest.mark.parametrize("temperature", [1.0, 2.0])
+def test_sentence_transformers_kl_of_candidates_gives_the_same(temperature) -> None:
+    from sentence_transformers.sentence_transformer import losses
+
+    # Four columns, a query and three candidates: the inner products are the student's scores.
+    columns = torch.randn(4, 5, 6, generator=torch.Generator().manual_seed(0))
+    teacher = torch.randn(5, 3, generator=torch.Generator().manual_seed(1))
+    student = (columns[0] * columns[1:]).sum(-1).T
+    queries = torch.arange(15) // 3
+    ours = functional.listwise_kl(
+        student.flatten(), teacher.flatten(), queries, temperature=temperature, scale_by_t2=True
+    )
+    loss = losses.DistillKLDivLoss(torch.nn.Identity(), temperature=temperature)
+    theirs = loss.compute_loss_from_embeddings(list(columns), teacher)
+    torch.testing.assert_close(ours, theirs)
+
+
 LOSSES = {
     "listwise_kl": functional.listwise_kl,
     "listwise_cross_entropy": lambda s, t, q: functional.listwise_cross_entropy(s, GRADES, q),

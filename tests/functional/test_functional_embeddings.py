@@ -37,6 +37,15 @@ def test_squared_error_by_loops():
     assert embedding_mse(student, teacher).item() == pytest.approx(total / 4, rel=1e-5)
 
 
+def test_it_is_the_mse_loss_of_sentence_transformers_summed_over_the_width():
+    from sentence_transformers.sentence_transformer import losses
+
+    student, teacher = sides()
+    loss = losses.MSELoss(torch.nn.Identity())
+    theirs = loss.compute_loss_from_embeddings([student], [teacher])
+    torch.testing.assert_close(embedding_mse(student, teacher), 3 * theirs)
+
+
 def test_of_unit_vectors_it_is_twice_one_minus_the_cosine():
     student, teacher = (torch.nn.functional.normalize(side, dim=-1) for side in sides())
     twice = 2 * embedding_cosine(student, teacher).item()
