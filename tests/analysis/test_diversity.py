@@ -135,11 +135,3 @@ def test_one_who_always_gives_the_same_number_correlates_with_nobody() -> None:
     assert found.scores == pytest.approx([0, 100])
     assert np.isnan(found.disagreement[0]).all()
     assert found.disagreement[1, 1] == 0
-
-
-@pytest.mark.parametrize("count", [class_diversity, number_diversity])
-def test_what_does_not_fit_is_refused(count) -> None:
-    with pytest.raises(ValueError, match="at least one"):
-        count({}, np.array([0, 1]))
-    with pytest.raises(ValueError, match="shape"):
-        count({"a": np.zeros((3, 2))}, np.array([0, 1]))

@@ -146,13 +146,6 @@ def test_words_of_a_tagger_are_counted_one_by_one():
     assert [one.name for one in found.classes] == ["O", "B-PER", "I-PER"]
 
 
-@pytest.mark.parametrize("labels", [[], [0, 1], [-1]])
-def test_what_does_not_fit_is_refused(labels):
-    model = ClassPredictions(np.array([0]))
-    with pytest.raises(ValueError, match="labels"):
-        classification_scores(NAMES, np.array(labels, dtype=int), model)
-
-
 def several(seed: int, *, rows: int = 40) -> dict[str, list]:
     """Predictions at ½ of four classes, the last of which no row is of."""
     rng = np.random.default_rng(0)

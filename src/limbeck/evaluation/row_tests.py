@@ -179,12 +179,7 @@ def score_difference(counts: McNemarFacts, rows: int) -> DifferenceFacts:
 def bootstrap_difference(first: SampledPrimary, second: SampledPrimary) -> DifferenceFacts | None:
     """First less second by the primary score, points, with a percentile interval: both are scored on the same
     samples, with replacement. None of fewer than two units, or where some sample leaves a score undefined.
-
-    Raises:
-        ValueError: the two are of different numbers of units.
     """
-    if first.count != second.count:
-        raise ValueError(f"{first.count} {first.unit} and {second.count} {second.unit}")
     if first.count < 2:
         return None
 

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import log_softmax
 
-from limbeck.evaluation.class_predictions import class_outputs, number_outputs
-
 Score = Callable[[np.ndarray, np.ndarray], float]
 """Predictions (n, C) or (n,) and labels (n,) to a score, 0 to 100."""
 
@@ -59,19 +57,14 @@ def team_of(
         labels: class ids, or numbers (n,).
         score: the score of a prediction.
         regression: whether labels are numbers.
-
-    Raises:
-        ValueError: no members, or shapes that do not fit.
     """
-    if not outputs:
-        raise ValueError("a team has at least one member")
     oracle = None
+    known = [np.asarray(one, dtype=float) for one in outputs.values()]
     if regression:
-        each = np.stack([number_outputs(one, labels)[0] for one in outputs.values()])
+        each = np.stack([one.reshape(-1) for one in known])
         disagreement = _one_minus_correlation(each)
     else:
-        logits = [class_outputs(one, labels)[0] for one in outputs.values()]
-        each = log_softmax(np.stack(logits), axis=2)
+        each = log_softmax(np.stack(known), axis=2)
         classes = each.argmax(axis=2)
         disagreement = (classes[:, None] != classes).mean(axis=2)
         oracle = 100.0 * float((classes == labels).any(axis=0).mean())
