@@ -306,33 +306,82 @@ Name = TypeVar("Name", bound=int | str)
 _NAME = re.compile(r"([a-z]+)@([1-9][0-9]*)")
 
 
-def ndcg(scores: np.ndarray, grades: np.ndarray, k: int, known: np.ndarray | None = None) -> float:
-    """Normalised discounted cumulative gain of the first k (Järvelin and Kekäläinen 2002), 0 to 1.
+def _of_query(metric: Metric) -> Callable[..., float]:
+    """Make a metric of one query read the scores and grades (n,) of its candidates.
 
-    Args:
-        scores: (n,) of one query's candidates; the greatest comes first.
-        grades: (n,) how relevant each is, 0 for not.
-        k: how deep to look.
-        known: (m,) the grades of all that is known to be relevant, candidates or not; by default the candidates'.
-
-    Returns:
-        NaN for a query without anything relevant.
+    It is called with scores, of which the greatest comes first; grades, 0 for an irrelevant candidate; the depth k to
+    look at; and perhaps the grades (m,) of all that is known to be relevant, candidates or not (`known`). Its value is
+    NaN for a query without anything relevant.
     """
-    return _of_query(_ndcg, scores, grades, k, known)
+
+    def of_scores(
+        scores: np.ndarray, grades: np.ndarray, k: int, known: np.ndarray | None = None
+    ) -> float:
+        values, judged = np.asarray(scores, np.float64), np.asarray(grades, np.float64)
+        if not np.isfinite([values, judged]).all() or (judged < 0).any():
+            raise LimbeckError(
+                "ranking: a score is not finite, or a grade is not finite or below 0",
+                "check the model's outputs; a grade is 0 for an irrelevant passage",
+            )
+        everything = judged if known is None else np.asarray(known, np.float64)
+        if not (everything > 0).any():
+            return float("nan")
+        order = np.argsort(-values, kind="stable")
+        ends = np.append(np.flatnonzero(np.diff(values[order])) + 1, len(values))
+        return metric(judged[order], ends, k, everything)
+
+    return of_scores
 
 
-def reciprocal_rank(
-    scores: np.ndarray, grades: np.ndarray, k: int, known: np.ndarray | None = None
-) -> float:
-    """1 over the rank of the first relevant candidate, 0 if none is among the first k; arguments as of `ndcg`."""
-    return _of_query(_reciprocal_rank, scores, grades, k, known)
+def _blocks(ends: np.ndarray) -> Iterable[tuple[int, int]]:
+    """Where each run of equal scores starts and ends."""
+    return zip(np.append(0, ends[:-1]).tolist(), ends.tolist(), strict=True)
 
 
-def recall(
-    scores: np.ndarray, grades: np.ndarray, k: int, known: np.ndarray | None = None
-) -> float:
-    """The share of relevant candidates among the first k; arguments as of `ndcg`."""
-    return _of_query(_recall, scores, grades, k, known)
+def _discounts(k: int) -> np.ndarray:
+    return 1 / np.log2(np.arange(k) + 2)
+
+
+@_of_query
+def ndcg(grades: np.ndarray, ends: np.ndarray, k: int, known: np.ndarray) -> float:
+    """Normalised discounted cumulative gain of the first k (Järvelin and Kekäläinen 2002), 0 to 1."""
+    discounts = _discounts(k)
+    # Averaged over its orders, each place of a run has the run's mean grade.
+    gained = sum(
+        grades[start:end].mean() * discounts[start:end].sum()
+        for start, end in _blocks(ends)
+        if start < k
+    )
+    ideal = np.sort(known)[::-1][:k]
+    return float(gained / (ideal * discounts[: len(ideal)]).sum())
+
+
+@_of_query
+def reciprocal_rank(grades: np.ndarray, ends: np.ndarray, k: int, known: np.ndarray) -> float:
+    """1 over the rank of the first relevant candidate, 0 if none is among the first k."""
+    for start, end in _blocks(ends):
+        relevant, left = int((grades[start:end] > 0).sum()), end - start
+        if not relevant:
+            continue
+        expected, none_yet = 0.0, 1.0
+        # The first relevant one of the run is at each of its places with some probability.
+        for place in range(start, min(end - relevant + 1, k)):
+            here = none_yet * relevant / left
+            expected += here / (place + 1)
+            none_yet, left = none_yet - here, left - 1
+        return expected
+    return 0.0
+
+
+@_of_query
+def recall(grades: np.ndarray, ends: np.ndarray, k: int, known: np.ndarray) -> float:
+    """The share of relevant candidates among the first k."""
+    found = sum(
+        (grades[start:end] > 0).mean() * (min(end, k) - start)
+        for start, end in _blocks(ends)
+        if start < k
+    )
+    return float(found / (known > 0).sum())
 
 
 RANKING_METRICS: Mapping[str, Callable[..., float]] = {
@@ -454,79 +503,3 @@ def mean_scores(found: Mapping[str, Iterable[float]], what: str) -> dict[str, fl
         # Exact, so that the queries' order does not move the last digit.
         means[name] = 100.0 * math.fsum(kept) / len(kept)
     return means
-
-
-# ---- one query ----
-
-
-def _of_query(
-    metric: Metric, scores: np.ndarray, grades: np.ndarray, k: int, known: np.ndarray | None
-) -> float:
-    values, judged = np.asarray(scores, np.float64), np.asarray(grades, np.float64)
-    _check(values, judged, k)
-    everything = judged if known is None else np.asarray(known, np.float64)
-    if not (everything > 0).any():
-        return float("nan")
-    order = np.argsort(-values, kind="stable")
-    ends = np.append(np.flatnonzero(np.diff(values[order])) + 1, len(values))
-    return metric(judged[order], ends, k, everything)
-
-
-def _check(scores: np.ndarray, grades: np.ndarray, k: int) -> None:
-    if scores.shape != grades.shape or scores.ndim != 1:
-        raise LimbeckError(
-            f"ranking: scores of shape {scores.shape} and grades of shape {grades.shape}",
-            "give one score and one grade for each candidate of a query",
-        )
-    if not np.isfinite(scores).all() or not np.isfinite(grades).all() or (grades < 0).any():
-        raise LimbeckError(
-            "ranking: a score is not finite, or a grade is not finite or below 0",
-            "check the model's outputs; a grade is 0 for an irrelevant passage",
-        )
-    if k < 1:
-        raise LimbeckError(f"ranking: depth {k}", "look at 1 candidate or more")
-
-
-def _blocks(ends: np.ndarray) -> Iterable[tuple[int, int]]:
-    """Where each run of equal scores starts and ends."""
-    return zip(np.append(0, ends[:-1]).tolist(), ends.tolist(), strict=True)
-
-
-def _discounts(k: int) -> np.ndarray:
-    return 1 / np.log2(np.arange(k) + 2)
-
-
-def _ndcg(grades: np.ndarray, ends: np.ndarray, k: int, known: np.ndarray) -> float:
-    discounts = _discounts(k)
-    # Averaged over its orders, each place of a run has the run's mean grade.
-    gained = sum(
-        grades[start:end].mean() * discounts[start:end].sum()
-        for start, end in _blocks(ends)
-        if start < k
-    )
-    ideal = np.sort(known)[::-1][:k]
-    return float(gained / (ideal * discounts[: len(ideal)]).sum())
-
-
-def _reciprocal_rank(grades: np.ndarray, ends: np.ndarray, k: int, known: np.ndarray) -> float:
-    for start, end in _blocks(ends):
-        relevant, left = int((grades[start:end] > 0).sum()), end - start
-        if not relevant:
-            continue
-        expected, none_yet = 0.0, 1.0
-        # The first relevant one of the run is at each of its places with some probability.
-        for place in range(start, min(end - relevant + 1, k)):
-            here = none_yet * relevant / left
-            expected += here / (place + 1)
-            none_yet, left = none_yet - here, left - 1
-        return expected
-    return 0.0
-
-
-def _recall(grades: np.ndarray, ends: np.ndarray, k: int, known: np.ndarray) -> float:
-    found = sum(
-        (grades[start:end] > 0).mean() * (min(end, k) - start)
-        for start, end in _blocks(ends)
-        if start < k
-    )
-    return float(found / (known > 0).sum())
