@@ -69,8 +69,7 @@ def builder_of(model: PreTrainedModel) -> Callable[..., PreTrainedModel]:
 
 def class_builder(kind: type[PreTrainedModel]) -> Callable[..., PreTrainedModel]:
     """What builds a model of a class from a configuration."""
-    build: Callable[..., PreTrainedModel] = kind._from_config
-    return build
+    return kind._from_config
 
 
 def _names(table: Mapping[str, str | Sequence[str]]) -> frozenset[str]:

@@ -155,10 +155,7 @@ class Shapes:
                 config = with_width(config, None, shape.heads, shape.ffn)
             kept = range(1, shape.layers + 1)
             stacks = dict.fromkeys(configuration.stacks_of(config), kept)
-            made: PreTrainedModel = builder_of(self.teacher)(
-                configuration.with_layers(config, stacks)
-            )
-            return made
+            return builder_of(self.teacher)(configuration.with_layers(config, stacks))
 
     def _static_config(self, shape: StudentShape) -> StaticConfig:
         sizes = {"vocab_size": self.config.vocab_size, "hidden_size": shape.width}

@@ -416,8 +416,7 @@ class MembersAnswers:
 
 
 def _decided(logits: np.ndarray, *, several: bool) -> np.ndarray:
-    found: np.ndarray = (logits >= 0).astype(int) if several else logits.argmax(axis=1)
-    return found
+    return (logits >= 0).astype(int) if several else logits.argmax(axis=1)
 
 
 def _plain(point: Point) -> CascadePoint:

@@ -481,8 +481,7 @@ def comparison(
 
 def comparison_of(compare: str) -> LayerComparison:
     """The comparison of that name, which is registered as one."""
-    found: LayerComparison = cast(type[ComparedTerm], OBJECTIVES.get(compare)).comparison
-    return found
+    return cast(type[ComparedTerm], OBJECTIVES.get(compare)).comparison
 
 
 def names_where(fits: Callable[[LayerComparison], bool]) -> list[str]:

@@ -252,8 +252,7 @@ class OutputStore:
         near = np.minimum(np.searchsorted(known, ids), len(known) - 1)
         if (known[near] != ids).any():
             self.check_rows(ids)
-        found: np.ndarray = order[near]
-        return found
+        return order[near]
 
     def _places_of(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """For each id its shard, and its row there."""

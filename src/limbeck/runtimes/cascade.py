@@ -109,10 +109,7 @@ class CascadeMember(_Record):
         """The rows, by its logits (n, C), of which it is sure enough to answer them (n,)."""
         several = answers_several(kind, logits.shape[1])
         plain = centred(logits, tuple(self.decides))
-        found: np.ndarray = (
-            confidence_of(plain, self.temperature, several=several) >= self.threshold
-        )
-        return found
+        return confidence_of(plain, self.temperature, several=several) >= self.threshold
 
 
 class CascadePoint(_Record):

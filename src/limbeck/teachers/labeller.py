@@ -68,8 +68,7 @@ def costs_of(labeller: Labeller) -> dict[str, float]:
 
 def truncated_by(labeller: Labeller) -> Set[int]:
     """The indices of rows that a labeller truncated, if it reports them."""
-    found: Set[int] = getattr(labeller, "truncated", frozenset())
-    return found
+    return getattr(labeller, "truncated", frozenset())
 
 
 class RowsMissingError(LimbeckError):

@@ -284,10 +284,7 @@ class DistillationConfig(TrainingArguments):
         found |= dict.fromkeys(self.by_rows)
         if isinstance(self.method, Recipe):
             found["method"] = self.method.model_dump(mode="json")
-        result: dict[str, Any] = found | {
-            name: _plain(plain_terms(getattr(self, name))) for name in _OF_TERMS
-        }
-        return result
+        return found | {name: _plain(plain_terms(getattr(self, name))) for name in _OF_TERMS}
 
     def _make_plain(self) -> None:
         """Settings given as objects, or as JSON, become plain values; a recipe stays one, and so do terms."""
