@@ -65,8 +65,7 @@ class Recipe(RecipeFields):
             LimbeckError: every mistake in it, together.
         """
         raw = read_raw(path_or_name, overrides)
-        recipe: Recipe = validation.check(raw, cls, known_tasks=tuple(TASKS))
-        return recipe
+        return validation.check(raw, cls, known_tasks=tuple(TASKS))
 
     @classmethod
     def recorded(cls, raw: dict[str, Any], run: str) -> "Recipe":

@@ -6,7 +6,7 @@ Part of `limbeck.recipe`.
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -25,8 +25,10 @@ from limbeck.support.settings import RefusedValueError, Settings
 from limbeck.tasks import TASK_TYPES
 from limbeck.teachers.team import USES
 
+Kind = TypeVar("Kind", bound=RecipeFields)
 
-def check(raw: dict[str, Any], model: type[RecipeFields], *, known_tasks: tuple[str, ...]) -> Any:
+
+def check(raw: dict[str, Any], model: type[Kind], *, known_tasks: tuple[str, ...]) -> Kind:
     """The recipe as `model`, or every mistake in it.
 
     Raises:
@@ -58,6 +60,7 @@ def check(raw: dict[str, Any], model: type[RecipeFields], *, known_tasks: tuple[
         if recipe.augment is not None:
             problems += augment_spec.augmentation().problems(recipe)
     raise_problems(problems)
+    assert recipe is not None  # there would be a problem
     return recipe
 
 

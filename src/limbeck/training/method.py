@@ -58,8 +58,7 @@ def own_terms(objectives: Mapping[str, Any], beside: Mapping[str, Any]) -> Recip
     ]
     raise_problems(problems)
     raw = {"method": "own", "objectives": dict(objectives), **beside}
-    found: Recipe = validation.check(raw, Recipe, known_tasks=())
-    return found
+    return validation.check(raw, Recipe, known_tasks=())
 
 
 def kind_of(model: PreTrainedModel | None) -> TaskType | None:
@@ -83,8 +82,7 @@ def of_kind(recipe: Recipe, kind: TaskType) -> Recipe:
         return recipe
     raw = {**recipe.model_dump(), "kind": kind.name}
     load.put_terms_of_kind(raw, {})
-    found: Recipe = validation.check(raw, Recipe, known_tasks=(str(recipe.task),))
-    return found
+    return validation.check(raw, Recipe, known_tasks=(str(recipe.task),))
 
 
 def _no_settings(name: str, term: Any) -> Problem:
@@ -121,8 +119,7 @@ def with_first_stage(recipe: Recipe, given: Mapping[str, Any] | None) -> Recipe:
     raw["first_stage"] = load.merge(raw["first_stage"] or {}, settings)
     terms = raw["first_stage"].get("objectives") or {}
     raw["first_stage"]["objectives"] = {n: t for n, t in terms.items() if t is not None}
-    found: Recipe = validation.check(raw, Recipe, known_tasks=(str(recipe.task),))
-    return found
+    return validation.check(raw, Recipe, known_tasks=(str(recipe.task),))
 
 
 def _named_only(first: FirstStage | None, given: Mapping[str, Any]) -> list[Problem]:
