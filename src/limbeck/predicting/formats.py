@@ -9,7 +9,6 @@ import csv
 import datetime
 import io
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from limbeck.data.files import TakenRows
+from limbeck.records.facts import finite
 from limbeck.support.errors import LimbeckError
 
 Types = Mapping[str, pa.DataType]
@@ -74,7 +74,7 @@ def _json(value: Any) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
     except ValueError:
-        return json.dumps(_finite(value), ensure_ascii=False, default=_plain)
+        return json.dumps(finite(value), ensure_ascii=False, default=_plain)
 
 
 def _plain(value: Any) -> Any:
@@ -84,16 +84,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
     return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return value
 
 
 # ---- CSV ----
