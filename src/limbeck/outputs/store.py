@@ -37,12 +37,7 @@ def open_store(path_or_url: str | Path, *, allow_incomplete: bool = False) -> "O
         LimbeckError: it does not exist, is damaged, of another format, or incomplete; or it does not name its rows.
     """
     files = StoreFiles(str(path_or_url))
-    manifest = read_manifest(files)
-    if manifest is None:
-        raise LimbeckError(
-            f"{files.url} is no store of teacher outputs: it has no {MANIFEST}",
-            "name the folder or URL that `limbeck label --out` was given",
-        )
+    manifest = need_manifest(files)
     if not manifest.complete and not allow_incomplete:
         raise LimbeckError(
             f"{files.url} is incomplete: {manifest.stored_rows} of {manifest.rows.count} rows are there",
@@ -67,6 +62,17 @@ def read_manifest(files: StoreFiles) -> StoreManifest | None:
     except FileNotFoundError:
         return None
     return StoreManifest.read(content, f"{files.url}/{MANIFEST}")
+
+
+def need_manifest(files: StoreFiles) -> StoreManifest:
+    """As `read_manifest`. Raises LimbeckError too if there is no manifest."""
+    manifest = read_manifest(files)
+    if manifest is None:
+        raise LimbeckError(
+            f"{files.url} is no store of teacher outputs: it has no {MANIFEST}",
+            "name the folder or URL that `limbeck label --out` was given",
+        )
+    return manifest
 
 
 class OutputStore:

@@ -25,7 +25,7 @@ from limbeck.outputs.shards import (
     shard_table,
     write_shard,
 )
-from limbeck.outputs.store import OutputStore, read_manifest
+from limbeck.outputs.store import OutputStore, need_manifest, read_manifest
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import damaged, is_temporary
 
@@ -265,12 +265,7 @@ def remove_store(url: str) -> int:
         LimbeckError: it does not exist, or its manifest is damaged, so that its files are unknown.
     """
     files = StoreFiles(url)
-    manifest = read_manifest(files)
-    if manifest is None:
-        raise LimbeckError(
-            f"{url} is no store of teacher outputs: it has no {MANIFEST}",
-            "name the folder or URL that `limbeck label --out` was given",
-        )
+    manifest = need_manifest(files)
     with alone(files):
         # First its name, so that an interrupted deletion leaves nothing that looks complete.
         files.remove(MANIFEST)
