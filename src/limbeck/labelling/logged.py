@@ -128,15 +128,12 @@ def read_logged(
             counts["about no text, left out"] += 1
             continue
         choices, model, lacking = _choices(one.response)
-        read = [reader(answers.text_of(choice)) for choice in choices]
-        known = [number for number in read if number is not None]
-        if not known:
+        answer = reader.counted(choices)
+        if not any(answer["votes"]):
             counts[f"{lacking or 'name no class'}, left out"] += 1
             continue
         models |= {model} if model else set()
         counts["about a text that has one already"] += texts in said
-        votes = np.bincount(known, minlength=len(bound.classes)).astype(float)
-        answer = {"votes": votes.tolist(), "unparsable": [float(len(read) - len(known))]}
         tokens = answers.listed_tokens(choices[0])
         listed = answers.listed_classes(tokens, bound.answers) if tokens else None
         if listed is not None and not listed.undecided:

@@ -126,6 +126,7 @@ class AnswerReader:
                 f"score: the logit of {bound.answers[0]} is read of a model on this machine alone",
                 "write score: [NO, YES], or name a --teacher",
             )
+        self._classes = len(bound.classes)
         names: dict[str, set[int]] = {}
         written = zip(bound.answers, bound.verbalizations, bound.classes, strict=True)
         for number, (answer, words, name) in enumerate(written):
@@ -151,6 +152,13 @@ class AnswerReader:
             return self._names.get(_plain(value)) if isinstance(value, str) else None
         lines = [line for line in text.splitlines() if line.strip()]
         return self._names.get(_plain(lines[0])) if lines else None
+
+    def counted(self, choices: Sequence[Any]) -> Answer:
+        """The votes of an answer's choices, and how many of them name no class."""
+        read = [self(text_of(one)) for one in choices]
+        known = [one for one in read if one is not None]
+        votes = np.bincount(known, minlength=self._classes).astype(float)
+        return {"votes": votes.tolist(), "unparsable": [float(len(read) - len(known))]}
 
 
 def _plain(text: str) -> str:

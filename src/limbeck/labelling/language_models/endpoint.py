@@ -300,12 +300,10 @@ class EndpointLabeller(AbstractContextManager["EndpointLabeller"]):
         """
         choices = self._choices(request)
         if self.mode == "votes":
-            read = [self._read(answers.text_of(one)) for one in choices]
-            known = [one for one in read if one is not None]
-            if not known:
+            answer = self._read.counted(choices)
+            if not any(answer["votes"]):
                 self._unread = answers.text_of(choices[0])
-            votes = np.bincount(known, minlength=len(self.bound.classes)).astype(float)
-            return {"votes": votes.tolist(), "unparsable": [float(len(read) - len(known))]}
+            return answer
         tokens = answers.listed_tokens(choices[0])
         found = answers.listed_classes(tokens, self.bound.answers)
         if not tokens:
