@@ -11,6 +11,7 @@ from datasets import Dataset
 from torch import Tensor
 
 from limbeck.activations import token_mask
+from limbeck.data.encoding import batches_of
 from limbeck.input_transforms import InputTransform
 from limbeck.objectives import Objectives
 from limbeck.outputs import cache, key
@@ -125,9 +126,7 @@ class _Rows:
     def batches(self, order: Any) -> Iterator[dict[str, Tensor]]:
         """Batches of the rows at these places, on the teacher's device."""
         places = [place for place in order if place < len(self.rows)]
-        for start in range(0, len(places), _ROWS):
-            batch = self.collate([self.rows[int(place)] for place in places[start : start + _ROWS]])
-            yield {name: value.to(self.member.device) for name, value in batch.items()}
+        yield from batches_of(self.rows, self.collate, _ROWS, self.member.device, order=places)
 
     def looked_through(self) -> tuple[str, Lengths]:
         """A digest of all inputs as they are collated, whatever makes them, and how long each is."""

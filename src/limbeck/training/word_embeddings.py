@@ -25,6 +25,7 @@ from transformers.training_args import OptimizerNames
 
 from limbeck.activations import Request, capture
 from limbeck.data import Collator
+from limbeck.data.encoding import batches_of
 from limbeck.support.errors import LimbeckError
 from limbeck.training.feeding import FeedsExamples
 
@@ -152,8 +153,7 @@ def _few(trainer: FeedsExamples, student: PreTrainedModel) -> dict[str, Tensor]:
     """The first training rows, as a batch on the student's device."""
     dataset: Any = trainer.train_dataset
     rows, collate = trainer.readable(dataset.select(range(min(_FEW, len(dataset)))))
-    batch = collate([rows[place] for place in range(len(rows))])
-    return {name: value.to(student.device) for name, value in batch.items()}
+    return next(batches_of(rows, collate, _FEW, student.device))
 
 
 def is_exact(words: WordsInUse, student: PreTrainedModel, batch: dict[str, Tensor]) -> bool:
