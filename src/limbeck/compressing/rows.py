@@ -15,6 +15,7 @@ from datasets import Dataset
 from pyarrow import parquet
 
 from limbeck.data.files import form_of, open_rows
+from limbeck.data.splits import halved
 from limbeck.data.text_rows import TextRows, joined, read_text_rows, read_unlabelled
 from limbeck.labelling.label_rows import label
 from limbeck.predicting.formats import CsvForm, json_lines
@@ -152,9 +153,7 @@ def _texts_of(recipe: Recipe, task: Task, sources: Sequence[str]) -> TextRows:
 
 def _halved(count: int, groups: Sequence[Any] | None, where: str) -> dict[str, np.ndarray]:
     """Indices of the rows that choose and of the rows that score, rows of one group together."""
-    numbers = np.arange(count) if groups is None else np.unique(groups, return_inverse=True)[1]
-    second = (np.random.default_rng(0).permutation(numbers.max() + 1) % 2 == 1)[numbers]
-    parts = {CHOOSING: np.flatnonzero(~second), SCORING: np.flatnonzero(second)}
+    parts = dict(zip((CHOOSING, SCORING), halved(count, groups), strict=True))
     if min(map(len, parts.values())) < 2:
         raise LimbeckError(
             f"dev: {where} has {count} rows, too few for a half that chooses and one that scores",

@@ -119,10 +119,10 @@ def make_split(
     rows = len(columns[task.text_columns[0]])
     columns["index"] = np.arange(rows)
     features["index"] = Value("int64")
-    return _in_memory(columns, Features(features))
+    return in_memory(columns, Features(features))
 
 
-def _in_memory(columns: Mapping[str, Any], features: Features) -> Dataset:
+def in_memory(columns: Mapping[str, Any], features: Features) -> Dataset:
     """A dataset of these columns; where all are Arrow's or numpy's, without a look at each value."""
     if not all(isinstance(values, _AS_THEY_ARE) for values in columns.values()):
         return Dataset.from_dict(dict(columns), features=features)
@@ -339,6 +339,13 @@ def _drawn_groups(
     return np.array(parts[1], dtype=np.int64), np.array(parts[2], dtype=np.int64)
 
 
+def halved(count: int, groups: Sequence[Any] | np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Places of a random half of `count` rows, and of the others; rows of one group stay together."""
+    numbers = np.arange(count) if groups is None else np.unique(groups, return_inverse=True)[1]
+    second = (np.random.default_rng(0).permutation(numbers.max() + 1) % 2 == 1)[numbers]
+    return np.flatnonzero(~second), np.flatnonzero(second)
+
+
 def _by_number(numbers: np.ndarray) -> list[np.ndarray]:
     """Places of each number 0, 1, …"""
     order = np.argsort(numbers, kind="stable")
@@ -413,7 +420,7 @@ def with_label_column(task: Task, rows: Dataset) -> Dataset:
     columns[task.label_column] = pa.array(
         [absent] * len(rows) if isinstance(absent, list) else np.full(len(rows), absent)
     )
-    return _in_memory({name: columns[name] for name in features}, features)
+    return in_memory({name: columns[name] for name in features}, features)
 
 
 def check_splits(task: Task, splits: DatasetDict, origin: str, *, for_training: bool) -> None:

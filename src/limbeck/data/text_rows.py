@@ -12,12 +12,11 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from datasets import Dataset, DatasetDict, DatasetInfo, Features, Value
-from datasets.table import InMemoryTable
+from datasets import Dataset, DatasetDict, Features, Value
 
 from limbeck.data import beir, candidates, glue, load, own, row_ids, stream
 from limbeck.data.files import TEXT_COLUMN, form_of
-from limbeck.data.splits import digest_of, stacked
+from limbeck.data.splits import in_memory, stacked
 from limbeck.data.table import FileTable, read_table, taken, unnamed_texts, usual_label, usual_texts
 from limbeck.support import given
 from limbeck.support.errors import LimbeckError
@@ -402,9 +401,7 @@ def _rows(
     features = Features({name: wide.get(name, kind) for name, kind in train.features.items()})
     of_labels = features.arrow_schema.field(task.label_column).type
     columns[task.label_column] = pa.array([abstract_type.absent_label(task)] * count, of_labels)
-    table = pa.table({name: columns[name] for name in features}).cast(features.arrow_schema)
-    info = DatasetInfo(features=features)
-    return Dataset(InMemoryTable(table), info=info, fingerprint=digest_of(table))
+    return in_memory({name: columns[name] for name in features}, features)
 
 
 def _chosen(column: pa.ChunkedArray, places: np.ndarray) -> pa.ChunkedArray:

@@ -28,6 +28,7 @@ from limbeck.data import (
     load_task,
     rows_fingerprint,
 )
+from limbeck.data.splits import halved
 from limbeck.embedding import modules_of
 from limbeck.evaluation.model_outputs import compact_outputs_of, outputs_by_batch
 from limbeck.outputs.stored_teacher import AbsentConfig
@@ -144,12 +145,7 @@ class EncodedSplit:
         if not kind.one_example_a_row or len(rows) != len(self.encoded):
             return None
         texts = {name: rows[name][:] for name in self.task.text_columns}
-        groups = kind.groups_of(self.task, texts)
-        numbers = (
-            np.arange(len(rows)) if groups is None else np.unique(groups, return_inverse=True)[1]
-        )
-        second = (np.random.default_rng(0).permutation(numbers.max() + 1) % 2 == 1)[numbers]
-        parts = np.flatnonzero(~second), np.flatnonzero(second)
+        parts = halved(len(rows), kind.groups_of(self.task, texts))
         return parts if min(map(len, parts)) else None
 
 
