@@ -20,7 +20,7 @@ from limbeck.data.table import FileTable, finite
 from limbeck.students import generic_labels, spelling
 from limbeck.support.errors import LimbeckError, Problem, problem_list
 from limbeck.support.plain import loads
-from limbeck.support.words import short_text
+from limbeck.support.words import listed, short_text
 
 Holds = Literal["classes", "numbers"]
 
@@ -247,8 +247,7 @@ def _said(what: str, otherwise: str, *, guessed: bool) -> Problem | None:
 
 def some_of(names: Sequence[str]) -> str:
     """The first names, and how many more."""
-    rest = len(names) - _SHOWN
-    return ", ".join(map(short_text, names[:_SHOWN])) + (f" and {rest} more" if rest > 0 else "")
+    return listed([short_text(name) for name in names], _SHOWN)
 
 
 # ---- values as they are written ----

@@ -24,6 +24,7 @@ from limbeck.support.errors import LimbeckError, Problem, problem_list, unknown
 from limbeck.support.machine import on_host
 from limbeck.support.settings import Number, Temperature
 from limbeck.support.step_state import StepState
+from limbeck.support.words import listed
 from limbeck.tasks import SoftRule
 from limbeck.tasks.rules import EXAMPLE_WEIGHTS, AtTemperature, HardRule, need_labels
 
@@ -313,11 +314,9 @@ class HardLabel(Objective):
         found = self.weights_by_class()
         if not self.settings.counts_classes or found is None:
             return []
-        pairs = list(found.items())
-        said = ", ".join(f"{name} {weight:.3g}" for name, weight in pairs[:_SHOWN])
-        more = f" and {len(pairs) - _SHOWN} more" if len(pairs) > _SHOWN else ""
+        said = listed([f"{name} {weight:.3g}" for name, weight in found.items()], _SHOWN)
         fix = f"{self.setting}.class_weights={{NAME: WEIGHT}} sets others"
-        return [Problem(f"{self.setting}.class_weights: balanced: {said}{more}", fix, "note")]
+        return [Problem(f"{self.setting}.class_weights: balanced: {said}", fix, "note")]
 
 
 class FocalSpec(HardSpec):

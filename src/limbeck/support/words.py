@@ -26,6 +26,12 @@ def count_of(number: float, noun: str) -> str:
     return f"{number:,} {noun}{ending}" if isinstance(number, int) else f"{number:g} {noun}{ending}"
 
 
+def listed(things: Sequence[str], most: int) -> str:
+    """`a, b, c and 4 more`: the first `most` things, and how many more."""
+    rest = len(things) - most
+    return ", ".join(things[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
 # Names that come from files, and may have any length.
 
 

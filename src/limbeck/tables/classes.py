@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from limbeck.records import Record
 from limbeck.records.facts import ClassificationScores, ModelScores, RowTests
 from limbeck.support.cells import CellTable, decimal, one_line, shown, signed
-from limbeck.support.words import count_of, short_text
+from limbeck.support.words import count_of, listed, short_text
 
 SIGNIFICANT = 0.05
 FEW = 100
@@ -161,13 +161,8 @@ def threshold_words(thresholds: Mapping[str, float] | None) -> list[str]:
         return [
             f"a row is of a class from a probability of {next(iter(thresholds.values())):.3f} on"
         ]
-    listed = ", ".join(
-        f"{short_text(name)} {value:.3f}" for name, value in [*thresholds.items()][:MOST_SHOWN]
-    )
-    more = len(thresholds) - MOST_SHOWN
-    return [
-        f"a row is of a class from a probability on: {listed}{f' and {more} more' if more > 0 else ''}"
-    ]
+    said = [f"{short_text(name)} {value:.3f}" for name, value in thresholds.items()]
+    return [f"a row is of a class from a probability on: {listed(said, MOST_SHOWN)}"]
 
 
 def agreement_words(found: ClassificationScores) -> list[str]:

@@ -19,6 +19,7 @@ from limbeck.recipe.paper_settings import flat
 from limbeck.recipe.recipe import LOSS_KEYS
 from limbeck.students import generic_labels, labels_of, spelling
 from limbeck.support.errors import LimbeckError, Problem, problem_list
+from limbeck.support.words import listed
 from limbeck.tasks import TaskType, task_type_of
 from limbeck.teachers.teacher import Teacher
 from limbeck.teachers.team import Team, members_of
@@ -145,7 +146,7 @@ def _shared_weights(student: PreTrainedModel, teacher: Teacher, called: str) -> 
     )
     yield Problem(
         f"the student shares {count} weights with {called}, which is frozen, so they would not be "
-        f"trained: {_some(shared)}",
+        f"trained: {listed(shared, _SHOWN)}",
         "give it weights of its own: limbeck.build_student(teacher, layers=…), or copy.deepcopy "
         "of the modules that it takes from the teacher",
     )
@@ -200,12 +201,6 @@ def foreign_optimizer(
         "optimizers: the optimizer has no weights of the student, so the student would not be trained",
         "make it from the parameters of the model that is passed as model=",
     )
-
-
-def _some(names: Iterable[str]) -> str:
-    listed = list(names)
-    rest = len(listed) - _SHOWN
-    return ", ".join(listed[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 
 
 # Warns when a teacher that distinguishes two texts is given pairs as one text.

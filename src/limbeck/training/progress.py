@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import is_first, summed
+from limbeck.support.words import listed
 from limbeck.training.feeding import Count
 
 # Where a run's seconds go: at any time exactly one part is running, so the parts add up to the
@@ -348,9 +349,8 @@ def stop_if_not_finite(progress: Progress, step: int, model: nn.Module | None = 
             name for name, weight in model.named_parameters() if not torch.isfinite(weight).all()
         ]
     if broken:
-        others = f" and {len(broken) - _NAMED} more" if len(broken) > _NAMED else ""
         raise LimbeckError(
-            f"non-finite {what} by step {step}: {', '.join(broken[:_NAMED])}{others}",
+            f"non-finite {what} by step {step}: {listed(broken, _NAMED)}",
             "lower lr, raise warmup, or run with precision fp32; the last checkpoint is kept",
         )
 
