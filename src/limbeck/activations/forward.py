@@ -16,7 +16,7 @@ from limbeck.activations.plan import CapturePlan, plan_for
 from limbeck.activations.recorders import Recorder, StopForward, attach, detach, install
 from limbeck.activations.request import ActivationKey, Request, Trace
 from limbeck.support.errors import LimbeckError, Problem
-from limbeck.support.machine import device_of, is_spread
+from limbeck.support.machine import device_of, evaluating, is_spread
 
 # Which tokens of a batch are real, per stack.
 #
@@ -448,19 +448,16 @@ def packing_problems(side: str, model: PreTrainedModel, request: Request) -> lis
         request: the activations to compare.
     """
     fix = "leave packing out: it is for language models (--kind causal-lm) whose attention separates packed texts"
-    device, training = device_of(model), model.training
+    device = device_of(model)
     ids = torch.arange(18, device=device).view(3, 6) * 7 % model.config.get_text_config().vocab_size
     mask = torch.arange(6, device=device) < torch.tensor([[4], [6], [3]], device=device)
     batch = {"input_ids": ids, "attention_mask": mask.long()}
-    model.eval()
     try:
-        with torch.no_grad():
+        with evaluating(model), torch.no_grad():
             plain = capture(model, batch, request)
             packed = capture(model, batch, request, packed=True)
     except LimbeckError as error:
         return [Problem(f"{side}: {problem.message}", fix) for problem in error.problems]
-    finally:
-        model.train(training)
     pairs = [(plain.values[seen], packed.values[seen], seen.what) for seen in plain.values]
     if plain.logits is not None and packed.logits is not None:
         pairs.append((plain.logits, packed.logits, "hidden"))

@@ -16,7 +16,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from limbeck.data import batches_of
 from limbeck.support.errors import LimbeckError
-from limbeck.support.machine import ReadOnce
+from limbeck.support.machine import ReadOnce, evaluating
 from limbeck.teachers.team import LEARNED, LearnedProbabilities, draw
 from limbeck.training.feeding import examples_in
 from limbeck.training.step import TakesSteps
@@ -143,14 +143,12 @@ class LearnWhomToSample(TrainerCallback):
     @torch.no_grad()
     def _loss(self) -> float:
         trainer, distiller = self.trainer, self.trainer.distiller
-        was_training = distiller.training
-        distiller.eval()
         total = torch.zeros((), dtype=torch.float32, device=trainer.args.device)
-        for batch in self._prepared():
-            with trainer.accelerator.autocast():
-                loss = distiller(**batch)["loss"]
-            total += loss.float() * examples_in(batch)
-        distiller.train(was_training)
+        with evaluating(distiller):
+            for batch in self._prepared():
+                with trainer.accelerator.autocast():
+                    loss = distiller(**batch)["loss"]
+                total += loss.float() * examples_in(batch)
         # Every process computes it; rounding may differ, and then the draws would.
         return float(broadcast(total).item()) / len(self.rows)
 

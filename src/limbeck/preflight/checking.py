@@ -116,11 +116,8 @@ def check_start(
     """
     if travel >= _ON_THE_PLATEAU or len(batch["input_ids"]) < 2:
         return
-    was = student.training
-    student.eval()
-    with torch.no_grad():
+    with machine.evaluating(student), torch.no_grad():
         logits = capture(student, batch, Request.of_logits()).logits
-    student.train(was)
     assert logits is not None  # requested
     spread = float(logits.float().std(0).max())
     if not spread < _ALIKE:

@@ -21,7 +21,7 @@ from limbeck.static import StaticStudent
 from limbeck.students import class_places, generic_labels, labels_of, spelling
 from limbeck.students.static import may_be_static
 from limbeck.support.errors import LimbeckError, Problem, problem_list, raise_problems
-from limbeck.support.machine import device_of
+from limbeck.support.machine import device_of, evaluating
 from limbeck.tasks import Task
 from limbeck.tasks.modality import padding_fix
 from limbeck.vision import CHANNELS, side_of
@@ -188,12 +188,8 @@ def check_direction(side: str, model: PreTrainedModel) -> Iterator[Problem]:
     """A language model whose output depends on later tokens: it would read the tokens that it predicts."""
     # Alike but for the last token.
     ids = torch.tensor([[0, 1, 2], [0, 1, 3]], device=device_of(model))
-    training = model.training
-    try:
-        with torch.no_grad():
-            one, other = model.eval()(input_ids=ids).logits[:, :2].float()
-    finally:
-        model.train(training)
+    with evaluating(model), torch.no_grad():
+        one, other = model(input_ids=ids).logits[:, :2].float()
     if (one - other).abs().max() > _ROUNDING * one.abs().max():
         yield Problem(
             f"{side}: a {type(model).__name__} sees the tokens that it has to predict, as encoders do",

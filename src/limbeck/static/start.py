@@ -20,7 +20,7 @@ from limbeck.embedding.folder import set_modules
 from limbeck.functional.hidden import pool
 from limbeck.static.model import StaticConfig, StaticStudent
 from limbeck.support.errors import LimbeckError, unknown
-from limbeck.support.machine import device_of
+from limbeck.support.machine import device_of, evaluating
 
 RARITY = 1e-3
 """a of the weights a / (a + p), where p is a token's share of the texts' tokens."""
@@ -175,14 +175,11 @@ def token_vectors(
     reading = tokenizer if teacher_tokenizer is None else teacher_tokenizer
     if pooling is None and reading.cls_token_id in _marks(reading)[0]:
         pooling = "cls"
-    training, found = teacher.training, []
-    teacher.eval()
-    try:
+    found = []
+    with evaluating(teacher):
         for batch in _token_batches(tokenizer, teacher_tokenizer):
             batch = {name: value.to(device_of(teacher)) for name, value in batch.items()}
             found.append(_pooled(teacher, batch, pooling).float().cpu().numpy())
-    finally:
-        teacher.train(training)
     return np.concatenate(found)
 
 

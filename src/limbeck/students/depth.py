@@ -17,7 +17,7 @@ from limbeck.activations import Request, capture, number_of_layers
 from limbeck.activations.request import StackName
 from limbeck.students import configuration
 from limbeck.students.build import Layers, pick_layers, wanted_layers
-from limbeck.support.machine import device_of
+from limbeck.support.machine import device_of, evaluating
 
 log = logging.getLogger(__name__)
 
@@ -64,15 +64,14 @@ def turns(
     layers = number_of_layers(model, stack)
     angles, tokens = torch.zeros(layers, dtype=torch.float64), 0
     asked = Request.hidden(range(layers + 1), stack=cast("StackName", stack))
-    training = model.training
-    model.eval()
-    for batch in batches:
-        on = {name: value.to(device_of(model)) for name, value in batch.items()}
-        with torch.no_grad():
+    with evaluating(model), torch.no_grad():
+        for batch in batches:
+            on = {name: value.to(device_of(model)) for name, value in batch.items()}
             trace = capture(model, on, asked)
-        states = torch.stack([trace.values[key][trace.mask(stack)] for key in sorted(trace.values)])
-        cosines = torch.cosine_similarity(states[1:].double(), states[:-1].double(), dim=-1)
-        angles += cosines.clamp(-1, 1).arccos().sum(1).cpu()
-        tokens += states.shape[1]
-    model.train(training)
+            states = torch.stack(
+                [trace.values[key][trace.mask(stack)] for key in sorted(trace.values)]
+            )
+            cosines = torch.cosine_similarity(states[1:].double(), states[:-1].double(), dim=-1)
+            angles += cosines.clamp(-1, 1).arccos().sum(1).cpu()
+            tokens += states.shape[1]
     return angles / max(tokens, 1) / math.pi

@@ -14,7 +14,7 @@ with features masked. With fewer units or heads alone it is.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -31,7 +31,7 @@ from limbeck.embedding import embedding_width
 from limbeck.mappings.maps import KEPT
 from limbeck.students import configuration, pretrained
 from limbeck.support.errors import LimbeckError, first_line
-from limbeck.support.machine import device_of
+from limbeck.support.machine import device_of, evaluating
 
 # How configurations call their sizes, after their `attribute_map`.
 # Sizes that equal the hidden one by default.
@@ -452,14 +452,11 @@ def importance(
     scores = _by_weight(model, axes)
     sums: dict[str, Tensor] = {}
     generator = torch.Generator().manual_seed(0)
-    training = model.training
-    model.eval()
     seen: list[tuple[Axis, Tensor]] = []
-    hooks = [
-        module.register_forward_pre_hook(partial(_see, seen, axis))
-        for module, axis in _readers(model, axes)
-    ]
-    try:
+    with evaluating(model), ExitStack() as hooks:
+        for module, axis in _readers(model, axes):
+            hook = module.register_forward_pre_hook(partial(_see, seen, axis))
+            hooks.callback(hook.remove)
         for batch in batches:
             seen.clear()
             with torch.enable_grad():
@@ -472,10 +469,6 @@ def importance(
                 slopes = torch.autograd.grad(moved, states, allow_unused=True)
             for group, of_rows in _by_row(seen, slopes, len(outputs)).items():
                 sums[group] = sums.get(group, 0) + of_rows.square().sum(0)
-    finally:
-        for hook in hooks:
-            hook.remove()
-        model.train(training)
     return scores | {group: found.cpu() for group, found in sums.items()}
 
 

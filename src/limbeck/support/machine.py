@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -15,7 +16,7 @@ from accelerate.utils import (
     get_int_from_env,
     reduce,
 )
-from torch import Tensor
+from torch import Tensor, nn
 
 
 def accelerator() -> torch.device | None:
@@ -39,6 +40,17 @@ def send(values: Tensor, device: torch.device) -> Tensor:
     if device.type != "cuda" or values.device.type != "cpu":
         return values.to(device)
     return values.pin_memory().to(device, non_blocking=True)
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Run a model as in evaluation, in which nothing is sampled and no statistics move; then as it was before."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
 
 
 # Models whose parts accelerate has placed on several devices (`device_map`). Its hooks move what each

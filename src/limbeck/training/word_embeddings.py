@@ -27,6 +27,7 @@ from limbeck.activations import Request, capture
 from limbeck.data import Collator
 from limbeck.data.encoding import batches_of
 from limbeck.support.errors import LimbeckError
+from limbeck.support.machine import evaluating
 from limbeck.training.feeding import FeedsExamples
 
 logger = logging.getLogger(__name__)
@@ -162,14 +163,10 @@ def is_exact(words: WordsInUse, student: PreTrainedModel, batch: dict[str, Tenso
     No list of architectures can show whether other modules read the embedding's weights. On a CPU
     equal is equal bit for bit; elsewhere sums may come in another order.
     """
-    training, whole = student.training, words.embedding.weight
-    student.eval()  # nothing is sampled, and no statistics move
-    try:
-        plain, gradient = _shown(student, batch, whole)
+    with evaluating(student):
+        plain, gradient = _shown(student, batch, words.embedding.weight)
         with words.engaged():
             engaged, rows = _shown(student, batch, words.rows)
-    finally:
-        student.train(training)
     expected = torch.zeros_like(gradient).index_copy(0, words.used, rows)
     if _alike(plain, engaged) and _alike(gradient, expected):
         return True
