@@ -62,9 +62,11 @@ def attention_of(model: PreTrainedModel) -> str:
     return str(model.config._attn_implementation)
 
 
-def builder_of(model: PreTrainedModel) -> Callable[..., PreTrainedModel]:
-    """What builds a model of the same class from a configuration, as AutoModel classes do."""
-    return class_builder(type(model))
+class SameClass:
+    """The AutoModel class to give where the very class of a model is known."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self.from_config = class_builder(type(model))
 
 
 def class_builder(kind: type[PreTrainedModel]) -> Callable[..., PreTrainedModel]:

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from transformers import PretrainedConfig, PreTrainedModel
 
-from limbeck.activations.compat import Conv1D, builder_of
+from limbeck.activations.compat import Conv1D, SameClass
 from limbeck.static import StaticConfig, StaticStudent
 from limbeck.students import configuration, labels_of
 from limbeck.students.static import may_be_static
@@ -155,7 +155,8 @@ class Shapes:
                 config = with_width(config, None, shape.heads, shape.ffn)
             kept = range(1, shape.layers + 1)
             stacks = dict.fromkeys(configuration.stacks_of(config), kept)
-            return builder_of(self.teacher)(configuration.with_layers(config, stacks))
+            build = SameClass(self.teacher).from_config
+            return build(configuration.with_layers(config, stacks))
 
     def _static_config(self, shape: StudentShape) -> StaticConfig:
         sizes = {"vocab_size": self.config.vocab_size, "hidden_size": shape.width}

@@ -14,7 +14,7 @@ from typing import Any
 from transformers import PretrainedConfig, PreTrainedModel
 
 from limbeck import tasks
-from limbeck.activations.compat import builder_of
+from limbeck.activations.compat import SameClass
 from limbeck.embedding import SentenceEmbedder
 from limbeck.students import configuration, pretrained
 from limbeck.support.errors import LimbeckError, unknown
@@ -116,13 +116,6 @@ def _marked(config: PretrainedConfig, kind: tasks.TaskType) -> PretrainedConfig:
     return kind.student_config(config)
 
 
-class _SameClass:
-    """Stands for an AutoModel class where the very class of a model is known."""
-
-    def __init__(self, model: PreTrainedModel) -> None:
-        self.from_config = builder_of(model)
-
-
 def _class_of_head(
     init: str | Path | PretrainedConfig | PreTrainedModel,
     teacher: PreTrainedModel | None,
@@ -134,7 +127,7 @@ def _class_of_head(
         return (kind or tasks.SENTENCE).auto
     model = teacher if isinstance(init, str) and init in _OF_TEACHER else init
     if isinstance(model, PreTrainedModel):
-        return _SameClass(model)
+        return SameClass(model)
     if isinstance(model, PretrainedConfig):
         return tasks.kind_of_config(model).auto
     return (

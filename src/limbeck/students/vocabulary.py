@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 from transformers import PretrainedConfig, PreTrainedModel
 
-from limbeck.activations.compat import builder_of
+from limbeck.activations.compat import SameClass
 from limbeck.static import StaticStudent, token_counts
 from limbeck.students import pretrained
 from limbeck.support.errors import LimbeckError
@@ -232,8 +231,7 @@ def with_rows(model: PreTrainedModel, kept: Sequence[int]) -> PreTrainedModel:
     data = _moved(model.config.to_dict(), place)
     data[model.config.attribute_map.get("vocab_size", "vocab_size")] = len(kept)
     config: PretrainedConfig = type(model.config).from_dict(data)
-    same_class = SimpleNamespace(from_config=builder_of(model))
-    target = pretrained.fresh_model(config, seed=0, auto=same_class)
+    target = pretrained.fresh_model(config, seed=0, auto=SameClass(model))
     nn.Module.to(target, dtype=_table(model).dtype)
     if len(_table(target)) != len(kept):
         raise _without_table(model)

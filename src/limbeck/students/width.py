@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from transformers import PretrainedConfig, PreTrainedModel
 
 from limbeck.activations import Request, capture, number_of_layers
-from limbeck.activations.compat import Conv1D, builder_of
+from limbeck.activations.compat import Conv1D, SameClass
 from limbeck.embedding import embedding_width
 from limbeck.mappings.maps import KEPT
 from limbeck.students import configuration, pretrained
@@ -96,7 +96,7 @@ def narrowed(
     """
     axes = axes_of(model)
     target = pretrained.fresh_model(
-        with_width(model.config, hidden, heads, ffn), auto=_Builder(builder_of(model))
+        with_width(model.config, hidden, heads, ffn), auto=SameClass(model)
     )
     batches = list(batches)
     with _refusing(model, "it does not run on the rows"):
@@ -111,13 +111,6 @@ def narrowed(
         setattr(target.config, KEPT, features)
     _check(target, axes, kept, batches[0] if batches else _sample(model))
     return target
-
-
-@dataclass(frozen=True)
-class _Builder:
-    """Stands for an AutoModel class."""
-
-    from_config: Callable[..., PreTrainedModel]
 
 
 def with_width(
@@ -243,7 +236,7 @@ def _shapes(model: PreTrainedModel, settings: dict[str, int]) -> dict[str, torch
         _refusing(model, f"it cannot be built with other {', '.join(settings)}"),
         torch.device("meta"),
     ):
-        twin = builder_of(model)(config)
+        twin = SameClass(model).from_config(config)
     return {name: weight.shape for name, weight in twin.state_dict().items()}
 
 
