@@ -66,13 +66,9 @@ def _warn_once() -> None:
 
 
 def _seconds(dtype: torch.dtype) -> float:
-    """Of the fastest of three products of 256 × 256 numbers."""
-    numbers, taken = torch.ones(256, 256, dtype=dtype), []
-    for _ in range(3):
-        began = time.perf_counter()
-        numbers @ numbers
-        taken.append(time.perf_counter() - began)
-    return min(taken)
+    """Of a product of 256 × 256 numbers."""
+    numbers = torch.ones(256, 256, dtype=dtype)
+    return _fastest(lambda: numbers @ numbers)
 
 
 def resolve_attention(
