@@ -9,14 +9,16 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from matplotlib.collections import QuadMesh
+from matplotlib.colors import to_hex
 from matplotlib.text import Text
 
 from limbeck.records import Record
 from limbeck.records.facts import ClassFacts, ClassificationScores, KeptFacts
 from limbeck.report import write_report
 from limbeck.report.page import Content, curve, seconds_split
-from limbeck.report.plots import Series, confusion_map, line_panel
-from limbeck.report.svg import Panel
+from limbeck.report.plots import Series, confusion_map, line_panel, value_cells
+from limbeck.report.svg import Panel, standalone
 from limbeck.support.errors import LimbeckError
 from limbeck.tables import build_table
 from synthetic_records import a_run, a_study, a_teacher
@@ -181,6 +183,61 @@ def test_a_phone_and_a_screen_reader_can_use_the_page(study):
     assert not re.search(r"<th[^>]*>\s*</th>", text)
     levels = [int(tag[1]) for tag in page.tags if re.fullmatch("h[1-6]", tag)]
     assert levels[0] == 1 and all(b - a <= 1 for a, b in itertools.pairwise(levels))
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance of WCAG 2.2."""
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one: str, other: str) -> float:
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_colours_contrast(study):
+    """WCAG 2.2: text 4.5 (1.4.3), lines and marks 3 (1.4.11), in both schemes."""
+    assert contrast("#ffffff", "#000000") == pytest.approx(21)
+    schemes = study[0].partition("</style>")[0].split("@media (prefers-color-scheme: dark)")
+    for scheme in schemes:
+        named = dict(re.findall(r"--([\w-]+): (#\w{6});", scheme.partition("* {")[0]))
+        assert len(named) == 15
+        for name, colour in named.items():
+            if name.startswith("series"):
+                assert contrast(colour, named["paper"]) >= 3, name
+            elif name in ("ink", "muted", "accent", "good", "bad"):
+                assert min(contrast(colour, named[on]) for on in ("paper", "ground")) >= 4.5, name
+
+
+def test_values_are_readable_in_their_cells():
+    with Panel("", "") as axes:
+        value_cells(axes, np.linspace(0, 1, 101)[None], low=0.0, high=1.0)
+    (cells,) = (one for one in axes.collections if isinstance(one, QuadMesh))
+    for cell, text in zip(cells.get_facecolor(), axes.texts, strict=True):
+        assert contrast(to_hex(cell), text.get_color()) >= 4.5, text.get_text()
+
+
+def test_a_drawing_as_a_file_is_on_white_with_the_pages_light_colours(study):
+    """A transparent drawing has dark text on the dark page of a viewer."""
+    panel = confusion_map("Student", ["no"], ["no"], np.eye(1))
+    text = standalone(panel.svg).decode()
+    assert re.search(r'<svg[^>]* width="\d+" style="background: #ffffff"', text)
+    assert "var(" not in text and re.search(r"--muted: (#\w{6})", study[0])[1] in text
+
+
+def test_a_legend_covers_no_line():
+    line = Series("agreement", 0, (1.0, 2.0), (3.0, 4.0), (3.0, 4.0), (3.0, 4.0))
+    panel = line_panel(
+        "", [line] * 3, x_label="", y_label="", reference=("teacher", 5.0), legend=True
+    )
+    (legend,) = panel.figure.legends
+    assert not legend.get_window_extent().overlaps(panel.axes[0].get_window_extent())
+
+
+def test_code_wraps_so_that_no_hidden_part_needs_the_keyboard(study):
+    assert re.search(r"\npre \{ white-space: pre-wrap; overflow-wrap: anywhere;", study[0])
 
 
 def test_text_in_drawings_has_one_size(study):

@@ -58,12 +58,14 @@ def line_panel(
     """Lines with bands from the lowest to the highest seed, and a dashed reference level.
 
     The axis of y covers at least `least_span`, so that a small step does not look like a cliff. `scale` of the axis
-    of x: `whole` numbers count things; a `log` axis has a mark at each x. `legend`: the lines' names are in the
-    drawing.
+    of x: `whole` numbers count things; a `log` axis has a mark at each x. `legend`: the lines' names are below
+    the drawing.
     """
     ends = "; ".join(f"{s.name} from {s.mean[0]:.3g} to {s.mean[-1]:.3g}" for s in series)
     beside = f"; {reference[0]} at {reference[1]:.1f}" if reference else ""
-    panel = Panel(title, f"{title}. {y_label} by {x_label}: {ends}{beside}.")
+    names = (len(series) + (reference is not None)) if legend else 0
+    alt = f"{title}. {y_label} by {x_label}: {ends}{beside}."
+    panel = Panel(title, alt, height=2.9 + 0.18 * names)
     with panel as axes:
         for line in series:
             colour = series_colour(line.style)
@@ -77,7 +79,7 @@ def line_panel(
         if reference is not None:
             said = f"{reference[0]} {reference[1]:.1f}"
             axes.axhline(reference[1], **_DASHED, label=said)
-            if not legend:  # which would overlap it
+            if not legend:
                 place = (1, reference[1])
                 axes.annotate(said, place, (-2, 3), ("axes fraction", "data"), **_BESIDE)
         axes.margins(y=0.12)
@@ -91,7 +93,8 @@ def line_panel(
             axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, min_n_ticks=1))
         axes.set(xlabel=x_label, ylabel=y_label)
         if legend:
-            axes.legend(fontsize=9, frameon=False, labelcolor=INK)
+            look: dict[str, Any] = {"fontsize": 9, "frameon": False, "labelcolor": INK}
+            panel.figure.legend(loc="outside lower left", **look)  # clear of the lines
     return panel
 
 
@@ -201,9 +204,7 @@ def reliability_panel(title: str, points: Sequence[ReliabilityPoint], error: flo
         axes.plot([lowest, 1], [lowest, 1], color=MUTED, linestyle=(0, (4, 3)), linewidth=1)
         axes.set_xlim(lowest, 1)
         axes.set_ylim(0, 1)
-        place: dict[str, Any] = {"xycoords": "axes fraction", "color": INK, "fontsize": 9}
-        axes.annotate(f"error {100 * error:.1f} %", (0.04, 0.92), **place)
-        axes.set(xlabel="confidence", ylabel="accuracy")
+        axes.set(xlabel=f"confidence (error {100 * error:.1f} %)", ylabel="accuracy")
     return panel
 
 
@@ -306,9 +307,10 @@ def value_cells(
     for row, column in np.ndindex(rows, columns):
         value = float(matrix[row, column])
         shown = value if written is None else float(written[row, column])
-        light = "#111111" if value > low + 0.55 * (high - low) else "#ffffff"
+        # From here on black contrasts more with cividis; either has at least 4.5.
+        light = "#000000" if value > low + 0.47 * (high - low) else "#ffffff"
         axes.text(
-            column + 1, row + 1, text(shown), ha="center", va="center", fontsize=8,
+            column + 1, row + 1, text(shown), ha="center", va="center", fontsize=9,
             color=light if np.isfinite(value) else MUTED,
         )  # fmt: skip
     axes.tick_params(length=0, labelcolor=INK)

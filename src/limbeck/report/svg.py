@@ -9,6 +9,7 @@ import io
 import re
 import warnings
 from html import escape
+from pathlib import Path
 from typing import Any, Literal
 
 import matplotlib as mpl
@@ -19,8 +20,9 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 # No drawing uses these near-blacks for themselves.
 INK, MUTED, RULE, PAPER = "#0a0b01", "#0a0b02", "#0a0b03", "#0a0b04"
-_VARIABLES = {INK: "ink", MUTED: "muted", RULE: "rule", PAPER: "paper"}
 COLOURS = 7
+VARIABLES = {INK: "ink", MUTED: "muted", RULE: "rule", PAPER: "paper"}
+VARIABLES |= {f"#0a1b{index:02x}": f"series-{index}" for index in range(COLOURS)}
 Grid = Literal["both", "x", "y", "none"]
 MARKERS = "osD^vPX*"
 DASHES = ("solid", (0, (5, 2)), (0, (1.5, 1.5)))
@@ -132,8 +134,7 @@ def _inline(figure: Figure, alt: str) -> str:
     prefix = f"p{hashlib.sha256(text.encode()).hexdigest()[:10]}-"
     text = re.sub(r'\bid="', f'id="{prefix}', text)
     text = re.sub(r'(url\(#|href="#)', rf"\1{prefix}", text)
-    text = re.sub(r"#0a1b0([0-6])", r"var(--series-\1)", text)
-    for colour, name in _VARIABLES.items():
+    for colour, name in VARIABLES.items():
         text = text.replace(colour, f"var(--{name})")
     # Its style sheet would apply to the entire page, which has the same rule for drawings only.
     text = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", text, count=1, flags=re.DOTALL)
@@ -142,15 +143,14 @@ def _inline(figure: Figure, alt: str) -> str:
     return re.sub(r"font: ([^;\"]*?px) [^;\"]*", r"font: \1 var(--font)", text)
 
 
+_CSS = Path(__file__).parent.joinpath("templates", "report.css").read_text(encoding="utf-8")
 # The page's light colours, for a file, which has no theme to follow.
-_LIGHT = {
-    **{f"series-{at}": colour for at, colour in enumerate(
-        ("#0072b2", "#d55e00", "#009e73", "#b5589a", "#c98a00", "#3a9bd1", "#6b7280")
-    )},
-    "ink": "#1b1f24", "muted": "#5b6470", "rule": "#e3e6ea", "paper": "#ffffff", "font": "sans-serif",
-}  # fmt: skip
+LIGHT = dict(re.findall(r"--([\w-]+): (#\w{6})", _CSS.partition("@media")[0]))
 
 
 def standalone(svg: str) -> bytes:
-    """A page's drawing as a separate file, with colours instead of the page's variables."""
-    return re.sub(r"var\(--([\w-]+)\)", lambda found: _LIGHT[found[1]], svg).encode()
+    """A page's drawing as a separate file, on white, with colours instead of the page's variables."""
+    white = r'width="\1" style="background: var(--paper)"'
+    svg = re.sub(r'style="width: (\d+)px[^"]*"', white, svg, count=1)
+    known = {**LIGHT, "font": "sans-serif"}
+    return re.sub(r"var\(--([\w-]+)\)", lambda found: known[found[1]], svg).encode()

@@ -293,7 +293,7 @@ def point_panels(found: Mapping[str, StatePoints]) -> list[Panel]:
             f"{name}: {layers}",
             f"{name}. Principal components of {len(one.student)} rows, {layers}; "
             + ("one plane." if one.together else "a plane for each model."),
-            4.2 if one.together else 7.2,
+            5.2 if one.together else 9.2,
             3.4,
             beside=1 if one.together else 2,
         )
@@ -308,8 +308,8 @@ def point_panels(found: Mapping[str, StatePoints]) -> list[Panel]:
                     xlabel=f"first component ({100 * share[0]:.0f} % of variance)",
                     ylabel=f"second ({100 * share[1]:.0f} %)",
                 )
-            for axes in panel.axes:
-                axes.legend(fontsize=8, frameon=False, labelcolor=INK)
+            for axes in panel.axes:  # many classes would cover the points
+                axes.legend(loc=(1.01, 0), fontsize=8, frameon=False, labelcolor=INK)
         panels.append(panel)
         if one.cosines is not None:
             panels.append(_cosines(name, one.cosines))

@@ -29,7 +29,7 @@ from limbeck.lab.views import analysis_plots as plane
 from limbeck.records.facts import finite
 from limbeck.report.plots import SCORE_SPAN, Series, line_panel, value_cells
 from limbeck.report.sections import PAGE_PARTS, PagePart, Section
-from limbeck.report.svg import INK, MUTED, PAPER, RULE, STYLE, Panel, series_colour
+from limbeck.report.svg import INK, LIGHT, STYLE, VARIABLES, Panel, series_colour
 from limbeck.support import files, plain
 from limbeck.support.cells import CellTable
 from limbeck.support.errors import LimbeckError
@@ -37,18 +37,7 @@ from limbeck.support.registry import Registry
 
 _DOTS_PER_INCH = 160
 _PARTS = ("color", "facecolor", "edgecolor", "markerfacecolor", "markeredgecolor")
-# The page's light colours: a file has no theme to follow.
-_SERIES = ("#0072b2", "#d55e00", "#009e73", "#b5589a", "#c98a00", "#3a9bd1", "#6b7280")
-_COLOURS = {
-    to_rgb(marker): to_rgb(colour)
-    for marker, colour in (
-        *((series_colour(number), colour) for number, colour in enumerate(_SERIES)),
-        (INK, "#1b1f24"),
-        (MUTED, "#5b6470"),
-        (RULE, "#e3e6ea"),
-        (PAPER, "#ffffff"),
-    )
-}
+_COLOURS = {to_rgb(marker): to_rgb(LIGHT[name]) for marker, name in VARIABLES.items()}
 
 
 def write_figure(panel: Panel, folder: Path, name: str) -> list[Path]:
