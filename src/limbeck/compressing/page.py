@@ -27,8 +27,8 @@ def front_table(points: Sequence[FrontPoint], metric: str) -> CellTable:
     """A row a point, the best on the front first; scores are of the rows that chose nothing."""
     teacher = next(one for one in points if one.kind == "teacher")
     heading = [
-        "",
         "model",
+        "mark",
         "form",
         "MB",
         "ms",
@@ -42,11 +42,11 @@ def front_table(points: Sequence[FrontPoint], metric: str) -> CellTable:
     rows = []
     order = sorted(points, key=lambda one: (not one.on_front, -one.chosen_on, one.costs.size))
     for one in order:
-        marks = "★" * one.recommended + "●" * one.on_front + "over" * (not one.fits)
+        marks = "★" * one.recommended + "●" * one.on_front + "\u00a0over" * (not one.fits)
         rows.append(
             [
-                marks,
                 one.name,
+                marks.strip(),
                 one.precision,
                 f"{one.costs.size / 1e6:.2f}",
                 milliseconds(one.costs.latency)[0],
@@ -98,7 +98,7 @@ def drawing(points: Sequence[FrontPoint], metric: str) -> Panel:
                 style = _KINDS.index(_kind(one))
                 (named[_kind(one)],) = axes.plot(
                     place, one.score, linestyle="none", marker=series_marker(style), markersize=7,
-                    color=series_colour(style), alpha=1.0 if one.fits else 0.35, markeredgewidth=0,
+                    color=series_colour(style), fillstyle="full" if one.fits else "none", markeredgewidth=1.2,
                 )  # fmt: skip
                 if one.recommended:
                     axes.plot(
@@ -133,14 +133,14 @@ def write_front(folder: Path, points: Sequence[FrontPoint], found: dict[str, Any
     section = Section(
         "front",
         "The front",
-        f"{found['reason']} The circle is the recommended model, the line the front; pale: beyond the budget.",
+        f"{found['reason']} The circle is the recommended model, the line the front; hollow: beyond the budget.",
         [panel],
         [],
         "wide",
         [front_table(points, found["metric"])],
         notes_of(found),
     )
-    tried = [["", "candidate", "precision", "rows", "score"]]
+    tried = [["trial", "candidate", "precision", "rows", "score"]]
     for at, one in enumerate(found["trials"]):
         precision, rows = one["candidate"]["precision"], f"{one['rows']:,}"
         tried.append([str(at), one["words"], precision, rows, one["said"]])
