@@ -31,6 +31,11 @@ BOOSTS = {
 
 # A formula as pymdownx.arithmatex marks it.
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
+# Tables, printed tables and drawings are wider than a phone.
+WIDE = re.compile(
+    r'<table>.*?</table>|<p><img [^>]*></p>|<div class="highlight"><pre>(?:(?!</pre>).)*─{9}.*?</div>',
+    re.DOTALL,
+)
 
 
 def packages() -> list[str]:
@@ -73,7 +78,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_content(html: str, **_: object) -> str:
-    """Typesets formulas as MathML, which browsers show without a script; the search skips displayed ones."""
+    """Typesets formulas as MathML, which browsers show without a script; the search skips displayed ones.
+
+    What may scroll takes the keyboard's focus.
+    """
+    html = WIDE.sub(r'<div class="scroll" tabindex="0">\g<0></div>', html)
     return FORMULA.sub(typeset, html)
 
 
@@ -88,12 +97,15 @@ def typeset(formula: re.Match[str]) -> str:
     math = convert(latex, display="inline" if inline else "block")
     if "\\" in math:
         raise PluginError(f"a formula with an unknown command: {latex}")
-    skipped = "" if inline else " data-search-exclude"
+    skipped = "" if inline else ' data-search-exclude tabindex="0"'
     return f'<{formula[1]} class="arithmatex"{skipped}>{math}</{formula[1]}>'
 
 
 def on_post_page(output: str, **_: object) -> str:
-    """Refuses a page that would fetch anything from elsewhere."""
+    """Refuses a page that would fetch anything from elsewhere; names the theme's dialog for screen readers."""
     if found := FETCHED.search(output):
         raise PluginError(f"a page fetches from another machine: {found[0]}")
-    return output
+    return output.replace('role="dialog"', 'role="dialog" aria-label="Search"')
+
+
+on_post_template = on_post_page  # of the page 404

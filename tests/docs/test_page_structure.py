@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import runpy
 from itertools import pairwise
 
 import pytest
@@ -72,3 +73,37 @@ def test_every_recipe_key_stands_on_its_page() -> None:
     assert page == module.page(), "run: python scripts/recipe_page.py"
     for key in ("text_columns", "label_column", "dev", "student", "first_stage", "lr_schedule"):
         assert f"| `{key}` |" in page
+
+
+def test_what_scrolls_on_the_site_takes_the_keyboards_focus() -> None:
+    for name in ("mkdocs", "latex2mathml"):  # of the extra docs
+        pytest.importorskip(name)
+    hooks = runpy.run_path(str(ROOT / "scripts" / "site.py"))
+    formula = r'<div class="arithmatex">\[x\]</div>'
+    page = f'<p>a</p><table><tr></tr></table>{formula}<p><img alt="b" src="b.svg" /></p><p>c</p>'
+    shown = hooks["on_page_content"](page)
+    start = '<div class="scroll" tabindex="0">'
+    assert f"<p>a</p>{start}<table><tr></tr></table></div><div" in shown
+    assert f'{start}<p><img alt="b" src="b.svg" /></p></div><p>c</p>' in shown
+    printed = '<div class="highlight"><pre><span></span><code>a  b\n─────────\n</code></pre></div>'
+    assert hooks["on_page_content"](printed) == f"{start}{printed}</div>"
+    assert hooks["on_page_content"](code := printed.replace("─", "-")) == code
+    assert re.search(r'<div class="arithmatex"[^>]* tabindex="0"><math', shown)
+    for hook in ("on_post_page", "on_post_template"):
+        assert hooks[hook]('<a role="dialog">') == '<a role="dialog" aria-label="Search">'
+
+
+def test_colours_of_the_site_contrast() -> None:
+    """WCAG 2.2, 1.4.3, on the theme's ground of code, which is nearest to the text."""
+    style = (ROOT / "docs" / "assets" / "extra.css").read_text(encoding="utf-8")
+    # Luminances by hand: #272a35 has 0.0234, #f5f5f5 has 0.9131; black of 64 % on the latter is #585858, 0.0976.
+    colours = re.findall(r"#([0-9a-f]{6});", style.partition('"slate"')[2])
+    assert len(colours) == 3 and "--md-default-fg-color--light: #000000a3;" in style
+    assert (0.9131 + 0.05) / (0.0976 + 0.05) >= 4.5
+    for colour in colours:
+        parts = [((int(colour[at : at + 2], 16) / 255 + 0.055) / 1.055) ** 2.4 for at in (0, 2, 4)]
+        light = sum(
+            share * part for share, part in zip((0.2126, 0.7152, 0.0722), parts, strict=True)
+        )
+        assert (light + 0.05) / (0.0234 + 0.05) >= 4.5, colour
+    assert re.search(r"\.md-content a:not\(\.headerlink\) \{\n  text-decoration: underline;", style)
