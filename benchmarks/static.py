@@ -70,6 +70,13 @@ LABELED = (
     "cascade, static, 3 layers, teacher",
 )
 WITHOUT, WIDE = "static without word pairs", "static of the teacher's width"
+# Method, folder and settings of each static student of classes; a cascade's first is the task's better one.
+STATICS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    STATIC_NAME: ("logit-mse", "static", {}),
+    WITHOUT: ("logit-mse", "without-pairs", {"student.pairs": 0}),
+    BY_KD: ("kd", "by-kd", {"student.pairs": 0}),
+}
+FIRST = {"Reuters-52": BY_KD}
 LONG = (*LABELED[:3], BY_KD, *LABELED[3:])  # texts of a hundred words
 WISHES = dict(
     zip(LABELED[-3:], ({"max_drop": 0.3}, {"cost": 20.0}, {"max_drop": 0.3}), strict=True)
@@ -318,7 +325,7 @@ class Bench:
             elif name.startswith("model2vec"):
                 yield name, self._model2vec_classes()
             elif name.startswith("cascade"):
-                fast = self._distilled("logit-mse", f"{task}-static", **taught)
+                fast = self._static(FIRST.get(task, STATIC_NAME), taught)
                 members = [fast.parent, teacher.parent]
                 if "3 layers" in name:
                     members.insert(1, self._taught_int8(f"{task}-taught", taught))
@@ -331,16 +338,15 @@ class Bench:
                         self._distilled("finetune", f"{task}-three", **{**rows, **small, **three})
                     ),
                 )
-            elif name.startswith("static"):
-                own = {"student.pairs": 0} if "without" in name else {}
-                short = "without-pairs" if own else "static"
-                method = "logit-mse"
-                if name == BY_KD:
-                    method, short = "kd", "by-kd"
-                run = self._distilled(method, f"{task}-{short}", **taught, **own)
-                yield name, self._kept(run)
+            elif name in STATICS:
+                yield name, self._kept(self._static(name, taught))
             else:
                 yield name, self._kept(teacher)
+
+    def _static(self, name: str, taught: dict[str, Any]) -> Path:
+        """A static student of classes, by its name."""
+        method, short, own = STATICS[name]
+        return self._distilled(method, f"{self.sample.task}-{short}", **taught, **own)
 
     def _taught_int8(self, name: str, taught: dict[str, Any]) -> Path:
         """An int8 file of the teacher's first 3 layers, thinner, which learned its logits of all rows."""
