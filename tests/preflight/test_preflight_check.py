@@ -66,7 +66,7 @@ def test_everything_wrong_at_once():
                     model(id2label={0: "positive", 1: "negative"}), tokenizer(WORDS[::-1])
                 )
             },
-            method=Method(weights={"hard": 0.0}, requests={"teacher": Request.hidden([9])}),
+            method=Method({"hard": 0.0}, {"teacher": Request.hidden([9])}, lambda batch: {}),
             max_length=99,
         ),
     ).problems

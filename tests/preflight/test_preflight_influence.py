@@ -7,7 +7,7 @@ from preflight_runs import BATCH, model, words_of
 from torch import nn
 
 from limbeck.activations import ActivationKey, Request, capture
-from limbeck.preflight import errors_of
+from limbeck.preflight import Method, errors_of
 from limbeck.preflight.checking import check_influence, check_sizes, check_start, check_weights
 
 
@@ -31,7 +31,9 @@ def test_influence_of_each_kind_of_term():
     weights = dict.fromkeys(("hard", "bank", "constant", "detached", "itself", "broken"), 1.0)
     state, buffers = torch.get_rng_state(), [buffer.clone() for buffer in bank.buffers()]
     before = {name: weight.clone() for name, weight in student.state_dict().items()}
-    found = check_influence(terms, weights | {"off": 0.0}, student, BATCH, [bank])
+    found = check_influence(
+        Method(weights | {"off": 0.0}, {}, terms, BATCH, [bank]), student, decoder=False
+    )
     by_name = {problem.message.split(":")[0].split(".")[1]: problem for problem in found}
     assert by_name.keys() == {"constant", "detached", "itself", "broken"}
     assert by_name["constant"].severity == by_name["detached"].severity == "error"
@@ -51,10 +53,11 @@ def test_influence_leaves_existing_gradients_and_notices_frozen_students():
     def terms(batch):
         return {"hard": student(**batch).loss}
 
-    assert check_influence(terms, {"hard": 1.0}, student, BATCH) == []
+    method = Method({"hard": 1.0}, {}, terms, BATCH)
+    assert check_influence(method, student, decoder=False) == []
     assert all(bool((weight.grad == 1).all()) for weight in student.parameters())
     student.requires_grad_(False)
-    assert "no parameter" in check_influence(terms, {"hard": 1.0}, student, BATCH)[0].message
+    assert "no parameter" in check_influence(method, student, decoder=False)[0].message
 
 
 def test_a_term_that_dwarfs_the_others_is_warned_of():
@@ -75,8 +78,9 @@ def test_only_terms_of_a_decoder_are_compared():
         loss = student(**batch).loss
         return {"hard": loss, "states": 100 * loss}
 
-    assert check_influence(terms, {}, student, BATCH) == []
-    (found,) = check_influence(terms, {}, student, BATCH, decoder=True)
+    method = Method({}, {}, terms, BATCH)
+    assert check_influence(method, student, decoder=False) == []
+    (found,) = check_influence(method, student, decoder=True)
     assert "objectives.states" in found.message
 
 

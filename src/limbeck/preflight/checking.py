@@ -27,8 +27,6 @@ from limbeck.support.cores import cores
 from limbeck.support.errors import LimbeckError, Problem, problem_list
 from limbeck.tasks import Processor, Task
 
-Terms = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]
-
 
 @problem_list
 def check_weights(weights: Mapping[str, float]) -> Iterator[Problem]:
@@ -46,28 +44,38 @@ def check_weights(weights: Mapping[str, float]) -> Iterator[Problem]:
         yield Problem("objectives: every weight is 0, so nothing is learned", "give one a weight")
 
 
-def check_influence(
-    terms: Terms,
-    weights: Mapping[str, float],
-    student: nn.Module,
-    batch: Mapping[str, Tensor],
-    modules: Iterable[nn.Module] = (),
-    *,
-    decoder: bool = False,
-) -> list[Problem]:
+@dataclass(frozen=True)
+class Method:
+    """The method, as plain values.
+
+    `requests`: by side (`student`, `teacher`), everything its terms may request. `weights`: by
+    term, the largest weight it ever has. `terms(batch)`: the unweighted terms by name, as the engine
+    computes them, run on `batch`, a few real examples; without one they are not run. `modules`: other
+    modules that `terms` runs and whose buffers it writes (objectives).
+    """
+
+    weights: Mapping[str, float]
+    requests: Mapping[str, Request]
+    terms: Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]
+    batch: Mapping[str, Tensor] | None = None
+    modules: Iterable[nn.Module] = ()
+
+
+def check_influence(method: Method, student: nn.Module, *, decoder: bool) -> list[Problem]:
     """Terms whose value does not depend on the student, or is not a finite number.
 
-    `terms(batch)` gives the unweighted terms by name, as the engine computes them. `weights` holds
-    the largest weight each ever has; terms of weight 0 are left to `check_weights`. `modules` are
-    others that `terms` runs and whose buffers it may write (objectives). The student runs in the
+    Terms of weight 0 are left to `check_weights`. The student runs in the
     mode it is in. In a `decoder` the terms' sizes are compared too.
     """
+    weights, batch = method.weights, method.batch
+    if batch is None:
+        return []
     parameters = [weight for weight in student.parameters() if weight.requires_grad]
     if not parameters:
         return [Problem("student: no parameter can be trained", "unfreeze some of them")]
     problems = []
-    with _untouched([student, *modules], batch), torch.enable_grad():
-        values = terms(batch)
+    with _untouched([student, *method.modules], batch), torch.enable_grad():
+        values = method.terms(batch)
         for name, value in values.items():
             if weights.get(name, 1.0) != 0:
                 problems += _check_term(name, value, parameters)
@@ -194,22 +202,6 @@ class TeacherSide:
     own_tokens: bool = False
 
 
-@dataclass(frozen=True)
-class Method:
-    """The method, as plain values.
-
-    `requests`: by side (`student`, `teacher`), everything its terms may request. `weights`: by
-    term, the largest weight it ever has. `terms(batch)`: the unweighted terms, run on `batch`, a
-    few real examples. `modules`: other modules that `terms` runs and whose buffers it writes.
-    """
-
-    weights: Mapping[str, float] = field(default_factory=dict)
-    requests: Mapping[str, Request] = field(default_factory=dict)
-    terms: Terms | None = None
-    batch: Mapping[str, Tensor] | None = None
-    modules: Iterable[nn.Module] = ()
-
-
 @dataclass
 class Findings:
     """The findings of pre-flight, and the values that it computed.
@@ -242,7 +234,7 @@ def check(
     `teachers`: by what messages call them. `truncated`: the counts of
     `encode`, by split. Weights, gradients, random state and buffers are left as they were.
     """
-    method = method or Method()
+    weights, requests = ({}, {}) if method is None else (method.weights, method.requests)
     splits = dict.fromkeys(("train", task.dev_splits[0], *task.scored_splits))
     in_data = [
         one
@@ -250,8 +242,8 @@ def check(
         if split in rows
         for one in data_checks.check_values(task, split, rows[split])
     ]
-    in_models = _check_models(task, student, tokenizer, max_length, teachers, method)
-    problems = in_data + in_models + check_weights(method.weights)
+    in_models = _check_models(task, student, tokenizer, max_length, teachers, requests)
+    problems = in_data + in_models + check_weights(weights)
     found = Findings(problems)
     if errors_of(in_data):
         return found
@@ -275,15 +267,8 @@ def check(
         if not errors_of(in_models + in_tokenizers):
             dev = rows[task.dev_splits[0]]
             problems += _check_score(task, dev, side, teacher, max_length, found.asked)
-    if method.terms is not None and method.batch is not None and not errors_of(problems):
-        problems += check_influence(
-            method.terms,
-            method.weights,
-            student,
-            method.batch,
-            method.modules,
-            decoder=task.kind.generates,
-        )
+    if method is not None and not errors_of(problems):
+        problems += check_influence(method, student, decoder=task.kind.generates)
     return found
 
 
@@ -293,7 +278,7 @@ def _check_models(
     tokenizer: Processor,
     max_length: int,
     teachers: Mapping[str, TeacherSide],
-    method: Method,
+    requests: Mapping[str, Request],
 ) -> list[Problem]:
     sides = {"student": (student, tokenizer)}
     sides |= {side: (teacher.model, teacher.tokenizer) for side, teacher in teachers.items()}
@@ -308,7 +293,7 @@ def _check_models(
         checks = model_checks.INPUT_CHECKS[task.kind.reads.name]
         problems += checks.model(side, model, own_tokenizer, max_length)
         problems += model_checks.check_static(side, model, task)
-        problems += model_checks.check_request(side, model, method.requests.get(side, Request()))
+        problems += model_checks.check_request(side, model, requests.get(side, Request()))
         problems += model_checks.check_direction(side, model) if task.kind.continues_texts else []
     return problems
 
@@ -430,6 +415,3 @@ def check_workers(workers: int) -> Iterator[Problem]:
         f"workers={there // beside}; 0 loads batches in the run's own process",
         "error" if wanted > _MOST_A_CORE * there else "warning",
     )
-
-
-# Whether the run can write to its folder.

@@ -323,12 +323,8 @@ def _plateau(prepared: Prepared, method: preflight.Method | None) -> list[Proble
 def _memory(prepared: Prepared, method: preflight.Method | None) -> list[Problem]:
     """The memory that the last stage of a language model needs."""
     recipe, kind = prepared.stages[-1].recipe, prepared.task.kind
-    if (
-        method is None
-        or method.terms is None
-        or method.batch is None
-        or not (kind.language_model and kind.generates)
-    ):
+    batch = None if method is None else method.batch
+    if method is None or batch is None or not (kind.language_model and kind.generates):
         return []
     lengths = kind.reads.lengths(prepared.stages[-1].rows.encoded) or [1]
     step = memory.Step(
@@ -339,7 +335,7 @@ def _memory(prepared: Prepared, method: preflight.Method | None) -> list[Problem
         recipe.activation_checkpointing,
     )
     teachers = [one.teacher.model for one in prepared.named if not one.stored]
-    return [memory.note_of(prepared.student, teachers, method.terms, method.batch, step)]
+    return [memory.note_of(prepared.student, teachers, method.terms, batch, step)]
 
 
 def _in_stage(stage: Stage, problem: Problem) -> Problem:
@@ -368,7 +364,7 @@ def _inspect_stage(inputs: StageInputs, prepared: Prepared) -> list[Problem]:
         return problems
     found, method = trial_terms(inputs, prepared)
     problems += found
-    if method is None or method.terms is None or method.batch is None:
+    if method is None or method.batch is None:
         return problems
     for side, model in ({"student": prepared.student} | inputs.models).items():
         if not isinstance(model, AbsentModel):  # what of it is stored has been looked at
@@ -376,12 +372,7 @@ def _inspect_stage(inputs: StageInputs, prepared: Prepared) -> list[Problem]:
     problems += preflight.checking.check_weights(method.weights)
     if not preflight.errors_of(problems):
         problems += preflight.checking.check_influence(
-            method.terms,
-            method.weights,
-            prepared.student,
-            method.batch,
-            method.modules,
-            decoder=prepared.task.kind.generates,
+            method, prepared.student, decoder=prepared.task.kind.generates
         )
     return problems
 
