@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from limbeck import functional as F
-from limbeck.activations import ActivationKey, Trace
+from limbeck.activations import Trace
 from limbeck.functional.labels import has_label
 from limbeck.mappings.maps import ProjectSpec
 from limbeck.objectives import layer_match, registration
@@ -133,10 +133,6 @@ class Contrast(Mapped):
     def together(self) -> bool:
         """Side by side they are one vector."""
         return True
-
-    def seen(self, layer: int) -> ActivationKey:
-        """Sentence vectors."""
-        return ActivationKey("hidden", layer, self.settings.pool, self.stack)
 
     def forward(
         self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], step_state: StepState

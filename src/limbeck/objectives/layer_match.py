@@ -11,7 +11,6 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from limbeck import functional as F
-from limbeck.activations import ActivationKey
 from limbeck.mappings import Mapping, MappingSpec
 from limbeck.mappings.maps import Projections, ProjectSpec
 from limbeck.objectives import mapped
@@ -166,10 +165,6 @@ class LayerMatch(mapped.ComparedTerm):
                     f"{teacher}, and nothing brings them to one width",
                     f"map both sides: project: {{to: 128{', share: all' if both_read else ''}}}",
                 )
-
-    def seen(self, layer: int) -> ActivationKey:
-        """Hidden states, pooled if the recipe requires it."""
-        return ActivationKey("hidden", layer, self.settings.pool, self.stack)
 
     @property
     def sees_padding(self) -> bool:

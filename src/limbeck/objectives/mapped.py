@@ -1,6 +1,6 @@
 """The common part of terms over mapped layers: requests, activations, and mixed targets.
 
-Part of `limbeck.objectives`. A subclass defines which activation of a layer it reads and how it compares states
+Part of `limbeck.objectives`. A subclass defines how it compares states, by default hidden ones,
 with targets; the mapping decides which layers are compared and how several teacher layers become one target.
 """
 
@@ -107,11 +107,11 @@ class Mapped(Objective):
                 self.teacher_shape.width,
             )
 
-    # ---- defined by a subclass ----
+    # ---- which a subclass may override ----
 
-    @abstractmethod
     def seen(self, layer: int) -> ActivationKey:
-        """The activation of a layer that is compared, on both sides."""
+        """The activation of a layer that is compared, on both sides: hidden states, pooled if the settings do so."""
+        return ActivationKey("hidden", layer, getattr(self.settings, "pool", None), self.stack)
 
     def takes(self, layer: int) -> tuple[ActivationKey, ...]:
         """All activations of a layer that `read` takes: the compared one, unless a term reads several."""
@@ -164,21 +164,14 @@ class Mapped(Objective):
     def request(self, side: str, step_state: StepState) -> Request:
         """The mapped layers' activations for the term, and the input of an attention mapping."""
         mapping = self._mapping_at(step_state)
-        if side not in ("student", "teacher"):
-            return Request()
-        return self._asked(
-            mapping.student_layers if side == "student" else mapping.active(step_state)
-        )
+        return self._asked(side, mapping.student_layers, mapping.active(step_state))
 
     def ever(self, side: str) -> Request:
         """Every layer that a draw or a curriculum may come to."""
-        if side not in ("student", "teacher"):
-            return Request()
-        return self._asked(
-            self.mapping.student_layers if side == "student" else self.mapping.candidates
-        )
+        return self._asked(side, self.mapping.student_layers, self.mapping.candidates)
 
-    def _asked(self, layers: tuple[int, ...]) -> Request:
+    def _asked(self, side: str, student: tuple[int, ...], teacher: tuple[int, ...]) -> Request:
+        layers = {"student": student, "teacher": teacher}.get(side, ())
         asked = Request(frozenset(seen for layer in layers for seen in self.takes(layer)))
         return asked if self.reader is None else asked | self.reader.request(layers)
 

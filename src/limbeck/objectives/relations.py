@@ -290,10 +290,6 @@ class WordRelation(mapped.MappedTerm):
         """Around a token, where the release averages over complete windows."""
         return self.settings.mean_over == "all" and self.settings.compare == "word_relation_mse"
 
-    def seen(self, layer: int) -> ActivationKey:
-        """All tokens' hidden states."""
-        return ActivationKey("hidden", layer, None, self.stack)
-
     def distance(self, state: Tensor, target: Tensor, masks: mapped.Masks) -> Tensor:
         """Pairs by KL, or angles in a window by squared error."""
         mask, over = masks.tokens, self.settings.mean_over
@@ -349,10 +345,6 @@ class LayerRelation(mapped.MappedTerm):
     def sees_differences(self) -> bool:
         """Angles between differences to a center."""
         return self.settings.compare == "layer_relation_mse"
-
-    def seen(self, layer: int) -> ActivationKey:
-        """All tokens' hidden states."""
-        return ActivationKey("hidden", layer, None, self.stack)
 
     def compare(
         self, states: dict[int, Tensor], targets: dict[int, Tensor], masks: mapped.Masks
