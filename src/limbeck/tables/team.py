@@ -68,15 +68,15 @@ TEAM_PROFILE = "skd-dev"
 """SKD weighs its teachers by these scores."""
 
 
-def members_table(members: Mapping[str, Record | None], profile: str = TEAM_PROFILE) -> CellTable:
+def members_table(members: Mapping[str, Record | None]) -> CellTable:
     """Name, layers, width, heads, parameters, dev scores and training time of each run.
 
     A task that the profile leaves out has its benchmark's own score. A run without a record, or one
-    that failed, is a row without numbers. Raises LimbeckError for an unknown profile.
+    that failed, is a row without numbers.
     """
     records = [record for record in members.values() if record is not None]
-    known = profiles.get_profile(profile).columns
-    profile = profile if all(record.task in known for record in records) else "glue"
+    known = profiles.get_profile(TEAM_PROFILE).columns
+    profile = TEAM_PROFILE if all(record.task in known for record in records) else "glue"
     columns = columns_of(records, profile, out_of_domain="left out")
     follows = any(profiles.knows(record.task) for record in records)
     said = f"Dev scores of profile {profile}" if follows else "Primary dev scores"

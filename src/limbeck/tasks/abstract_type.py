@@ -264,15 +264,12 @@ class TaskType(ScoredOutputs):
         feature = Value("float64") if task.regression else ClassLabel(names=list(task.labels))
         return self.labels_of_outputs(task, outputs), feature
 
-    def labels_of_outputs(
-        self, task: rules.Labelled, outputs: np.ndarray, thresholds: Sequence[float] | None = None
-    ) -> list[Any]:
+    def labels_of_outputs(self, task: rules.Labelled, outputs: np.ndarray) -> list[Any]:
         """Labels, as a label column has them, of a head's numbers (n, 1) or its classes' probabilities (n, C).
 
         Args:
             task: with the classes.
-            outputs: of complete examples.
-            thresholds: where several classes may hold, from which probability on each does; ½ if left out.
+            outputs: of complete examples. Where several classes may hold, each does from ½ on.
         """
         if task.regression:
             return outputs.reshape(-1).tolist()

@@ -257,15 +257,9 @@ class MultiLabel(TaskType):
             return None
         return [name for name, one in zip(task.labels, label, strict=True) if one == 1]
 
-    def labels_of_outputs(
-        self, task: rules.Labelled, outputs: np.ndarray, thresholds: Sequence[float] | None = None
-    ) -> list[Any]:
-        """0 or 1 for each class, by its own threshold."""
-        return [
-            *(outputs >= np.array(rules.USUAL if thresholds is None else thresholds)).astype(
-                np.float32
-            )
-        ]
+    def labels_of_outputs(self, task: rules.Labelled, outputs: np.ndarray) -> list[Any]:
+        """0 or 1 for each class, by the usual threshold."""
+        return [*(outputs >= np.array(rules.USUAL)).astype(np.float32)]
 
     def class_ids(self, task: rules.Labelled, values: Sequence[Any]) -> np.ndarray:
         """0 or 1 for each class of each row (n, C)."""
