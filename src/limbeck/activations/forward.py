@@ -453,7 +453,7 @@ def packing_problems(side: str, model: PreTrainedModel, request: Request) -> lis
     mask = torch.arange(6, device=device) < torch.tensor([[4], [6], [3]], device=device)
     batch = {"input_ids": ids, "attention_mask": mask.long()}
     try:
-        with evaluating(model), torch.no_grad():
+        with evaluating(model):
             plain = capture(model, batch, request)
             packed = capture(model, batch, request, packed=True)
     except LimbeckError as error:

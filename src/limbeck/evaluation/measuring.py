@@ -23,12 +23,11 @@ from transformers import PreTrainedModel
 
 from limbeck import activations
 from limbeck.activations.compat import attention_of
-from limbeck.evaluation.model_outputs import evaluating
 from limbeck.records.facts import Latency, ModelFacts, TextLengths, VocabularyFacts
 from limbeck.static import StaticStudent
 from limbeck.students.vocabulary import Shrunk
 from limbeck.support.errors import LimbeckError
-from limbeck.support.machine import device_of
+from limbeck.support.machine import device_of, evaluating
 from limbeck.tasks import Processor, TaskType
 from limbeck.vision import side_of
 

@@ -4,37 +4,23 @@ Part of `limbeck.evaluation`. A model in torch and an exported file by its own r
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from datasets import Dataset
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from limbeck.activations import ActivationKey, Request, capture
 from limbeck.data import Collator, batches_of
 from limbeck.runtimes.sessions import GraphSession
-from limbeck.support.machine import device, device_of, place
+from limbeck.support.machine import device, device_of, evaluating, place
 from limbeck.support.settings import Pool
 from limbeck.tasks import TaskType, as_array, join
 
 Batch = Mapping[str, Tensor]
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Inside, evaluation mode without gradients; the modules' own modes come back afterwards."""
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        for module, training in modes.items():
-            module.training = training
 
 
 @dataclass(frozen=True)

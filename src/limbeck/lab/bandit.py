@@ -140,7 +140,6 @@ class LearnWhomToSample(TrainerCallback):
             teacher = self.trainer.step_state_at(state.global_step - 1).teacher
             self.bandit.learn(teacher, self._loss())
 
-    @torch.no_grad()
     def _loss(self) -> float:
         trainer, distiller = self.trainer, self.trainer.distiller
         total = torch.zeros((), dtype=torch.float32, device=trainer.args.device)

@@ -124,7 +124,7 @@ def check_start(
     """
     if travel >= _ON_THE_PLATEAU or len(batch["input_ids"]) < 2:
         return
-    with machine.evaluating(student), torch.no_grad():
+    with machine.evaluating(student):
         logits = capture(student, batch, Request.of_logits()).logits
     assert logits is not None  # requested
     spread = float(logits.float().std(0).max())

@@ -188,7 +188,7 @@ def check_direction(side: str, model: PreTrainedModel) -> Iterator[Problem]:
     """A language model whose output depends on later tokens: it would read the tokens that it predicts."""
     # Alike but for the last token.
     ids = torch.tensor([[0, 1, 2], [0, 1, 3]], device=device_of(model))
-    with evaluating(model), torch.no_grad():
+    with evaluating(model):
         one, other = model(input_ids=ids).logits[:, :2].float()
     if (one - other).abs().max() > _ROUNDING * one.abs().max():
         yield Problem(

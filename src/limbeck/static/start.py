@@ -161,7 +161,6 @@ def token_counts(tokenizer: Any, texts: Sequence[str], size: int) -> np.ndarray:
     return counts
 
 
-@torch.inference_mode()
 def token_vectors(
     teacher: PreTrainedModel,
     tokenizer: Any,

@@ -64,7 +64,7 @@ def turns(
     layers = number_of_layers(model, stack)
     angles, tokens = torch.zeros(layers, dtype=torch.float64), 0
     asked = Request.hidden(range(layers + 1), stack=cast("StackName", stack))
-    with evaluating(model), torch.no_grad():
+    with evaluating(model):
         for batch in batches:
             on = {name: value.to(device_of(model)) for name, value in batch.items()}
             trace = capture(model, on, asked)

@@ -44,13 +44,15 @@ def send(values: Tensor, device: torch.device) -> Tensor:
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Run a model as in evaluation, in which nothing is sampled and no statistics move; then as it was before."""
-    training = model.training
+    """Inside, evaluation mode without gradients; the modules' own modes come back afterwards."""
+    modes = {module: module.training for module in model.modules()}
     model.eval()
     try:
-        yield
+        with torch.no_grad():
+            yield
     finally:
-        model.train(training)
+        for module, training in modes.items():
+            module.training = training
 
 
 # Models whose parts accelerate has placed on several devices (`device_map`). Its hooks move what each

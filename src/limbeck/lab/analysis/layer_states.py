@@ -13,7 +13,7 @@ from pydantic import Field
 from torch import Tensor
 
 from limbeck.activations import Request, capture, number_of_layers, token_mask
-from limbeck.evaluation.model_outputs import evaluating, pooled_states
+from limbeck.evaluation.model_outputs import pooled_states
 from limbeck.evaluation.similarity_matrix import LayerSimilarity, similarity_of_layers
 from limbeck.lab.analysis.analysed_run import AnalysedRun, Side, Watch
 from limbeck.lab.analysis.analyze import ANALYSES, Analysis
@@ -23,6 +23,7 @@ from limbeck.objectives.base import ModelShape, Shape
 from limbeck.objectives.mapped import MappedSpec, MappedTerm
 from limbeck.recipe import Recipe
 from limbeck.support.errors import LimbeckError, Problem, raise_problems
+from limbeck.support.machine import evaluating
 from limbeck.support.settings import Count, Depth, LayerNumber, Pool, Settings
 from limbeck.support.step_state import StepState
 

@@ -9,8 +9,8 @@ from transformers import PreTrainedModel
 
 from limbeck import functional as F
 from limbeck.activations import ActivationKey, Request, capture, token_mask
-from limbeck.evaluation.model_outputs import evaluating
 from limbeck.support.errors import Problem, raise_problems
+from limbeck.support.machine import evaluating
 
 Map = tuple[tuple[float, ...], ...]
 
