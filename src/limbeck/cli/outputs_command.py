@@ -15,7 +15,7 @@ from rich.table import Table
 
 from limbeck.cli.console import output, say
 from limbeck.support.cells import CellTable, one_line
-from limbeck.support.errors import LimbeckError, Problem, raise_problems
+from limbeck.support.errors import LimbeckError, Problem, collecting, raise_problems
 from limbeck.support.words import count_of, human_size
 
 if TYPE_CHECKING:
@@ -50,11 +50,9 @@ def list_entries(stores: Places = None) -> None:
     others: list[OutputStore] = []
     problems: list[Problem] = []
     for place in stores or ():  # keys are listed anyway
-        try:
+        with collecting(problems):
             if _is_place(place) or not _begun_by(place, kept):
                 others.append(open_store(place, allow_incomplete=True))
-        except LimbeckError as error:
-            problems += error.problems
     if kept or others:
         cells = [["key", *_HEADINGS]]
         for one in [*kept, *others]:

@@ -41,7 +41,7 @@ from limbeck.records.machine import processor_name
 from limbeck.runtimes.sessions import need_extra
 from limbeck.students import load_model, read_config, read_processor
 from limbeck.support import files, lock, machine, terminal
-from limbeck.support.errors import LimbeckError, Problem, raise_problems, unknown
+from limbeck.support.errors import LimbeckError, Problem, collecting, raise_problems, unknown
 from limbeck.support.words import count_of
 from limbeck.support.workers import Workers, check_engine, workers
 from limbeck.tasks import kind_of_config
@@ -121,10 +121,8 @@ def _checked(given: dict[str, Any], teacher: str) -> tuple[CompressSettings, Bud
     problems: list[Problem] = []
 
     def tried(work: Callable[[], Any]) -> Any:
-        try:
+        with collecting(problems):
             return work()
-        except LimbeckError as error:
-            problems.extend(error.problems)
 
     asked = tried(lambda: CompressSettings.checked(given))
     budget = tried(lambda: Budget.parse(str(given["budget"])))

@@ -17,7 +17,7 @@ from limbeck.data.files import (
     open_rows,
 )
 from limbeck.support import given
-from limbeck.support.errors import LimbeckError, Problem, raise_problems, unknown
+from limbeck.support.errors import LimbeckError, Problem, collecting, raise_problems, unknown
 from limbeck.support.files import at_home, no_such_file
 
 IMAGE_COLUMN = "image"
@@ -128,10 +128,8 @@ class RowStream:
         self._rows = self._rows_before = 0
         problems: list[Problem] = []
         for make in _makers(files, kind):
-            try:
+            with collecting(problems):
                 self._add(make)
-            except LimbeckError as error:
-                problems += error.problems
         raise_problems(problems)
 
     def _add(self, make: Callable[[], RowSource]) -> None:

@@ -24,7 +24,7 @@ from limbeck.objectives.example_weights import (
     example_weights,
 )
 from limbeck.objectives.registration import TermSpec
-from limbeck.support.errors import LimbeckError, Problem, raise_problems
+from limbeck.support.errors import LimbeckError, Problem, collecting, raise_problems
 from limbeck.support.machine import SharedPass, largest
 from limbeck.support.settings import Ramp
 from limbeck.support.step_state import StepState
@@ -83,10 +83,8 @@ class Objectives(nn.Module):
         built: dict[str, Objective] = {}
         # Those with maps of their own come first: others may go through them.
         for name in sorted(specs, key=lambda name: specs[name].lender is not None):
-            try:
+            with collecting(problems):
                 built[name] = _build(name, specs[name], shape, built)
-            except LimbeckError as error:
-                problems.extend(error.problems)
         for name, term in built.items():
             problems += _undeclared(f"objectives.{name}", specs[name], term)
         for name in specs:
@@ -97,12 +95,10 @@ class Objectives(nn.Module):
                 problems.append(_refused_name(name))
         problems += [_refused_name(name) for name in (_TOTAL, COUNTED) if name in specs]
         self.example_weights: ExampleWeights | None = None
-        try:
+        with collecting(problems):
             self.example_weights = example_weights(
                 shape, loss.example_weights, loss.min_confidence, loss.unlabelled_weight
             )
-        except LimbeckError as error:
-            problems.extend(error.problems)
         if self.example_weights is not None and not any(s.weighs_examples for s in specs.values()):
             problems.append(_nothing_to_weigh(specs))
         raise_problems(problems)

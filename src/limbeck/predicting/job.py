@@ -25,7 +25,7 @@ from limbeck.predicting.output import PartialOutput, parquet_bytes
 from limbeck.predicting.readers import EMBEDDINGS, RowReader
 from limbeck.predicting.settings import PredictSettings
 from limbeck.students.execution import warn_of_emulated_bf16
-from limbeck.support.errors import LimbeckError, Problem, raise_problems
+from limbeck.support.errors import LimbeckError, Problem, collecting, raise_problems
 from limbeck.support.terminal import row_bar
 
 FILE_FORMATS = (".jsonl", ".csv", ".parquet")
@@ -289,11 +289,9 @@ def prepare(
     problems: list[Problem] = []
 
     def tried(make: Callable[..., Any], *given: Any) -> Any:
-        try:
+        with collecting(problems):
             return make(*given)
-        except LimbeckError as error:
-            problems.extend(error.problems)
-            return None
+        return None
 
     facts: AboutModel | None = tried(facts_of, model, settings.backend, settings.task)
     embeds = facts is not None and facts.kind.embeds

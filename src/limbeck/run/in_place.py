@@ -26,7 +26,7 @@ from limbeck.run.models import ALONE, Named
 from limbeck.run.prepared import StageInputs
 from limbeck.students import class_places, numbered_places, places_by_name
 from limbeck.support import given, words
-from limbeck.support.errors import LimbeckError, Problem, problem_list, raise_problems
+from limbeck.support.errors import LimbeckError, Problem, collecting, problem_list, raise_problems
 from limbeck.support.files import at_home, checksum, checksum_of_text
 from limbeck.tasks import Processor, Task, get_task_type
 
@@ -285,15 +285,13 @@ def stored_teachers(recipe: Recipe, task: Task, tokenizer: Processor) -> list[Na
         stored = replace(task, kind=kind, text_columns=(candidates.QUERY, candidates.PASSAGE))
     teachers = []
     for place in places if not problems else ():
-        try:
+        with collecting(problems):
             outputs = embeddings_of(place, recipe) if task.kind.embeds else None
             if outputs is None:
                 outputs = open_outputs(place, stored, recipe)
             # For texts other than the student's there is no layer to compare.
             own = outputs if stored is task else replace(outputs, parts=None)
             teachers.append(StoredTeacher(own))
-        except LimbeckError as error:
-            problems += error.problems
     for teacher in teachers:
         problems += term_problems(recipe, task, teacher.outputs)
         problems += token_problems(recipe, teacher.outputs, tokenizer)

@@ -7,6 +7,7 @@ Several problems travel in one exception, because fixing them one run at a time 
 import difflib
 import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, ParamSpec
 
@@ -42,6 +43,15 @@ def raise_problems(problems: Sequence[Problem]) -> None:
     """Raise LimbeckError with all of them, if there are any."""
     if problems:
         raise LimbeckError(problems)
+
+
+@contextmanager
+def collecting(problems: list[Problem]) -> Iterator[None]:
+    """Inside, a LimbeckError ends the block and adds its problems to others, which are raised together later."""
+    try:
+        yield
+    except LimbeckError as error:
+        problems.extend(error.problems)
 
 
 def problem_list(check: Callable[P, Iterator[Problem]]) -> Callable[P, list[Problem]]:

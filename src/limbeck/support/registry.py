@@ -16,7 +16,7 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from limbeck.support.errors import LimbeckError, Problem, raise_problems, unknown
+from limbeck.support.errors import LimbeckError, Problem, collecting, raise_problems, unknown
 from limbeck.support.files import checksum
 
 T = TypeVar("T")
@@ -207,10 +207,8 @@ def load_plugins(paths: Iterable[str | Path]) -> list[Plugin]:
     problems: list[Problem] = []
     plugins = []
     for path in paths:
-        try:
+        with collecting(problems):
             plugins.append(load_plugin(path))
-        except LimbeckError as error:
-            problems += error.problems
     raise_problems(problems)
     return plugins
 

@@ -12,7 +12,7 @@ from typing import Any
 from limbeck.evaluation.compare import summary
 from limbeck.records import RECORD_NAME, Record, is_collection, read_collection
 from limbeck.records.words import agreement_said, grouped
-from limbeck.support.errors import LimbeckError, Problem, raise_problems, unknown
+from limbeck.support.errors import LimbeckError, Problem, collecting, raise_problems, unknown
 from limbeck.support.words import count_of
 from limbeck.tables import against, model, profiles
 from limbeck.tables.facts import DEFAULT_FACTS, check_facts, facts_of, with_bench
@@ -353,12 +353,10 @@ def collect(paths: Iterable[str | Path]) -> list[Record]:
             problems.append(Problem(f"no such file or folder: {path}", "check the path"))
     records: list[Record] = []
     for file in files:
-        try:
+        with collecting(problems):
             records += (
                 read_collection(file).values() if is_collection(file) else [Record.load(file)]
             )
-        except LimbeckError as error:
-            problems.extend(error.problems)
     raise_problems(problems)
     if not records:
         raise LimbeckError("no runs were named", "name one or more run folders")

@@ -21,7 +21,7 @@ from transformers import EarlyStoppingCallback, PreTrainedModel, TrainingArgumen
 
 from limbeck.recipe import Recipe, Stage
 from limbeck.support import files, machine
-from limbeck.support.errors import LimbeckError, Problem, raise_problems
+from limbeck.support.errors import LimbeckError, Problem, collecting, raise_problems
 from limbeck.tasks import TaskType
 from limbeck.teachers.teacher import Teacher
 from limbeck.teachers.team import (
@@ -482,12 +482,10 @@ class TrainerParts(Maker[FinishedPart]):
 
 def _unbuildable(*of: Any) -> list[Problem]:
     """Why the terms of a student, a teacher, a loss and rows cannot be built."""
-    try:
-        with torch.random.fork_rng(devices=[]):
-            objectives.objectives_for(*of)
-    except LimbeckError as error:
-        return list(error.problems)
-    return []
+    problems: list[Problem] = []
+    with collecting(problems), torch.random.fork_rng(devices=[]):
+        objectives.objectives_for(*of)
+    return problems
 
 
 def score(metrics: Mapping[str, float], args: TrainingArguments) -> float:

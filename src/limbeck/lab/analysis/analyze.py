@@ -14,7 +14,7 @@ from limbeck.lab.views.analysis_views import ANALYSES_FOLDER, VIEWS, write_figur
 from limbeck.recipe import Recipe
 from limbeck.recipe.validation import wanted
 from limbeck.run.finish import refresh
-from limbeck.support.errors import LimbeckError, Problem, raise_problems, unknown
+from limbeck.support.errors import LimbeckError, Problem, collecting, raise_problems, unknown
 from limbeck.support.registry import Registry
 from limbeck.support.settings import Settings
 
@@ -187,10 +187,8 @@ def _measured(
     problems = setting_problems(what, given) + idle_stage(what, opened["stage"])
     opened_runs = []
     for path in runs:
-        try:
+        with collecting(problems):
             opened_runs.append(AnalysedRun(path, **opened))
-        except LimbeckError as error:
-            problems += error.problems
     raise_problems(problems)
     settings = analysis.settings.model_validate(given)
     return {

@@ -17,7 +17,7 @@ from limbeck.lab.study.shared_runs import SharedRuns, StudyRun
 from limbeck.lab.study.study_fields import Group
 from limbeck.records import Record
 from limbeck.support import files, words, workers
-from limbeck.support.errors import LimbeckError, Problem, raise_problems
+from limbeck.support.errors import LimbeckError, Problem, collecting, raise_problems
 
 _FP32 = 4
 _IN_FLIGHT = 8
@@ -102,10 +102,8 @@ def estimate(
     ):
         for task in open_tasks:
             say(f"measuring a step of {task}")
-            try:
+            with collecting(problems):
                 costs |= _of_task(plan, task, Path(place) / task, runs, seconds)
-            except LimbeckError as error:
-                problems += error.problems
     if problems:
         raise LimbeckError(list(dict.fromkeys(problems)))
     seconds |= observed(plan, runs)

@@ -17,7 +17,7 @@ from limbeck.predicting.predict_rows import predict
 from limbeck.records import RECORD_NAME, Record
 from limbeck.students.pretrained import refuse_damaged_student
 from limbeck.support import given, plain, registry
-from limbeck.support.errors import LimbeckError, Problem, raise_problems
+from limbeck.support.errors import LimbeckError, Problem, collecting, raise_problems
 from limbeck.support.files import at_home, write_whole
 from limbeck.support.manifest import Manifest
 from limbeck.tasks import TASKS
@@ -272,10 +272,8 @@ def _rows(
     """The rows of each file; errors are added to `problems`."""
     found = {}
     for file in files:
-        try:
+        with collecting(problems):
             found[file.name] = glue_test_rows(file, str(data or runs[file.task].data))
-        except LimbeckError as error:
-            problems += error.problems
     return found
 
 
