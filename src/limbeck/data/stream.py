@@ -17,7 +17,7 @@ from limbeck.data.files import (
     open_rows,
 )
 from limbeck.support import given
-from limbeck.support.errors import LimbeckError, Problem, collecting, raise_problems, unknown
+from limbeck.support.errors import LimbeckError, Problem, check_choice, collecting, raise_problems
 from limbeck.support.files import at_home, no_such_file
 
 IMAGE_COLUMN = "image"
@@ -116,8 +116,7 @@ class RowStream:
     """
 
     def __init__(self, files: Sequence[Path | str], kind: str | None = None) -> None:
-        if kind is not None and kind not in FORMATS:
-            raise LimbeckError(unknown("format", kind, FORMATS))
+        check_choice("format", kind, FORMATS)
         self.files = tuple(files)
         self.heads: dict[str, tuple[str, ...]] = {}
         self.size: int | None = 0

@@ -29,7 +29,7 @@ from transformers import PreTrainedModel
 from limbeck import activations
 from limbeck.embedding import embedding_width
 from limbeck.mappings.maps import Projections
-from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.errors import LimbeckError, Problem, check_choice
 from limbeck.support.registry import Registry
 from limbeck.support.settings import Settings, Weight
 from limbeck.support.step_state import StepState
@@ -103,10 +103,7 @@ class ModelShape:
         """
         if name == "main":
             return self
-        if name not in self.stacks:
-            raise LimbeckError(
-                unknown(f"{setting}.stack of the {side}", name, list(self.stacks) or ["main"])
-            )
+        check_choice(f"{setting}.stack of the {side}", name, list(self.stacks) or ["main"])
         return self.stacks[name]
 
 
@@ -408,10 +405,7 @@ def lent_maps(setting: str, through: str, terms: Mapping[str, nn.Module]) -> Pro
         own = getattr(term, "projections", None)
         if isinstance(own, Projections) and own.of_layers:
             lenders[name] = own
-    if through not in lenders:
-        raise LimbeckError(
-            unknown(f"term with a map of single layers in {setting}.through:", through, [*lenders])
-        )
+    check_choice(f"term with a map of single layers in {setting}.through:", through, lenders)
     maps = lenders[through]
     if len(maps.widths) > 1 and not maps.shared:
         raise LimbeckError(

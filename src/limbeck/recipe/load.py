@@ -16,7 +16,7 @@ from limbeck.objectives.registration import plain_terms
 from limbeck.recipe import catalog, paper_settings, quick, teacher_text
 from limbeck.students import names_cnn
 from limbeck.support import plain
-from limbeck.support.errors import LimbeckError, Problem, raise_problems, unknown
+from limbeck.support.errors import LimbeckError, Problem, check_choice, raise_problems
 from limbeck.support.files import at_home
 from limbeck.support.given import PREFIX
 from limbeck.support.registry import Registry, load_plugins
@@ -107,10 +107,8 @@ def _stated(raw: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     if chosen == paper_settings.QUICK:
         return {}
     sets = paper_settings.stated_in(raw.get("stated", {}))
-    if chosen not in sets:
-        raise LimbeckError(
-            unknown(f"settings of {raw.get('method')}:", chosen, [paper_settings.QUICK, *sets])
-        )
+    choices = [paper_settings.QUICK, *sets]
+    check_choice(f"settings of {raw.get('method')}:", chosen, choices)
     return deepcopy(sets[chosen].settings(raw.get("task"), net=named_net(raw)))
 
 

@@ -42,7 +42,7 @@ from limbeck.scoring.stored_member import StoredMember
 from limbeck.students import load_model, placement, read_config, read_processor, resolve_checkpoint
 from limbeck.students.pretrained import Head
 from limbeck.support import files, given
-from limbeck.support.errors import LimbeckError, Problem, raise_problems, unknown
+from limbeck.support.errors import LimbeckError, Problem, check_choice, raise_problems, unknown
 from limbeck.support.settings import DeviceMap
 from limbeck.tasks.abstract_type import labelled_rows, no_unlabelled
 from limbeck.tasks.metrics import TEACHER_LABEL
@@ -208,8 +208,7 @@ class ScoredModel:
                 installed, or that does not read it.
         """
         name = str(path)
-        if backend is not None and backend not in BACKENDS:
-            raise LimbeckError(unknown("backend", backend, BACKENDS))
+        check_choice("backend", backend, BACKENDS)
         if backend in RUNTIMES or is_export(name):
             return cls._exported(name, backend)
         if is_cascade(name):

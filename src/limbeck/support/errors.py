@@ -71,9 +71,9 @@ def unknown(setting: str, value: object, choices: Sequence[str]) -> Problem:
     return Problem(f"unknown {setting} {value!r}", f"{hint}choices: {', '.join(choices)}")
 
 
-def check_choice(setting: str, value: str, choices: Collection[str]) -> None:
-    """Raise LimbeckError for a value outside its choices."""
-    if value not in choices:
+def check_choice(setting: str, value: str | None, choices: Collection[str]) -> None:
+    """Raise LimbeckError for a value outside its choices; None is no value."""
+    if value is not None and value not in choices:
         raise LimbeckError(unknown(setting, value, [*choices]))
 
 

@@ -23,7 +23,7 @@ from limbeck.run.run_folder import RunFolder
 from limbeck.scoring import scored_model
 from limbeck.students import load_model
 from limbeck.support import files, machine
-from limbeck.support.errors import LimbeckError, Problem, raise_problems, unknown
+from limbeck.support.errors import LimbeckError, Problem, check_choice, raise_problems, unknown
 from limbeck.tasks import Processor, Results, ScoredSplit, Task, join
 
 # Missing files that a run's record names can be named otherwise.
@@ -231,8 +231,7 @@ class AnalysedRun:
             LimbeckError: there is no such split.
         """
         name = split or self.split
-        if name not in self._loaded[1]:
-            raise LimbeckError(unknown("split", name, list(self._loaded[1])))
+        check_choice("split", name, self._loaded[1])
         rows = self._loaded[1][name]
         return rows if count is None else rows.select(range(min(count, len(rows))))
 

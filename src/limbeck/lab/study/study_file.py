@@ -19,7 +19,7 @@ from limbeck.lab.study.figure_spec import FigureSpec
 from limbeck.lab.study.study_checks import study_problems
 from limbeck.recipe import Recipe, load, validation
 from limbeck.support import files, plain
-from limbeck.support.errors import LimbeckError, Problem, raise_problems, unknown
+from limbeck.support.errors import LimbeckError, Problem, check_choice, raise_problems, unknown
 
 # The lists under `names` in a study's file, checked: the values of patterns, and tables of them.
 
@@ -318,8 +318,7 @@ def load_study(
             f"study {name}: scales holds no keys for each scale",
             "write scales: {small: {seeds: [1]}}",
         )
-    if scale is not None and scale not in scales:
-        raise LimbeckError(unknown(f"scale of study {name}:", scale, list(scales)))
+    check_choice(f"scale of study {name}:", scale, scales)
     if scales and scale is None:
         raise LimbeckError(
             f"study {name} has several scales: {', '.join(scales)}",
