@@ -209,11 +209,7 @@ def _check(task: rules.TaskLike, scores: np.ndarray, grades: np.ndarray) -> None
             f"task {task.name!r}: {len(scores)} scores of {len(grades)} candidates",
             "use a model with 1 output",
         )
-    if not np.isfinite(scores).all():
-        raise LimbeckError(
-            f"task {task.name!r}: the predictions hold values that are not finite",
-            "the model has diverged: lower lr, or train in fp32",
-        )
+    rules.need_finite(task, scores, "predictions")
 
 
 PAIR_SCORE = abstract_type.TASK_TYPES.get("pair-score")

@@ -236,9 +236,14 @@ def check_outputs(task: TaskLike, outputs: np.ndarray, expected: tuple[int, ...]
             f"task {task.name!r}: predictions of shape {outputs.shape}, expected {expected}",
             f"use a model with {wanted} output{'s' if wanted > 1 else ''}",
         )
+    need_finite(task, outputs, "predictions")
+
+
+def need_finite(task: TaskLike, outputs: np.ndarray, what: str) -> None:
+    """Raise LimbeckError for outputs that are not finite."""
     if not np.isfinite(outputs).all():
         raise LimbeckError(
-            f"task {task.name!r}: the predictions hold values that are not finite",
+            f"task {task.name!r}: the {what} hold values that are not finite",
             "the model has diverged: lower lr, or train in fp32",
         )
 

@@ -216,11 +216,7 @@ class Embedding(TaskType):
             LimbeckError: embeddings that are not finite; rows that are no scored pairs, or not to be searched.
         """
         encoded, rows, _ = of
-        if not np.isfinite(outputs).all():
-            raise LimbeckError(
-                f"task {task.name!r}: the embeddings hold values that are not finite",
-                "the model has diverged: lower lr, or train in fp32",
-            )
+        rules.need_finite(task, outputs, "embeddings")
         if retrieval.retrieves(task):
             return retrieval.retrieval_results(task, outputs, rows, self.similarity or COSINE)
         right = np.asarray(rows.with_format("numpy")[task.label_column][:], dtype=np.float64)
