@@ -14,7 +14,7 @@ import pytest
 import torch
 from onnx import TensorProto, helper
 from rich.console import Console
-from transformers import BertConfig
+from transformers import BertConfig, RobertaConfig, RobertaForSequenceClassification
 
 import tiny_runs as tiny
 from limbeck.latency import benching, worker
@@ -205,6 +205,19 @@ def test_what_is_wrong_is_said_at_once(tmp_path):
 def test_the_usual_lengths_end_with_the_models_positions(tmp_path):
     found = bench([exported(tmp_path, "one", 1.0, 1)], BenchSettings(passes=5, warm_up=1))
     assert {one.condition.length for one in found.measurements} == {16}
+
+
+def test_positions_begin_behind_the_padding_as_roberta_counts_them(tmp_path):
+    """Of 18 positions padding and what stands before it take two: Hugging Face reads 16 tokens, and not 17."""
+    sizes = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 16}
+    config = RobertaConfig(vocab_size=20, max_position_embeddings=18, num_hidden_layers=1, **sizes)
+    model = RobertaForSequenceClassification(config)
+    model.save_pretrained(tmp_path)
+    tiny.tokenizer().save_pretrained(tmp_path)
+    report = bench([tmp_path], BenchSettings(passes=5, warm_up=1))
+    assert {one.condition.length for one in report.measurements} == {16}
+    with pytest.raises(LimbeckError, match="reads 16 tokens, not 17"):
+        bench([tmp_path], BenchSettings(lengths=(17,)))
 
 
 def test_scores_of_different_rows_are_not_compared():

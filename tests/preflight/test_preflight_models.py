@@ -25,9 +25,9 @@ from limbeck.preflight.model_checks import (
     check_static,
     check_tokenizers,
     check_vocabulary,
-    table_length,
 )
 from limbeck.static import static_student
+from limbeck.support.positions import table_length
 from limbeck.tasks import MULTI_LABEL, get_task
 
 

@@ -25,6 +25,7 @@ from limbeck.activations.compat import class_builder
 from limbeck.embedding import folder
 from limbeck.functional.hidden import pool
 from limbeck.support.errors import LimbeckError
+from limbeck.support.positions import positions_by_config
 
 HEAD = "ForSentenceEmbedding"
 """How the classes' names end."""
@@ -227,8 +228,8 @@ def within_positions(
     modules: folder.EmbeddingModules, config: PretrainedConfig
 ) -> folder.EmbeddingModules:
     """The modules with as many tokens as an encoder has positions at most, as many where its folder names no number."""
-    positions = getattr(config, "max_position_embeddings", None)
-    if not isinstance(positions, int) or positions <= 0:
+    positions = positions_by_config(config)
+    if positions is None:
         return modules
     return replace(modules, max_tokens=min(modules.max_tokens or positions, positions))
 

@@ -28,6 +28,7 @@ from limbeck.static import StaticStudent
 from limbeck.students.vocabulary import Shrunk
 from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import device_of, evaluating
+from limbeck.support.positions import positions_of
 from limbeck.tasks import Processor, TaskType
 from limbeck.vision import side_of
 
@@ -200,8 +201,8 @@ def _forward(model: PreTrainedModel, inputs: dict[str, Tensor], tokens: Size) ->
     try:
         model(**inputs)
     except (IndexError, RuntimeError) as error:
-        limit = getattr(model.config, "max_position_embeddings", None)
-        if limit is None or not isinstance(tokens, int) or tokens <= limit - 2:
+        limit = positions_of(model)
+        if limit is None or not isinstance(tokens, int) or tokens <= limit:
             raise
         raise LimbeckError(
             f"{type(model).__name__} cannot read {tokens} tokens (it has {limit} positions): {error}",

@@ -33,6 +33,7 @@ from limbeck.outputs.columns import (
 )
 from limbeck.students import class_places, generic_labels, labels_of
 from limbeck.support.errors import LimbeckError, Problem, raise_problems
+from limbeck.support.positions import positions_of
 from limbeck.tasks import SENTENCE, TEXT, TEXT_READING, Processor, Task, TaskType, task_type_of
 from limbeck.tasks.rules import CUT
 from limbeck.teachers.labeller import Row, Scores
@@ -74,7 +75,7 @@ class _TextModel:
         batch_size: int = 64,
     ) -> None:
         self.name, self.batch_size, self.precision = name, batch_size, precision
-        self.max_length = min(max_length, preflight.positions_of(model) or max_length)
+        self.max_length = min(max_length, positions_of(model) or max_length)
         found = [*problems, *TEXT_READING.problems(tokenizer, self.max_length, 1)]
         fits = preflight.model_checks.check_vocabulary(f"teacher {name}", model, tokenizer)
         found += [one for one in fits if one.severity == "error"]

@@ -14,7 +14,7 @@ import numpy as np
 
 from limbeck.latency import report as reports
 from limbeck.latency.cascades import cascade_lines
-from limbeck.latency.contenders import Contender, contenders, inputs_of, positions_of
+from limbeck.latency.contenders import Contender, contenders, inputs_of
 from limbeck.latency.report import BenchCondition, BenchReport, Measurement
 from limbeck.latency.settings import BenchSettings
 from limbeck.latency.worker import BenchProcess
@@ -24,6 +24,7 @@ from limbeck.run.finish import refresh
 from limbeck.support import files, terminal, words
 from limbeck.support.cores import cores
 from limbeck.support.errors import LimbeckError
+from limbeck.support.positions import positions_by_config
 
 _LIBRARIES = ("onnxruntime", "openvino")
 
@@ -63,7 +64,8 @@ def bench(
     named = [str(model) for model in models]
     who = contenders(named, chosen.backends)
     if "lengths" not in chosen.model_fields_set:
-        most = min(filter(None, map(positions_of, who)), default=max(chosen.lengths))
+        limits = (positions_by_config(one.config.get_text_config()) for one in who)
+        most = min(filter(None, limits), default=max(chosen.lengths))
         lengths = tuple(dict.fromkeys(min(length, most) for length in chosen.lengths))
         chosen = chosen.model_copy(update={"lengths": lengths})
     found: list[Measurement] = []

@@ -19,6 +19,7 @@ from limbeck.students import read_config, resolve_checkpoint
 from limbeck.students.adapters import find_adapter
 from limbeck.support import files, words
 from limbeck.support.errors import LimbeckError, Problem, raise_problems, unknown
+from limbeck.support.positions import positions_by_config
 
 BACKENDS = ("torch", "compiled", *sessions.RUNTIMES)
 
@@ -175,12 +176,6 @@ def _named_apart(found: Sequence[Contender]) -> list[Contender]:
 _TEXT = ("input_ids", "attention_mask", "token_type_ids")
 
 
-def positions_of(one: Contender) -> int | None:
-    """Most tokens that a contender reads of a text; None without a limit."""
-    limit = getattr(one.config.get_text_config(), "max_position_embeddings", None)
-    return limit if isinstance(limit, int) and limit > 0 else None
-
-
 def inputs_of(one: Contender, batch: int, length: int) -> dict[str, np.ndarray]:
     """A batch for a contender: (batch, length) ids, mask and segments, or pixels.
 
@@ -189,7 +184,8 @@ def inputs_of(one: Contender, batch: int, length: int) -> dict[str, np.ndarray]:
     Raises:
         LimbeckError: the model has fewer positions than `length`.
     """
-    config, limit = one.config.get_text_config(), positions_of(one)
+    config = one.config.get_text_config()
+    limit = positions_by_config(config)
     if limit is not None and limit < length:
         raise LimbeckError(
             f"bench: {one.model} reads {limit} tokens, not {length}",

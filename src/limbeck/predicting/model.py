@@ -16,11 +16,12 @@ from limbeck.activations import ActivationKey, Request, capture, number_of_layer
 from limbeck.embedding import embedding_width
 from limbeck.outputs.key import add_model
 from limbeck.predicting.about_model import AboutModel
-from limbeck.preflight import positions_of, refuse_beyond
+from limbeck.preflight import refuse_beyond
 from limbeck.scoring.scored_model import ScoredModel, longest_of
 from limbeck.students import read_processor
 from limbeck.support import machine
 from limbeck.support.errors import LimbeckError
+from limbeck.support.positions import positions_of
 from limbeck.support.settings import DeviceMap, Pool
 from limbeck.tasks import SENTENCE, Processor, TaskType, as_array
 

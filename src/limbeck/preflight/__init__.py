@@ -5,7 +5,7 @@ Each check is also a function of plain arguments, in the modules of this package
 """
 
 from limbeck.preflight.checking import Method, TeacherSide, check, errors_of, show
-from limbeck.preflight.model_checks import positions_of, refuse_beyond, refuse_unfit, table_length
+from limbeck.preflight.model_checks import refuse_beyond, refuse_unfit
 from limbeck.preflight.score_checks import (
     TeacherOutputs,
     ask_teacher,
@@ -20,11 +20,9 @@ __all__ = [
     "ask_teacher",
     "check",
     "errors_of",
-    "positions_of",
     "recorded_scores",
     "refuse_beyond",
     "refuse_unfit",
     "show",
-    "table_length",
     "teacher_record",
 ]

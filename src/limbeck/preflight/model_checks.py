@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from datasets import Dataset
 from torch import nn
-from transformers import AutoModel, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.activations import Request, is_causal, kinds_available, number_of_layers
 from limbeck.preflight import data_checks
@@ -22,14 +22,13 @@ from limbeck.students import class_places, generic_labels, labels_of, spelling
 from limbeck.students.static import may_be_static
 from limbeck.support.errors import LimbeckError, Problem, problem_list, raise_problems
 from limbeck.support.machine import device_of, evaluating
+from limbeck.support.positions import position_table, positions_of
 from limbeck.tasks import Task
 from limbeck.tasks.modality import padding_fix
 from limbeck.vision import CHANNELS, side_of
 
 log = logging.getLogger(__name__)
 
-_POSITION_TABLES = ("position_embeddings", "embed_positions", "wpe")
-_SHORT_TABLE = 256  # at most as many positions are looked up
 _ROUNDING = 1e-3  # of the largest output
 _CHARACTERS = 2000  # of a sample text are looked at
 _SPECIAL = ("pad", "unk", "cls", "sep", "mask", "bos", "eos")
@@ -164,7 +163,7 @@ def check_vocabulary(
             "use batch_size 1 where each text's own answer counts, or a model with an attention mask",
             "warning",
         )
-    table, own = _position_table(model), model.config.pad_token_id
+    table, own = position_table(model), model.config.pad_token_id
     # RoBERTa's positions begin behind the padding, OPT's at the first token that is not masked.
     counts_padding = table is not None and table.padding_idx is None and type(table) is nn.Embedding
     if counts_padding and tokenizer.padding_side == "left":
@@ -222,7 +221,7 @@ def check_static(side: str, model: PreTrainedModel, task: Task) -> Iterator[Prob
 def check_positions(side: str, model: PreTrainedModel, max_length: int) -> Iterator[Problem]:
     """A length limit beyond the end of a model's table of positions."""
     positions = positions_of(model)
-    if positions is None or max_length <= positions or _position_table(model) is None:
+    if positions is None or max_length <= positions or position_table(model) is None:
         return
     yield Problem(
         f"max_length {max_length} is beyond the {positions} positions of the {side}",
@@ -249,38 +248,6 @@ def check_padding(side: str, model: PreTrainedModel, width: int | None) -> Itera
     yield Problem(
         f"pad_to {width} is beyond the {positions} positions of the {side}",
         f"set pad_to to {positions} or less, or leave it out",
-    )
-
-
-def positions_of(model: PreTrainedModel) -> int | None:
-    """How many tokens a model can read; None where its configuration names no limit."""
-    positions = getattr(model.config, "max_position_embeddings", None)
-    if not isinstance(positions, int) or positions <= 0:
-        return None
-    table = _position_table(model)
-    if table is not None and table.padding_idx is not None:
-        positions -= table.padding_idx + 1  # RoBERTa counts positions from behind the padding id
-    return positions
-
-
-def table_length(config: PretrainedConfig) -> int | None:
-    """How many tokens a model's table of positions has room for, if it is a short table; otherwise None."""
-    positions = getattr(config, "max_position_embeddings", None)
-    if not isinstance(positions, int) or positions > _SHORT_TABLE:
-        return None
-    with torch.device("meta"):
-        model = AutoModel.from_config(config)
-    return None if _position_table(model) is None else positions_of(model)
-
-
-def _position_table(model: PreTrainedModel) -> nn.Embedding | None:
-    return next(
-        (
-            module
-            for name, module in model.named_modules()
-            if isinstance(module, nn.Embedding) and name.rpartition(".")[2] in _POSITION_TABLES
-        ),
-        None,
     )
 
 
@@ -388,7 +355,7 @@ def _stretched(
         for side, model in models.items()
         if (positions := positions_of(model)) is not None
         and max_length > positions
-        and _position_table(model) is None
+        and position_table(model) is None
     }
     if not trained:
         return

@@ -16,12 +16,12 @@ from transformers import PretrainedConfig, PreTrainedModel
 from limbeck import students
 from limbeck.data import Labelling, text_rows
 from limbeck.outputs.store import open_store, place_and_member
-from limbeck.preflight import table_length
 from limbeck.recipe import Recipe
 from limbeck.static import StaticConfig, train_tokenizer
 from limbeck.support import files, machine, words
 from limbeck.support.errors import LimbeckError
 from limbeck.support.given import is_reference
+from limbeck.support.positions import table_length
 from limbeck.tasks import IMAGE, TEXT_READING, Processor, Task
 from limbeck.teachers.teacher import Teacher
 from limbeck.teachers.team import Team, form

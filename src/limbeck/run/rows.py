@@ -26,6 +26,7 @@ from limbeck.recipe.groups import EmbeddingModelSpec
 from limbeck.run.models import labelling_of
 from limbeck.students import named_model, read_config
 from limbeck.support.errors import LimbeckError, Problem, problem_list, raise_problems
+from limbeck.support.positions import positions_by_config
 
 
 @dataclass(frozen=True)
@@ -409,8 +410,7 @@ def _max_tokens(
     Raises:
         LimbeckError: more than a model has positions, or than `pad_to` gives a batch.
     """
-    found = [getattr(config, "max_position_embeddings", None) for config in configs]
-    positions = min([one for one in found if isinstance(one, int) and one > 0], default=None)
+    positions = min(filter(None, map(positions_by_config, configs)), default=None)
     if own.max_tokens is not None and positions is not None and own.max_tokens > positions:
         raise LimbeckError(
             f"embedding.max_tokens {own.max_tokens} is beyond the {positions} positions of a model",

@@ -27,7 +27,7 @@ from limbeck.data.splits import SplitRows, hold_out, make_split
 from limbeck.data.table import read_table
 from limbeck.embedding.embedder import WAYS
 from limbeck.evaluation.model_outputs import compact_outputs_of
-from limbeck.preflight import positions_of, refuse_unfit
+from limbeck.preflight import refuse_unfit
 from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME, Record
 from limbeck.run import inputs, models
@@ -36,6 +36,7 @@ from limbeck.students import labels_of, load_model, placement
 from limbeck.support import given, machine
 from limbeck.support.errors import LimbeckError, Problem, raise_problems
 from limbeck.support.files import TEACHER_LABELS, at_home, checksum_of_text, written_whole
+from limbeck.support.positions import positions_of
 from limbeck.tasks.retrieval import TRANSLATED
 from limbeck.tasks.rules import ScoredSplit
 from limbeck.teachers.teacher import Teacher

@@ -43,6 +43,7 @@ from limbeck.students import load_model, placement, read_config, read_processor,
 from limbeck.students.pretrained import Head
 from limbeck.support import files, given
 from limbeck.support.errors import LimbeckError, Problem, check_choice, raise_problems, unknown
+from limbeck.support.positions import positions_of
 from limbeck.support.settings import DeviceMap
 from limbeck.tasks.abstract_type import labelled_rows, no_unlabelled
 from limbeck.tasks.metrics import TEACHER_LABEL
@@ -405,7 +406,7 @@ class ScoredModel:
                 usual = longest_of(model, processor)
             length = task.kind.scored_length(usual)
         if model is not None:
-            length = min(length, preflight.positions_of(model) or length)
+            length = min(length, positions_of(model) or length)
         encoded, _ = encode(loaded.rows, task, processor, length)
         return EncodedSplit(loaded, task, encoded, processor, length)
 
@@ -587,7 +588,7 @@ def longest_of(model: PreTrainedModel, processor: tasks.Processor) -> int:
     modules = modules_of(model.config)
     own = getattr(processor, "model_max_length", None) or LONGEST
     longest = (None if modules is None else modules.max_tokens) or min(own, LONGEST)
-    return min(preflight.positions_of(model) or longest, longest)
+    return min(positions_of(model) or longest, longest)
 
 
 def student_labelling(recipe: Recipe, student: str | Path) -> Labelling:

@@ -8,9 +8,10 @@ import transformers as hf
 import tiny_runs as tiny
 from limbeck.data import load_task
 from limbeck.preflight import check
-from limbeck.preflight.model_checks import check_padding, check_positions, table_length
+from limbeck.preflight.model_checks import check_padding, check_positions
 from limbeck.run import distill
 from limbeck.support.errors import LimbeckError
+from limbeck.support.positions import table_length
 
 LONG = 1_000_000
 SIZES = {

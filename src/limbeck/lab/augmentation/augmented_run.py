@@ -49,6 +49,7 @@ from limbeck.run.rows import EncodedRows
 from limbeck.students import load_model, resolve_checkpoint
 from limbeck.support import files, machine, terminal, words
 from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.positions import positions_of
 from limbeck.tasks import TEXT_READING, Task
 
 _FORMAT = 2
@@ -260,7 +261,7 @@ def load_augmenter(recipe: Recipe, task: Task, rows: Dataset) -> Augmenter:
     if preflight.errors_of(problems):
         raise LimbeckError(problems)
     # Words behind it are rarely read by the student either.
-    longest = min(recipe.max_length, preflight.positions_of(model) or recipe.max_length)
+    longest = min(recipe.max_length, positions_of(model) or recipe.max_length)
     return Augmenter(spec, model, tokenizer, longest)
 
 
