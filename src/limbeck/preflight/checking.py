@@ -253,7 +253,7 @@ def check(
     models = {"student": student} | {side: one.model for side, one in teachers.items()}
     problems += checks.lengths(task, rows, tokenizer, models, max_length)
     found.in_train = checks.in_train(task, rows)
-    problems += data_checks.check_overlap(rows, found.in_train)
+    problems += data_checks.check_overlap(task, rows, found.in_train)
     problems += checks.reader(task, rows["train"], tokenizer, side="student")
     for side, teacher in teachers.items():
         in_tokenizers = []

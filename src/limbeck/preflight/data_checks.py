@@ -3,7 +3,10 @@
 Part of `limbeck.preflight`. Each check takes loaded splits as they are and returns its findings.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+import math
+import re
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Set
 from pathlib import Path
 from typing import Any
 
@@ -232,6 +235,7 @@ _UNKNOWN = 0.2
 _CHARACTERS = 2000  # of a text are looked at
 _SAMPLE = 512
 _PIECE = 10_000
+_NEAR, _READ = 0.9, 100_000  # share of common words; training rows compared
 
 
 def rows_in_train(task: Task, rows: Mapping[str, Dataset]) -> dict[str, int]:
@@ -258,14 +262,55 @@ def count_among(
     return {split: sum(found.issuperset(row) for row in rows) for split, rows in read.items()}
 
 
+def near_copies(task: Task, rows: Mapping[str, Dataset]) -> dict[str, int]:
+    """Count, by split, the scored rows that share nine tenths of their words with a training row, equal ones among
+    them. Punctuation and the order of words make no difference. Of a million training rows every tenth is read.
+
+    Two sets that share so much also share one of the few rarest words of each: only such pairs are compared.
+    """
+    scored = {split: _rows(task, rows[split][:]) for split in task.scored_splits if split in rows}
+    sets = {one: _word_set(one) for read in scored.values() for row in read for one in row}
+    counts = Counter(word for words in sets.values() for word in words)
+
+    def rarest(words: Set[Hashable]) -> list[Hashable]:
+        ordered = sorted(words, key=lambda word: (counts[word], word))
+        return ordered[: len(words) - math.ceil(_NEAR * len(words)) + 1]
+
+    having: dict[Hashable, list[Hashable]] = {}
+    for one, words in sets.items():
+        for word in rarest(words):
+            having.setdefault(word, []).append(one)
+    train, found = rows["train"], set[Hashable]()
+    step = -(-len(train) // _READ) or 1
+    for start in range(0, len(train), _PIECE * step):
+        chosen = range(start, min(start + _PIECE * step, len(train)), step)
+        for words in (_word_set(one) for row in _rows(task, train[chosen]) for one in row):
+            near = {one for word in rarest(words) for one in having.get(word, ())}
+            found |= {
+                one for one in near if len(sets[one] & words) >= _NEAR * len(sets[one] | words)
+            }
+    return {split: sum(found.issuperset(row) for row in read) for split, read in scored.items()}
+
+
 @problem_list
-def check_overlap(rows: Mapping[str, Dataset], in_train: Mapping[str, int]) -> Iterator[Problem]:
-    """Scored rows that are training rows too, on which a student is right by heart.
+def check_overlap(
+    task: Task, rows: Mapping[str, Dataset], in_train: Mapping[str, int]
+) -> Iterator[Problem]:
+    """Scored rows that are training rows too, on which a student is right by heart, or nearly are.
 
     Args:
+        task: the task.
         rows: the loaded splits.
-        in_train: how many rows of each (`rows_in_train`).
+        in_train: how many rows of each (`rows_in_train`); of images none.
     """
+    for split, near in (near_copies(task, rows) if in_train else {}).items():
+        if near > in_train[split]:
+            yield Problem(
+                f"{split}: {near - in_train[split]:,} of {len(rows[split]):,} rows share nine tenths of their words "
+                "with a training row",
+                "",
+                "note",
+            )
     for split, known in in_train.items():
         said = f"{split}: {known:,} of {len(rows[split]):,} rows are also training rows"
         if known > REPEATED * len(rows[split]):
@@ -304,3 +349,15 @@ def _rows(task: Task, rows: Mapping[str, Any]) -> list[tuple[Hashable, ...]]:
     """By row the texts looked up among the training rows: all of a row together, or each separately."""
     found = task.kind.compared_texts(task, rows)
     return [tuple(tuple(map(plain_text, texts)) for texts in row) for row in found]
+
+
+def _word_set(texts: Hashable) -> Set[Hashable]:
+    """The words of what is looked up together, each with its text's place and its number among equal ones; the text
+    itself if it has no word."""
+    assert isinstance(texts, tuple)
+    return {
+        (place, word, number)
+        for place, text in enumerate(texts)
+        for word, count in Counter(re.findall(r"\w+", text) or [text]).items()
+        for number in range(count)
+    }

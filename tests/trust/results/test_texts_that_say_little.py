@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
+import numpy as np
 from datasets import Dataset
 
 import tiny_runs as tiny
 from limbeck.preflight import check
-from limbeck.preflight.data_checks import rows_in_train
+from limbeck.preflight.data_checks import near_copies, rows_in_train
 from limbeck.tasks import EMBEDDING, Task, get_task
 
 SST2 = get_task("sst2")
@@ -31,7 +34,8 @@ def found(train: list[str], dev: list[str]) -> list[str]:
 
 
 def film(number: int) -> str:
-    return "film " * (number // 8) + " ".join(tiny.WORDS[: 1 + number % 8])
+    """Texts of other words each."""
+    return " ".join(word for place, word in enumerate(tiny.WORDS) if (number + 1) >> place & 1)
 
 
 def test_dev_rows_that_are_trained_on_are_counted():
@@ -52,6 +56,38 @@ def test_case_and_outer_whitespace_make_no_other_row():
     train = ["a good film", "Bad plot"]
     dev = ["A Good Film ", "\tbad plot", "a  good film", "good film"]
     assert rows_in_train(SST2, {"train": split(train), "dev": split(dev)}) == {"dev": 2}
+
+
+def test_a_text_with_one_other_word_in_ten_is_a_near_copy():
+    text = "a slow and sad film of a boy who leaves his home town for the sea"
+    words = text.split()
+    one, two = [*words, "again"], [*words, "and", "sings"]  # 16 of 17 words, and of 18
+    dev = [" ".join(own) for own in (words, one, two, words[:13], words[::-1])]
+    dev += [", ".join(words) + "!", "a sad film", "a sad sad film"]
+    rows = {"train": split([" ".join(words), "A film: sad"]), "dev": split(dev)}
+    assert rows_in_train(SST2, rows) == {"dev": 1}
+    assert near_copies(SST2, rows) == {"dev": 5}
+    said = "note: dev: 4 of 8 rows share nine tenths of their words with a training row"
+    assert said in found(["A film: sad", " ".join(words)], dev)
+
+
+def test_near_copies_are_those_of_a_comparison_of_all_pairs():
+    """Texts of few words, so that many are near, and words of all frequencies."""
+    random = np.random.default_rng(0)
+
+    def some(count: int) -> list[str]:
+        lengths = random.integers(5, 30, count)
+        return [" ".join(map(str, random.geometric(0.3, length))) for length in lengths]
+
+    def alike(one: str, other: str) -> float:
+        bags = [Counter(text.split()) for text in (one, other)]
+        return (bags[0] & bags[1]).total() / (bags[0] | bags[1]).total()
+
+    train, dev = some(3000), some(400)
+    expected = sum(any(alike(one, other) >= 0.9 for other in train) for one in dev)
+    assert 20 < expected < 380
+    rows = {"train": split(train), "dev": split(dev)}
+    assert near_copies(SST2, rows) == {"dev": expected}
 
 
 def test_dev_and_test_rows_are_counted_each_by_themselves():
