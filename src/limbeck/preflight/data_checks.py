@@ -235,7 +235,8 @@ _UNKNOWN = 0.2
 _CHARACTERS = 2000  # of a text are looked at
 _SAMPLE = 512
 _PIECE = 10_000
-_NEAR, _READ = 0.9, 100_000  # share of common words; training rows compared
+_NEAR = 0.9  # of the words of both
+_READ, _START = 50_000, 1000  # training rows, and characters of each text, that are looked at
 
 
 def rows_in_train(task: Task, rows: Mapping[str, Dataset]) -> dict[str, int]:
@@ -264,7 +265,8 @@ def count_among(
 
 def near_copies(task: Task, rows: Mapping[str, Dataset]) -> dict[str, int]:
     """Count, by split, the scored rows that share nine tenths of their words with a training row, equal ones among
-    them. Punctuation and the order of words make no difference. Of a million training rows every tenth is read.
+    them. Punctuation and the order of words make no difference. Texts are read up to their thousandth character, of the
+    training rows up to 50,000, evenly spaced.
 
     Two sets that share so much also share one of the few rarest words of each: only such pairs are compared.
     """
@@ -273,8 +275,10 @@ def near_copies(task: Task, rows: Mapping[str, Dataset]) -> dict[str, int]:
     counts = Counter(word for words in sets.values() for word in words)
 
     def rarest(words: Set[Hashable]) -> list[Hashable]:
-        ordered = sorted(words, key=lambda word: (counts[word], word))
-        return ordered[: len(words) - math.ceil(_NEAR * len(words)) + 1]
+        many = len(words) - math.ceil(_NEAR * len(words)) + 1
+        if sum(word not in counts for word in words) >= many:  # no scored row has its rarest
+            return []
+        return sorted(words, key=lambda word: (counts[word], word))[:many]
 
     having: dict[Hashable, list[Hashable]] = {}
     for one, words in sets.items():
@@ -301,7 +305,7 @@ def check_overlap(
     Args:
         task: the task.
         rows: the loaded splits.
-        in_train: how many rows of each (`rows_in_train`); of images none.
+        in_train: how many rows of each (`rows_in_train`), empty for images.
     """
     for split, near in (near_copies(task, rows) if in_train else {}).items():
         if near > in_train[split]:
@@ -352,12 +356,14 @@ def _rows(task: Task, rows: Mapping[str, Any]) -> list[tuple[Hashable, ...]]:
 
 
 def _word_set(texts: Hashable) -> Set[Hashable]:
-    """The words of what is looked up together, each with its text's place and its number among equal ones; the text
-    itself if it has no word."""
+    """The words of texts that are looked up together, each with its text's place and its number among equal ones.
+
+    A text without words is one itself.
+    """
     assert isinstance(texts, tuple)
     return {
         (place, word, number)
         for place, text in enumerate(texts)
-        for word, count in Counter(re.findall(r"\w+", text) or [text]).items()
+        for word, count in Counter(re.findall(r"\w+", text[:_START]) or [text]).items()
         for number in range(count)
     }
