@@ -86,9 +86,11 @@ def test_a_flag_and_a_setting_that_disagree_name_both() -> None:
 
 
 def test_only_what_was_typed_counts() -> None:
-    parameters = {"layers": [3], "text_columns": [], "seed": 0, "lr": None, "out": "runs/x"}
+    parameters = {"layers": ["3"], "text_columns": [], "seed": 0, "lr": None, "out": "runs/x"}
     assert flags_given(parameters) == {"layers": 3, "seed": 0}
-    assert flags_given({"layers": [2, 4]}) == {"layers": [2, 4]}
+    assert flags_given({"layers": ["2", "4"]}) == {"layers": [2, 4]}
+    stacks = flags_given({"layers": ["{encoder: 3, decoder: 1}"]})
+    assert stacks == {"layers": {"encoder": 3, "decoder": 1}}
 
 
 @pytest.mark.parametrize(

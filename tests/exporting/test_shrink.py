@@ -13,11 +13,15 @@ from transformers import (
     AutoTokenizer,
     BertConfig,
     BertForSequenceClassification,
+    T5Config,
+    T5ForConditionalGeneration,
 )
 from typer.testing import CliRunner
 
+from limbeck import students
 from limbeck.cli.app import app
-from limbeck.exporting.shrink import shrink
+from limbeck.data.text_rows import read_text_rows
+from limbeck.exporting.shrink import _weighed, shrink
 from limbeck.support.errors import LimbeckError
 from tiny_language_models import save_language_model
 from tokenizer_families import corpus, family
@@ -106,6 +110,76 @@ def test_folders_that_are_not_free_are_refused(place, tmp_path):
         shrink(place / "model", tmp_path / "other", vocabulary="corpus")
     with pytest.raises(LimbeckError, match=r"'12mb': write .*megabytes of embeddings \(12MB\)"):
         shrink(place / "model", tmp_path / "other", **given | {"vocabulary": "12mb"})
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"layers": 0}, "^layers is 0: input should be greater than 0"),
+        ({"vocabulary": "101%"}, "vocabulary is '101%': write a number"),
+        ({"layers": 1, "data": "text.txt"}, "^data: these sizes do not depend on text"),
+        ({"heads": 1, "data": "text.txt", "also": "other.txt"}, "^also: these sizes do not"),
+        ({"vocabulary": "90%", "data": "text.txt", "also": "lost.txt"}, "no such file"),
+    ],
+)
+def test_settings_that_cannot_be_or_do_nothing_are_refused_before_a_model_is_read(
+    given, said, place, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(place)
+    monkeypatch.setattr("limbeck.students.load_model", lambda _: pytest.fail("a model was read"))
+    with pytest.raises(LimbeckError, match=said) as caught:
+        shrink(place / "model", tmp_path / "small", **given)
+    assert len(caught.value.problems) == 1
+
+
+def test_a_file_instead_of_a_model_is_refused(place, tmp_path):
+    with pytest.raises(LimbeckError, match=r"no config\.json in it"):
+        shrink(place / "text.txt", tmp_path / "small", layers=1)
+
+
+def test_files_of_one_name_are_both_told(place, tmp_path):
+    also = tmp_path / "text.txt"
+    also.write_text("\n".join(corpus()[200:300]), encoding="utf-8")
+    data = place / "text.txt"
+    found = shrink(
+        place / "model", tmp_path / "out", vocabulary="90%", data=[str(data)], also=[str(also)]
+    )
+    assert [*found.vocabulary.texts] == ["text.txt", str(also)]
+
+
+def test_every_one_of_many_files_is_weighed(place, tmp_path):
+    names = [str(tmp_path / f"{number}.txt") for number in range(300)]
+    for name, text in zip(names, corpus(), strict=False):
+        Path(name).write_text(text, encoding="utf-8")
+    model = students.load_model(place / "model")
+    rows = [read_text_rows(name) for name in names]
+    assert len([*_weighed(rows, model, AutoTokenizer.from_pretrained(place / "model"))]) == 300
+
+
+def test_small_models_have_sizes_in_words(place, tmp_path):
+    data = str(place / "text.txt")
+    found = shrink(place / "model", tmp_path / "out", vocabulary="90%", data=data)
+    before, after = found.parameters
+    assert found.said == f"{after / 1e3:.1f}K of {before / 1e3:.1f}K parameters"
+    read = found.vocabulary
+    size = f"{read.after * 32 / 1e3:.1f}KB of {read.before * 32 / 1e3:.1f}KB of embeddings"
+    assert size in read.said  # bfloat16
+
+
+@pytest.mark.parametrize("sizes", [{"layers": 1, "pick": "importance"}, {"ffn": 8}])
+def test_a_model_that_generates_from_an_encoder_is_weighed_on_text_alone(place, tmp_path, sizes):
+    tokenizer = family("t5")
+    config = T5Config(
+        vocab_size=len(tokenizer), d_model=16, d_kv=8, d_ff=24, num_layers=2, num_heads=2,
+        pad_token_id=tokenizer.pad_token_id, decoder_start_token_id=tokenizer.pad_token_id,
+    )  # fmt: skip
+    T5ForConditionalGeneration(config).save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    shrink(tmp_path / "model", tmp_path / "out", data=str(place / "text.txt"), **sizes)
+    small = T5ForConditionalGeneration.from_pretrained(tmp_path / "out")
+    assert (small.config.num_layers, small.config.d_ff) == (
+        (1, 24) if "layers" in sizes else (2, 8)
+    )
 
 
 def test_a_tokenizer_of_another_model_is_refused(place, tmp_path):

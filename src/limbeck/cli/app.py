@@ -96,7 +96,7 @@ _CORE = {
     "shrink": options.Command(
         shrink,
         options.TRAIN,
-        "limbeck shrink runs/teacher --layers 3 --vocabulary 8000 --out small",
+        "limbeck shrink runs/teacher --layers 3 --vocabulary 8000 --data reviews.txt --out small",
     ),
     "label": options.Command(
         label,

@@ -39,7 +39,7 @@ ROWS = {
     "labels": str, "kind": str, "max_length": int,
 }  # fmt: skip
 SHAPE = {
-    "layers": list[int], "pick": str, "hidden": int, "heads": int, "ffn": int, "vocabulary": str, "static": bool,
+    "layers": list[str], "pick": str, "hidden": int, "heads": int, "ffn": int, "vocabulary": str, "static": bool,
 }  # fmt: skip
 TAUGHT = {"cache": str, "min_confidence": float}
 TRAINED = {
@@ -209,12 +209,11 @@ def merge(flags: Mapping[str, Any], arguments: Sequence[str]) -> dict[str, Any]:
 def flags_given(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """The recipe settings that were typed, from a command's parameters.
 
-    `--layers 3` is a number of layers, `--layers 2 4 6` lists them.
+    `--layers 3` is a number of layers, `--layers 2 4 6` lists them, `--layers "{encoder: 3, decoder: 1}"` names stacks.
     """
     given = {name: value for name, value in parameters.items() if name in SETTINGS}
-    layers = given.get("layers")
-    if layers and len(layers) == 1:
-        given["layers"] = layers[0]
+    if layers := [parse_value(str(one), "--layers") for one in given.get("layers") or ()]:
+        given["layers"] = layers[0] if len(layers) == 1 else layers
     # The parser gives an empty list for a list option that was not typed.
     return {name: value for name, value in given.items() if value not in (None, [])}
 

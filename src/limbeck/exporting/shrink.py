@@ -4,7 +4,8 @@ Part of `limbeck.exporting`.
 """
 
 import json
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from transformers import PreTrainedModel
 
 from limbeck import students
 from limbeck.data import text_rows
+from limbeck.data.text_rows import TextRows
 from limbeck.evaluation.measuring import vocabulary_facts
 from limbeck.exporting.folder import folder_in_work, refuse_occupied
 from limbeck.exporting.settings import SIZES, ShrinkSettings
@@ -25,6 +27,7 @@ from limbeck.scoring.scored_model import longest_of
 from limbeck.students.build import default_pick, picked_layers
 from limbeck.students.vocabulary import shrink_vocabulary
 from limbeck.support import files
+from limbeck.support.cells import magnitude
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import task_type_of
 
@@ -48,7 +51,7 @@ class ShrunkFacts(RecordPart):
     def said(self) -> str:
         """What stayed, in words."""
         before, after = self.parameters
-        parts = [f"{after / 1e6:.1f} of {before / 1e6:.1f} million parameters"]
+        parts = [f"{magnitude(after)} of {magnitude(before)} parameters"]
         for stack, kept in self.layers.items():
             of = "" if stack == "main" else f" of the {stack}"
             parts.append(f"kept layer{'s' * (len(kept) > 1)} {', '.join(map(str, kept))}{of}")
@@ -79,23 +82,36 @@ def shrink(
     if not sizes.keys() - {"pick"}:
         raise LimbeckError("nothing to shrink", f"give at least one of {', '.join(SIZES)}")
     weighs = bool(spec.narrower) or spec.ranks_layers
-    if (weighs or spec.vocabulary is not None) and not asked.data:
+    cuts = spec.vocabulary is not None
+    if (weighs or cuts) and not asked.data:
         raise LimbeckError("data is missing", "name files of the text that the model is to read")
+    readers = {"data": weighs or cuts, "also": cuts}
+    if unread := [name for name, reads in readers.items() if getattr(asked, name) and not reads]:
+        raise LimbeckError(
+            f"{' and '.join(unread)}: these sizes do not depend on text",
+            "leave it out, or add --vocabulary; layers depend on it with --pick importance",
+        )
     place = files.at_home(out)
     refuse_occupied(place, overwrite=overwrite, name=SHRUNK_NAME)
+    rows = {
+        one: text_rows.read_text_rows(one, task=asked.task, text_columns=asked.text_columns)
+        for one in (*asked.data, *asked.also)
+    }
+    training = [rows[one] for one in asked.data]
     precision = getattr(students.read_config(model), "dtype", None)
     tokenizer, loaded = students.read_tokenizer(model), students.load_model(model)
     refuse_unfit(str(model), loaded, tokenizer)
     before = loaded.num_parameters()
-    loaded, layers = _cut(loaded, spec, [*_weighed(asked, loaded, tokenizer)] if weighs else [])
+    loaded, layers = _cut(loaded, spec, [*_weighed(training, loaded, tokenizer)] if weighs else [])
     vocabulary = None
     if precision is not None:
         loaded.to(precision)
     if spec.vocabulary is not None:
-        found = shrink_vocabulary(loaded, tokenizer, _texts(asked, asked.data), spec.vocabulary)
-        read = {", ".join(Path(one).name for one in asked.data): asked.data}
-        read |= {Path(one).name: (one,) for one in asked.also}
-        texts = {name: _texts(asked, one) for name, one in read.items()}
+        found = shrink_vocabulary(loaded, tokenizer, _texts(training), spec.vocabulary)
+        texts = {", ".join(Path(one).name for one in asked.data): _texts(training)}
+        for one in asked.also:
+            name = Path(one).name
+            texts[one if name in texts else name] = _texts([rows[one]])
         loaded, tokenizer, vocabulary = found.model, found.tokenizer, vocabulary_facts(found, texts)
     facts = ShrunkFacts(
         parameters=(before, loaded.num_parameters()),
@@ -130,17 +146,16 @@ def _cut(
 
 
 def _weighed(
-    asked: ShrinkSettings, model: PreTrainedModel, tokenizer: Any
+    sources: Sequence[TextRows], model: PreTrainedModel, tokenizer: Any
 ) -> Iterator[dict[str, Tensor]]:
     """Rows from all over the text for `important_layers` and `narrowed`, in batches."""
-    length = min(128, longest_of(model, tokenizer))
-    for source in asked.data:
-        rows = text_rows.read_text_rows(source, task=asked.task, text_columns=asked.text_columns)
-        places = np.unique(np.linspace(0, len(rows) - 1, _WEIGHED // len(asked.data)).astype(int))
+    length, each = min(128, longest_of(model, tokenizer)), math.ceil(_WEIGHED / len(sources))
+    for rows in sources:
+        places = np.unique(np.linspace(0, len(rows) - 1, each).astype(int))
         columns = [*rows.take(places).values()][:2]
         for start in range(0, len(places), 16):
             few = (column[start : start + 16] for column in columns)
-            yield dict(
+            batch = dict(
                 tokenizer(
                     *few,
                     padding=True,
@@ -149,11 +164,13 @@ def _weighed(
                     return_tensors="pt",
                 )
             )
+            if model.config.is_encoder_decoder and model.can_generate():
+                batch["decoder_input_ids"] = batch["input_ids"]
+            yield batch
 
 
-def _texts(asked: ShrinkSettings, sources: tuple[str, ...]) -> Iterator[list[str]]:
+def _texts(sources: Sequence[TextRows]) -> Iterator[list[str]]:
     """The texts of some sources, in batches."""
-    for source in sources:
-        rows = text_rows.read_text_rows(source, task=asked.task, text_columns=asked.text_columns)
+    for rows in sources:
         for start in range(0, len(rows), _BATCH):
             yield from rows.take(np.arange(start, min(start + _BATCH, len(rows)))).values()

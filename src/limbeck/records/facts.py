@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_validator
 
+from limbeck.support.cells import magnitude
+
 Numbers = dict[str, float | None]
 """Named numbers; None represents a value that was not finite (JSON has no NaN)."""
 
@@ -261,7 +263,7 @@ class VocabularyFacts(RecordPart):
     """Rows of the table of embeddings."""
     after: int
     megabytes_before: float
-    """Size of the table, in float32."""
+    """Size of the table, in the model's precision."""
     megabytes_after: float
     texts: dict[str, TextLengths] = Field(default_factory=dict)
     """By the texts that were read, the training text first."""
@@ -269,7 +271,10 @@ class VocabularyFacts(RecordPart):
     @property
     def said(self) -> str:
         """What stayed, in words."""
-        size = f"{self.megabytes_after:.1f} of {self.megabytes_before:.1f} MB of embeddings"
+        after, before = (
+            magnitude(1e6 * one) for one in (self.megabytes_after, self.megabytes_before)
+        )
+        size = f"{after}B of {before}B of embeddings"
         shares = ", ".join(f"{name} {100 * one.coverage:.1f} %" for name, one in self.texts.items())
         return f"{self.after:,} of {self.before:,} tokens, {size}; of the tokens of texts {shares}"
 

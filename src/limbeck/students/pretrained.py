@@ -89,7 +89,7 @@ def resolve_checkpoint(path_or_name: str | Path) -> str:
         student = folder / "student"
         if (student / "config.json").exists():
             folder = student
-    if find_adapter(str(folder)) is not None:
+    if folder.is_dir() and find_adapter(str(folder)) is not None:
         return str(folder)
     if not (folder / "config.json").exists():
         # Such as a cascade's members, or a folder of runs.

@@ -36,7 +36,7 @@ Width = Annotated[int, Field(gt=0, le=10**6)]
 """Or a number of heads."""
 Vocabulary = Annotated[int, Field(ge=100, le=10**6)]
 """Tokens that a tokenizer knows."""
-_SIZE = re.compile(r"corpus|\d+|\d+(\.\d+)?(MB|%)")
+_SIZE = re.compile(r"corpus|\d+|\d+(\.\d+)?MB|(100|\d{1,2}(\.\d+)?)%")
 
 
 def _vocabulary_size(value: object) -> str:
@@ -128,8 +128,14 @@ class Settings(BaseModel):
         try:
             made = cls.model_validate(known)
         except ValidationError as error:
+            found: dict[str, Any] = {}
             for one in error.errors():
-                name = ".".join(part for part in one["loc"] if isinstance(part, str)) + where
+                # A union's branches (`list[int]`) are reported one by one: the first one is enough.
+                named = (
+                    part for part in one["loc"] if isinstance(part, str) and part.isidentifier()
+                )
+                found.setdefault(".".join(named) + where, one)
+            for name, one in found.items():
                 if one["type"] == "missing":
                     problems.append(Problem(f"{name} is missing", "give it"))
                 elif one["type"] == "literal_error":
