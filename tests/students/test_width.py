@@ -256,13 +256,14 @@ def test_sizes_that_cannot_be_are_refused(family, sizes, said):
         width.narrowed(random_model(FAMILIES[family][0]), **sizes)
 
 
-def test_a_family_whose_weights_are_misread_is_refused():
+@pytest.mark.parametrize("heads", [1, 2, 4])
+def test_a_family_whose_weights_are_misread_is_refused(heads):
     """DeBERTa's first version writes queries, keys and values of one head side by side."""
     model = random_model(hf.DebertaConfig(**SIZES))
     with pytest.raises(
         LimbeckError, match="DebertaForSequenceClassification cannot be made narrower"
     ):
-        width.narrowed(model, heads=4)
+        width.narrowed(model, heads=heads)
 
 
 @pytest.mark.parametrize(

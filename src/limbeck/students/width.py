@@ -106,10 +106,18 @@ def narrowed(
         for group, count in _counts(model, target, axes).items()
     }
     fill(target, model, axes, kept)
+    batch = batches[0] if batches else _sample(model)
+    _check(target, axes, kept, batch)
+    if 1 in map(
+        len, kept.values()
+    ):  # one unit has no other order: those of the whole model are moved
+        whole = {group: torch.arange(len(found)) for group, found in scores.items()}
+        twin = pretrained.fresh_model(model.config, auto=SameClass(model))
+        fill(twin, model, axes, whole)
+        _check(twin, axes, whole, batch)
     if target.config.hidden_size < model.config.hidden_size:
         features = {"of": model.config.hidden_size, "features": kept["hidden"].tolist()}
         setattr(target.config, KEPT, features)
-    _check(target, axes, kept, batches[0] if batches else _sample(model))
     return target
 
 
@@ -391,7 +399,8 @@ def _check(
         for name, found in axes.items()
     }
     generator = torch.Generator().manual_seed(0)
-    order = {group: torch.randperm(count, generator=generator) for group, count in units.items()}
+    places = {group: torch.randperm(count, generator=generator) for group, count in units.items()}
+    order = {group: own.roll(1)[own.argsort()] for group, own in places.items()}  # all units move
     twin = deepcopy(model)
     fill(twin, model, own, order)
     with _refusing(model, "the narrower one does not run"), torch.no_grad():
