@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -9,9 +11,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from limbeck.exporting.export_model import export
-from limbeck.exporting.onnx_graph import quantise
+from limbeck.exporting.onnx_graph import quantise, quiet_export
 from limbeck.exporting.settings import ExportSettings, conversions
 from limbeck.runtimes.predictor import OnnxPredictor
+from limbeck.support.errors import LimbeckError
 
 ROWS, WIDTH, OUT = 50, 64, 48
 rng = np.random.default_rng(3)
@@ -106,6 +109,19 @@ def test_what_is_kept_in_float_is_the_same_to_the_last_bit(graph):
     rows, _, operators = converted(graph, how, only=["multiply"])
     assert np.array_equal(rows, TABLE)
     assert "MatMulNBits" in operators
+
+
+@pytest.mark.parametrize("form", ["onnx", "openvino", "numpy-int8"])
+def test_embeddings_of_four_bits_are_refused_where_no_format_has_them(form, tmp_path):
+    with pytest.raises(LimbeckError, match=f"embedding_bits 4: format {form} has no tables"):
+        export(tmp_path / "model", format=form, embedding_bits=4)
+
+
+def test_a_quantised_graph_leaves_the_root_logger_as_it_was(monkeypatch):
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    with quiet_export():
+        logging.info("Python gives a root logger without handlers one")
+    assert not logging.getLogger().handlers
 
 
 @pytest.mark.slow

@@ -138,6 +138,9 @@ def quiet_export() -> Iterator[None]:
     )
     loggers = [logging.getLogger(None if name == "root" else name) for name in names]
     before = [logger.level for logger in loggers]
+    # ONNX Runtime's tools give a root logger without handlers one, which would print all messages again.
+    root = logging.getLogger()
+    handlers, root.handlers = root.handlers, [*root.handlers, logging.NullHandler()]
     for logger in loggers:
         logger.setLevel(logging.ERROR)
     try:
@@ -147,6 +150,7 @@ def quiet_export() -> Iterator[None]:
     finally:
         for logger, level in zip(loggers, before, strict=True):
             logger.setLevel(level)
+        root.handlers = handlers
 
 
 # Other files of one ONNX file: int8 by ONNX Runtime's own tools, and OpenVINO's two files.
