@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from limbeck.compressing.budget import Budget, Costs
+from limbeck.compressing.compress import ASKED_NAME, _take
 from limbeck.support.errors import LimbeckError
 
 
@@ -44,3 +45,14 @@ def test_what_exceeds_a_limit():
     budget = Budget.parse("size=2MB,latency=4ms")
     assert budget.exceeded(Costs(2e6, 4.0, 10**9, 10**9)) == {}
     assert budget.exceeded(Costs(3e6, 5.0, 1, 1)) == {"size": 1.5, "latency": 1.25}
+
+
+def test_a_command_that_ended_before_any_outputs_may_be_corrected(tmp_path):
+    """Its budget or its rows were an error; stored outputs and trials are another compression's."""
+    _take(tmp_path, {"budget": "size=1KB"}, False)
+    (tmp_path / "rows").mkdir()
+    _take(tmp_path, {"budget": "size=1MB"}, False)
+    assert [one.name for one in tmp_path.iterdir()] == [ASKED_NAME]
+    (tmp_path / "outputs").mkdir()
+    with pytest.raises(LimbeckError, match="holds another compression"):
+        _take(tmp_path, {"budget": "size=2MB"}, False)

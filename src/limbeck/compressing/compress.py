@@ -48,6 +48,8 @@ from limbeck.tasks import kind_of_config
 
 ASKED_NAME = "compress.json"
 """The file of the settings, in the folder."""
+_FIRST_FILES = {ASKED_NAME, "rows", "costs"}
+"""All that a command leaves that ended with an error about its budget or rows: the corrected one replaces it."""
 # Parts of the time that a short training may take, and the teacher's outputs, by the time of a pass.
 _FIRST, _ASKED = 8.0, 4.0
 _FINAL = 2 / 3
@@ -145,7 +147,7 @@ def _take(place: Path, asked: dict[str, Any], overwrite: bool) -> None:
     if path.is_file():
         if json.loads(path.read_text(encoding="utf-8")) == json.loads(json.dumps(asked)):
             return
-        if not overwrite:
+        if not overwrite and not {one.name for one in others} <= _FIRST_FILES:
             raise LimbeckError(
                 f"out: {place} holds another compression",
                 "choose another folder with --out, or pass --overwrite to replace it",
