@@ -84,6 +84,25 @@ def test_sizes_are_those_of_an_exported_file(model, tmp_path):
         assert fitted.predicted(shape, one.form).size == pytest.approx(size + beside, rel=0.001)
 
 
+def test_graphs_outlive_a_command_that_is_killed_while_it_times_them(model, tmp_path, monkeypatch):
+    written, wanted = [], [(StudentShape(1), "float"), (StudentShape(2, heads=1), "float")]
+    write = costs.onnx_graph.write_onnx
+
+    def writing(start, batch, path, **settings):
+        written.append(path)
+        if len(written) == 2:
+            path.write_bytes(b"half a graph")
+            raise KeyboardInterrupt
+        write(start, batch, path, **settings)
+
+    monkeypatch.setattr(costs.onnx_graph, "write_onnx", writing)
+    with pytest.raises(KeyboardInterrupt):
+        costs.probed(model, wanted, tmp_path)
+    probes = costs.probed(model, wanted, tmp_path)
+    assert [one.shape for one in probes] == [shape for shape, _ in wanted]
+    assert len(written) == 3 and written[1] == written[2] != written[0]
+
+
 def test_latency_follows_layers_and_what_a_pass_multiplies(model):
     """The probes' times are made by a rule; a shape that was not timed gets the rule's time."""
 

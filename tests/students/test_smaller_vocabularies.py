@@ -216,6 +216,9 @@ def model_for(name: str):
 @pytest.mark.parametrize("name", ["roberta", "bert-cased", "t5", "llama-3"])
 def test_a_model_gives_the_same_outputs_of_texts_whose_tokens_all_stay(name, tmp_path):
     model, before = model_for(name).eval(), family(name)
+    suppressed = before(corpus()[0], add_special_tokens=False)["input_ids"][0]
+    if model.can_generate():
+        model.generation_config.suppress_tokens = [suppressed]
     found = shrink_vocabulary(model, before, [corpus()[::2]], "95%")
     found.model.save_pretrained(tmp_path)
     loaded = type(model).from_pretrained(tmp_path).eval()
@@ -242,6 +245,8 @@ def test_a_model_gives_the_same_outputs_of_texts_whose_tokens_all_stay(name, tmp
             assert found.kept[getattr(loaded.config, f"{one}_token_id")] == number
     if loaded.can_generate():
         assert loaded.generation_config.eos_token_id == loaded.config.eos_token_id
+        (number,) = loaded.generation_config.suppress_tokens
+        assert found.kept[number] == suppressed
 
 
 def test_what_a_text_comes_to_is_counted():

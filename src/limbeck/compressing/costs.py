@@ -197,8 +197,10 @@ def _exported(
     start, tokenizer = started(model, shape), model.vocabularies[shape.vocabulary].tokenizer
     batch = tokenizer(["a text", "and one more text"] * 2, padding=True, return_tensors="pt")
     graph, found = place / "graph.onnx", []
-    onnx_graph.write_onnx(start, batch, graph, fused=True)
-    onnx_graph.without_stale_shapes(graph)
+    if not graph.is_file():  # a killed command may have left it
+        onnx_graph.write_onnx(start, batch, part := graph.with_suffix(".part"), fused=True)
+        onnx_graph.without_stale_shapes(part)
+        part.replace(graph)
     for precision in precisions:
         path, how = graph, conversions(ExportSettings.checked(FORMATS[precision]))[0]
         if how.precision != "fp32":

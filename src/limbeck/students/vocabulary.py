@@ -27,7 +27,7 @@ from limbeck.support.errors import LimbeckError
 
 _MB = 1e6
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
-_TOKEN_ID = re.compile(r"_token_ids?$")
+_TOKEN_ID = re.compile(r"_token_ids?$|suppress_tokens$")
 _KINDS = ("WordPiece", "BPE", "Unigram")
 
 

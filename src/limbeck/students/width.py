@@ -108,13 +108,12 @@ def narrowed(
     fill(target, model, axes, kept)
     batch = batches[0] if batches else _sample(model)
     _check(target, axes, kept, batch)
-    if 1 in map(
-        len, kept.values()
-    ):  # one unit has no other order: those of the whole model are moved
-        whole = {group: torch.arange(len(found)) for group, found in scores.items()}
+    if any(len(own) == 1 for own in kept.values()):
+        # One unit has no other order, so the uncut model's units are moved too.
+        every = {group: torch.arange(len(found)) for group, found in scores.items()}
         twin = pretrained.fresh_model(model.config, auto=SameClass(model))
-        fill(twin, model, axes, whole)
-        _check(twin, axes, whole, batch)
+        fill(twin, model, axes, every)
+        _check(twin, axes, every, batch)
     if target.config.hidden_size < model.config.hidden_size:
         features = {"of": model.config.hidden_size, "features": kept["hidden"].tolist()}
         setattr(target.config, KEPT, features)
