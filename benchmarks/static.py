@@ -90,7 +90,7 @@ TASKS = {
         "teacher, 6 layers",
         "static",
         WIDE,
-        "static, 80,000 sentences",
+        "static of the teacher's width, 80,000 sentences",
         "3 layers",
         "2 layers",
         "model2vec distill",
