@@ -84,6 +84,7 @@ def test_sizes_are_those_of_an_exported_file(model, tmp_path):
         assert fitted.predicted(shape, one.form).size == pytest.approx(size + beside, rel=0.001)
 
 
+@pytest.mark.slow
 def test_graphs_outlive_a_command_that_is_killed_while_it_times_them(model, tmp_path, monkeypatch):
     written, wanted = [], [(StudentShape(1), "float"), (StudentShape(2, heads=1), "float")]
     write = costs.onnx_graph.write_onnx
