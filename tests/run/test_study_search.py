@@ -74,8 +74,8 @@ def test_a_search_tries_so_many_cells_and_the_best_is_run_with_every_seed(place,
     assert len(cells) == 4
     assert all(0.001 <= cell["lr"] <= 0.1 and cell["batch_size"] in (8, 16, 32) for cell in cells)
     assert course.choice.settings == max(cells, key=peak)
-    # A teacher, four trials with the first seed, the chosen cell with the second.
-    assert len(course.held) == course.plan.count == 2 + different(course.plan)
+    # A teacher, four trials with the first seed, the chosen cell with the second. A repeated cell is not run again.
+    assert len(course.held) == 2 + different(course.plan) <= course.plan.count == 6
     assert course.held.keys() >= {run.name for run in course.choice.runs}
 
 
