@@ -72,6 +72,7 @@ STUDENTS: dict[str, dict[str, Any]] = {
 }
 # Passes over the rows: the teacher's, and a student's.
 TASKS = {"sst2": (2, 3), "mrpc": (4, 8), "stsb": (4, 8), "questions": (4, 8)}
+TIMING = BenchSettings.checked({"lengths": (26,), "passes": 100, "threads": (1,)})
 COMMON = {"batch_size": 32, "precision": "auto", "attention": "eager", "floor": False}
 
 
@@ -144,9 +145,7 @@ def of_export(run: Path, place: Path, task: str, args: argparse.Namespace) -> di
     """Score, size and time of a run's student in torch and as it was exported."""
     known = limbeck.evaluate(place)
     both = [run] if place.is_relative_to(run) else [run, place]  # a run's own exports come with it
-    settings = BenchSettings.checked({"lengths": (26,), "passes": 100, "threads": (1,)})
-    report = limbeck.bench(both, settings)
-    torch, shipped = report.measurements  # in their order
+    torch, shipped = limbeck.bench(both, TIMING).measurements  # in their order
     found = {
         "torch_score": torch.score,
         "score": known["primary"],
@@ -180,8 +179,7 @@ def compressed(task: str, seed: int, args: argparse.Namespace) -> dict[str, Any]
         raise SystemExit(f"{task}: {found.about['reason']}")
     own = of_export(Path(best.run), Path(best.path), task, args)
     # The teacher's time beside it, as its own record may come from another processor.
-    settings = BenchSettings.checked({"lengths": (26,), "passes": 100, "threads": (1,)})
-    (teacher,) = limbeck.bench([made(task, TEACHER, seed, args)], settings).measurements
+    (teacher,) = limbeck.bench([made(task, TEACHER, seed, args)], TIMING).measurements
     found_as = f"{best.name}, {best.precision}"
     return own | {"found": found_as, "teacher_ms": round(teacher.cpu_p50 or 0, 3)}
 
