@@ -267,6 +267,30 @@ def test_a_family_whose_weights_are_misread_is_refused(heads):
 
 
 @pytest.mark.parametrize(
+    ("config", "down"),
+    [
+        (hf.DebertaConfig(**SIZES), r"\d\.output\.dense"),
+        (hf.GPTNeoXConfig(**SIZES), r"mlp\.dense_4h_to_h"),
+        (hf.XLNetConfig(d_model=24, n_head=6, d_inner=20, n_layer=3, vocab_size=40), r"layer_2"),
+    ],
+    ids=["deberta", "gpt-neox", "xlnet"],
+)
+def test_a_family_with_misread_heads_still_loses_feed_forward_units(config, down):
+    """Its heads or hidden features cannot be cut; masked by hand the other units are the narrow model's."""
+    model = random_model(config)
+    with pytest.raises(LimbeckError, match="cannot be made narrower"):
+        width.narrowed(model, heads=3)
+    scores = width.importance(model, width.axes_of(model), [])
+    narrow = width.narrowed(model, ffn=12)
+    groups = [name for name in scores if name.startswith("ffn")]
+    modules = [one for name, one in model.named_modules() if re.search(down + "$", name)]
+    assert len(groups) == len(modules) == 3
+    for group, module in zip(groups, modules, strict=True):
+        _mask_inputs(module, scores[group].topk(12).indices.tolist(), 20)
+    torch.testing.assert_close(logits(narrow), logits(model), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
     ("inner", "said"), [(12, "it does not run on the rows"), (8, "it cannot be built with other")]
 )
 def test_a_model_that_does_not_run_is_refused_by_name(inner, said):

@@ -57,8 +57,9 @@ def read_raw(path_or_name: str | Path | None, overrides: dict[str, Any]) -> dict
     if raw.get("settings", paper_settings.QUICK) != paper_settings.QUICK:
         # Settings that a paper leaves open do not depend on the rows, and its students have their first layers.
         raw = {**quick.USUAL._asdict(), **raw}
-        if isinstance(raw.get("student"), dict):
-            raw["student"].setdefault("pick", "first")
+        own = raw.get("student")
+        if isinstance(own, dict) and isinstance(own.get("layers"), int | None):
+            own.setdefault("pick", "first")
     raw.setdefault("objectives", {})
     _name_own_task(raw)
     _drop_removed_terms(raw)

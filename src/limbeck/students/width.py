@@ -43,7 +43,15 @@ _HEADS = (
     "num_key_value_heads",
 )
 _HEAD_SIZE = ("head_dim", "d_kv", "attention_head_size")
-_FFN = ("intermediate_size", "encoder_ffn_dim", "decoder_ffn_dim", "d_ff", "n_inner", "hidden_dim")
+_FFN = (
+    "intermediate_size",
+    "encoder_ffn_dim",
+    "decoder_ffn_dim",
+    "d_ff",
+    "n_inner",
+    "d_inner",
+    "hidden_dim",
+)
 _ALONE = "take its layers alone: leave student.hidden, student.heads and student.ffn out"
 
 
@@ -107,13 +115,14 @@ def narrowed(
     }
     fill(target, model, axes, kept)
     batch = batches[0] if batches else _sample(model)
-    _check(target, axes, kept, batch)
-    if any(len(own) == 1 for own in kept.values()):
+    # Axes that keep all their units cannot be cut wrongly: a family whose heads are misread still loses others.
+    cut = {group: own for group, own in kept.items() if len(own) < len(scores[group])}
+    _check(target, axes, cut, batch)
+    if any(len(own) == 1 for own in cut.values()):
         # One unit has no other order, so the uncut model's units are moved too.
-        every = {group: torch.arange(len(found)) for group, found in scores.items()}
         twin = pretrained.fresh_model(model.config, auto=SameClass(model))
-        fill(twin, model, axes, every)
-        _check(twin, axes, every, batch)
+        fill(twin, model, axes, {group: torch.arange(len(own)) for group, own in scores.items()})
+        _check(twin, axes, {group: torch.arange(len(scores[group])) for group in cut}, batch)
     if target.config.hidden_size < model.config.hidden_size:
         features = {"of": model.config.hidden_size, "features": kept["hidden"].tolist()}
         setattr(target.config, KEPT, features)
@@ -391,10 +400,13 @@ def fill(
 def _check(
     model: PreTrainedModel, axes: Axes, kept: Mapping[str, Tensor], batch: Mapping[str, Tensor]
 ) -> None:
-    """Raise unless the model gives the same outputs with its units in another order: else an axis is misread."""
+    """Raise unless the model gives the same outputs with these units in another order: else an axis is misread."""
     units = {group: len(own) for group, own in kept.items()}
     own = {
-        name: tuple(axis and replace(axis, units=units[axis.group]) for axis in found)
+        name: tuple(
+            replace(axis, units=units[axis.group]) if axis and axis.group in units else None
+            for axis in found
+        )
         for name, found in axes.items()
     }
     generator = torch.Generator().manual_seed(0)
