@@ -27,6 +27,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -491,6 +492,7 @@ class Bench:
         return made.encode, megabytes(folder)
 
 
+@cache
 def similarities() -> list[float]:
     """Of STS-B's test pairs, from 0 to 5, by people."""
     found: list[float] = read_raw(records_of(embedding_test.STUDY))[embedding_test.PEOPLE][

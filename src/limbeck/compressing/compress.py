@@ -386,5 +386,5 @@ def _nearest(model: CostModel, budget: Budget) -> LimbeckError:
     said = ", ".join(f"{name} {amount(name, getattr(found, name))}" for name in budget.limits)
     return LimbeckError(
         f"budget {budget}: no student meets it; the nearest is {shape.words} in {precision}, with {said}",
-        "allow slightly more than that, or another precision (--precisions)",
+        "raise the budget slightly above that, or allow another precision (--precisions)",
     )

@@ -146,8 +146,12 @@ def check_plain(value: Any, where: str, place: tuple[str, ...] = ()) -> Any:
             for key, item in value.items()
         }
     if isinstance(value, list | tuple):
+        # Most of a long record is lists of numbers. NaN is between nothing.
         return [
-            check_plain(item, where, (*place, str(at))) for at, item in enumerate(value, start=1)
+            item
+            if type(item) in _NUMBERS and -LARGEST_WHOLE <= item <= LARGEST_WHOLE
+            else check_plain(item, where, (*place, str(at)))
+            for at, item in enumerate(value, start=1)
         ]
     if isinstance(value, Path):
         value = str(value)
@@ -181,6 +185,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_object)
+_NUMBERS = frozenset({bool, int, float})
 
 
 class _Loader(yaml.SafeLoader):
