@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import tiny_compression as tiny
+import transformers as hf
 
 from limbeck import tasks
 from limbeck.compressing import costs
@@ -16,7 +17,7 @@ from limbeck.compressing.costs import CostModel, Probe
 from limbeck.compressing.settings import CompressSettings
 from limbeck.compressing.shapes import Shapes, StudentShape
 from limbeck.compressing.vocabularies import vocabularies
-from limbeck.students import load_model, read_tokenizer
+from limbeck.students import load_model, narrowed, read_tokenizer
 from limbeck.support.errors import LimbeckError
 
 
@@ -136,3 +137,30 @@ def test_what_is_reachable_is_said_and_the_nearest_where_nothing_is(model):
     (problem,) = caught.value.problems
     assert "no student meets it; the nearest is static, width 32" in problem.message
     assert "raise the budget" in problem.fix
+
+
+SIZES = {"num_labels": 2, "vocab_size": 40, "num_hidden_layers": 2}
+TABLE = {"num_attention_heads": 4, "hidden_size": 24, "intermediate_size": 32}
+
+
+@pytest.mark.parametrize(
+    ("config", "heads", "ffn"),
+    [
+        (hf.DistilBertConfig(dim=24, n_heads=4, hidden_dim=32, n_layers=2, vocab_size=40), 3, 16),
+        (hf.T5Config(d_model=24, num_heads=4, d_ff=32, d_kv=6, num_layers=2, vocab_size=40), 3, 16),
+        # Its weights cannot be cut: only its layers and its vocabulary can be fewer.
+        (
+            hf.DebertaConfig(**SIZES, **TABLE, relative_attention=True, pos_att_type=["c2p"]),
+            None,
+            None,
+        ),
+    ],
+    ids=["distilbert", "t5", "deberta"],
+)
+def test_heads_and_feed_forward_units_are_fewer_where_the_family_can_be_cut(config, heads, ffn):
+    teacher = hf.AutoModelForSequenceClassification.from_config(config)
+    shapes = Shapes(teacher, tasks.SENTENCE, (None,))
+    some = [one for one in shapes.all if not one.is_static]
+    assert (heads, ffn) in {(one.heads, one.ffn) for one in some}
+    if sizes := {name: n for name in ("heads", "ffn") if (n := getattr(some[-1], name))}:
+        narrowed(teacher, **sizes)

@@ -15,16 +15,18 @@ from transformers import PretrainedConfig, PreTrainedModel
 
 from limbeck.activations.compat import Conv1D, SameClass
 from limbeck.static import StaticConfig, StaticStudent
-from limbeck.students import configuration, labels_of
+from limbeck.students import build_student, configuration, labels_of, narrowed
 from limbeck.students.static import may_be_static
 from limbeck.students.width import with_width
 from limbeck.support.errors import LimbeckError
 from limbeck.support.words import count_of
 from limbeck.tasks import TaskType
 
+# Configurations' names for the feed-forward units.
+_UNITS = ("intermediate_size", "encoder_ffn_dim", "d_ff", "hidden_dim")
 _LAYERS = (1, 2, 3, 4, 6, 8, 12, 16, 24)
-_HEADS = (1, 3 / 4, 1 / 2, 1 / 3, 1 / 4, 1 / 6)
-_FFN = (1, 1 / 2, 1 / 4)
+_HEADS = (3 / 4, 1 / 2, 1 / 3, 1 / 4, 1 / 6)
+_FFN = (1 / 2, 1 / 4)
 _WIDTHS = (256, 128, 64, 32)
 _PAIRS = (200_000, 50_000, 0)
 
@@ -176,18 +178,28 @@ class Shapes:
 
     def _transformers(self) -> Iterator[StudentShape]:
         total = self.depth
-        heads = getattr(self.config, "num_attention_heads", 1)
-        ffn = getattr(self.config, "intermediate_size", None)
         depths = sorted({*(one for one in _LAYERS if one < total), total}, reverse=True)
-        widths = dict.fromkeys(max(1, round(heads * share)) for share in _HEADS)
-        units = dict.fromkeys(ffn and round(ffn * share) for share in _FFN)
+        heads = getattr(self.config, "num_attention_heads", None)
+        ffn = next((getattr(self.config, name) for name in _UNITS if hasattr(self.config, name)), 0)
+        widths, units = self._fewer("heads", heads, _HEADS), self._fewer("ffn", ffn, _FFN)
         for layers, width, unit, tokens in product(depths, widths, units, self.vocabularies):
-            yield StudentShape(
-                layers,
-                heads=width if width < heads else None,
-                ffn=unit if unit != ffn else None,
-                vocabulary=tokens,
-            )
+            yield StudentShape(layers, heads=width, ffn=unit, vocabulary=tokens)
+
+    @cached_property
+    def _one_layer(self) -> PreTrainedModel:
+        return build_student(self.teacher, layers=1)
+
+    def _fewer(self, name: str, whole: int | None, shares: Sequence[float]) -> list[int | None]:
+        """All heads or feed-forward units (None), and fewer where the weights of the teacher's family can be cut."""
+        counts = {max(1, round(whole * share)): None for share in shares if whole}
+        fewer = [count for count in counts if count != whole]
+        for count in fewer:
+            try:
+                narrowed(self._one_layer, **{name: count})
+            except LimbeckError:
+                continue
+            return [None, *fewer]
+        return [None]
 
     def _static(self) -> Iterator[StudentShape]:
         if not may_be_static(self.kind, self.texts):
