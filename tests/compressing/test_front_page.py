@@ -7,7 +7,10 @@ import re
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from limbeck.cli.app import app
+from limbeck.compressing.compress import CompressResult
 from limbeck.compressing.front import FrontPoint
 from limbeck.compressing.page import write_front
 
@@ -37,3 +40,22 @@ def test_a_wide_drawing_has_the_pages_width(page):
     """The rule of a single drawing cut it off at 540 of its 861 px."""
     assert 'class="drawings wide single"' in page
     assert [*re.findall(r"\n(\.drawings\.single[^{]*) \{", page)] == [".drawings.single:not(.wide)"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "run", "command"),
+    [
+        ("student", "a b/run", "limbeck push 'a b/run' USER/NAME"),
+        ("cascade", "", "limbeck push small/one USER/NAME"),
+        # The teacher's export is in no run, and `push` does not read it.
+        ("teacher", "", "limbeck predict small/one ROWS.csv --to predictions.csv"),
+    ],
+)
+def test_the_next_command_is_one_for_the_recommended_model(monkeypatch, kind, run, command):
+    found = json.loads(RECORD.read_text(encoding="utf-8"))
+    points = [FrontPoint.model_validate(one | {"recommended": False}) for one in found["points"]]
+    shipped = {"kind": kind, "run": run, "path": "small/one", "recommended": True}
+    result = CompressResult(Path("small"), [*points, points[0].model_copy(update=shipped)], found)
+    monkeypatch.setattr("limbeck.compressing.compress.compress", lambda *_, **__: result)
+    ended = CliRunner().invoke(app, ["compress", "teacher", "--budget", "size=6MB"])
+    assert command in " ".join(ended.stdout.split())

@@ -1,5 +1,6 @@
 """`limbeck compress`: from a teacher and a budget to the students that meet it. It calls `limbeck.compressing`."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -66,6 +67,8 @@ def compress(
     console.say(found.about["reason"], hang=2)
     console.say(f"Files:   {out} (front.html, front.svg, front.json, students)", hang=9)
     if (best := found.recommended) is not None:
-        ships = best.run or best.path
         console.say(f"Ship:    {best.path}", hang=9)
-        console.say_command("Next:    ", f"limbeck push {ships} USER/NAME")
+        command = ["limbeck", "push", best.run or best.path, "USER/NAME"]
+        if best.kind == "teacher":  # its export belongs to no run of this folder
+            command = ["limbeck", "predict", best.path, "ROWS.csv", "--to", "predictions.csv"]
+        console.say_command("Next:    ", shlex.join(command))

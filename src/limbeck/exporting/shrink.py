@@ -80,7 +80,8 @@ def shrink(
     sizes = {name: settings.pop(name) for name in SIZES if settings.get(name) is not None}
     spec, asked = StudentSpec.checked(sizes), ShrinkSettings.checked(settings)
     if not sizes.keys() - {"pick"}:
-        raise LimbeckError("nothing to shrink", f"give at least one of {', '.join(SIZES)}")
+        known = ", ".join(name for name in SIZES if name != "pick")
+        raise LimbeckError("nothing to shrink", f"give at least one of {known}")
     weighs = bool(spec.narrower) or spec.ranks_layers
     cuts = spec.vocabulary is not None
     if (weighs or cuts) and not asked.data:
