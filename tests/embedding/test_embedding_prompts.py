@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import tiny_embedders as tiny
 
-from limbeck import predict
+from limbeck import build_student, predict
+from limbeck.embedding import modules_of
+from limbeck.embedding.folder import EmbeddingModules, set_modules
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.scoring import evaluate
@@ -66,3 +69,11 @@ def test_a_word_that_names_no_prompt_is_refused(place, tmp_path):
     """It would stick to the first word of every text."""
     with pytest.raises(LimbeckError, match=r"no prompt 'query' \(it has blame, praise\)"):
         run(place, tmp_path / "run", **{"embedding.prompt": "query"})
+
+
+def test_a_model_of_fewer_layers_keeps_the_prompts_of_the_one_it_is_cut_from():
+    teacher = tiny.embedder()
+    modules = EmbeddingModules(prompts={"query": "find ", "document": "read ", "praise": PROMPT})
+    set_modules(teacher.config, replace(modules, default_prompt="praise", similarity="dot"))
+    student = build_student(teacher, layers=2)
+    assert modules_of(student.config) == modules_of(teacher.config)

@@ -91,7 +91,7 @@ def build_student(
         shape = configuration.with_labels(
             shape, *labelled, problem_type=kind.problem_of(labelled[1])
         )
-    shape = _marked(shape, kind if named else tasks.kind_of_config(base))
+    shape = _marked(shape, kind if named else tasks.kind_of_config(base).of_model(base))
     target = pretrained.fresh_model(shape, seed=seed, auto=auto)
     if source is None:
         return target
