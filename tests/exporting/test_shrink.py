@@ -116,6 +116,8 @@ def test_folders_that_are_not_free_are_refused(place, tmp_path):
     ("given", "said"),
     [
         ({"layers": 0}, "^layers is 0: input should be greater than 0"),
+        ({"layers": [1], "pick": "importance", "data": "text.txt"}, "^pick importance: it chooses"),
+        ({"ffn": 8, "pick": "last", "data": "text.txt"}, "^pick last: it chooses layers"),
         ({"vocabulary": "101%"}, "vocabulary is '101%': write a number"),
         ({"layers": 1, "data": "text.txt"}, "^data: these sizes do not depend on text"),
         ({"heads": 1, "data": "text.txt", "also": "other.txt"}, "^also: these sizes do not"),

@@ -99,6 +99,12 @@ def broken_pickle(folder: Path) -> Path:
     return folder
 
 
+def broken_export(folder: Path) -> Path:
+    (folder / "model.safetensors").rename(folder / "model.onnx")
+    (folder / "export.json").write_text("{}")
+    return folder
+
+
 def broken_json(folder: Path) -> Path:
     (folder / "config.json").write_text("{not json")
     return folder
@@ -145,6 +151,7 @@ def broken_shape(folder: Path) -> Path:
         ),
         (broken_adapter, "names no base_model_name_or_path\n    fix: write the folder"),
         (broken_pickle, "no .safetensors file"),
+        (broken_export, "an exported model, which torch does not read\n *fix: name the run"),
         (broken_json, "cannot be read"),
         (broken_weights, "damaged weights file"),
         (broken_type, "brt"),

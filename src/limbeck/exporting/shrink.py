@@ -82,6 +82,11 @@ def shrink(
     if not sizes.keys() - {"pick"}:
         known = ", ".join(name for name in SIZES if name != "pick")
         raise LimbeckError("nothing to shrink", f"give at least one of {known}")
+    if spec.pick is not None and not isinstance(spec.layers, int | dict):
+        raise LimbeckError(
+            f"pick {spec.pick}: it chooses layers, and layers is no number",
+            "set layers to how many to keep, or leave pick out",
+        )
     weighs = bool(spec.narrower) or spec.ranks_layers
     cuts = spec.vocabulary is not None
     if (weighs or cuts) and not asked.data:

@@ -102,6 +102,11 @@ def resolve_checkpoint(path_or_name: str | Path) -> str:
             else "give the folder that save_pretrained wrote; a limbeck run has it once it has finished",
         )
     if not any(folder.glob("*.safetensors")):
+        if (folder / "export.json").is_file():
+            raise LimbeckError(
+                f"model {str(path_or_name)!r}: an exported model, which torch does not read",
+                "name the run or checkpoint that was exported: `source` in its export.json",
+            )
         raise LimbeckError(
             f"model {str(path_or_name)!r}: no .safetensors file in it (pickled weights are never "
             "loaded: they can run code)",
