@@ -36,9 +36,15 @@ def test_all_that_is_wrong_is_said_together():
         said[1:5], ("latency=fast", "size=0MB", "score=120%", "memory=5"), strict=True
     ):
         assert part in line and "write it as" in line
+    assert "100% at most" in said[3]
     assert "memory is given twice" in said[5]
     with pytest.raises(LimbeckError, match="empty"):
         Budget.parse(" , ")
+
+
+def test_limits_are_shown_in_a_unit_that_shows_them():
+    assert str(Budget.parse("size=1KB,memory=90KB")) == "size 1.0 KB, memory 90.0 KB"
+    assert str(Budget.parse("size=600KB,memory=6MB")) == "size 0.60 MB, memory 6.00 MB"
 
 
 def test_what_exceeds_a_limit():

@@ -17,6 +17,7 @@ from limbeck.compressing.costs import CostModel, Probe
 from limbeck.compressing.settings import CompressSettings
 from limbeck.compressing.shapes import Shapes, StudentShape
 from limbeck.compressing.vocabularies import vocabularies
+from limbeck.static import StaticConfig, StaticStudent
 from limbeck.students import load_model, narrowed, read_tokenizer
 from limbeck.support.errors import LimbeckError
 
@@ -164,3 +165,21 @@ def test_heads_and_feed_forward_units_are_fewer_where_the_family_can_be_cut(conf
     assert (heads, ffn) in {(one.heads, one.ffn) for one in some}
     if sizes := {name: n for name in ("heads", "ffn") if (n := getattr(some[-1], name))}:
         narrowed(teacher, **sizes)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        hf.FunnelConfig(
+            vocab_size=40, block_sizes=[1, 1], d_model=24, n_head=4, d_head=6, d_inner=32
+        ),
+        StaticConfig(vocab_size=40, hidden_size=24, num_labels=2),
+    ],
+    ids=["funnel", "static"],
+)
+def test_a_teacher_without_layers_to_cut_is_refused(config):
+    build = (
+        StaticStudent if isinstance(config, StaticConfig) else hf.FunnelForSequenceClassification
+    )
+    with pytest.raises(LimbeckError, match="layers"):
+        _ = Shapes(build(config), tasks.SENTENCE, (None,)).all

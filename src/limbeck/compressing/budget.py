@@ -64,6 +64,7 @@ class Budget:
             if number is None or number <= 0 or (name == "score" and number > 1):
                 units = ", ".join(unit for unit in _UNITS[name] if unit)
                 said = f"budget: {part}: expected a positive number with one of the units {units}"
+                said += ", 100% at most" * (name == "score")
                 problems.append(Problem(said, f"write it as {name}={_EXAMPLES[name]}"))
             elif name in found:
                 said = f"budget: {name} is given twice"
@@ -99,4 +100,6 @@ def amount(name: str, value: float) -> str:
         return f"{milliseconds(value)[0]} ms"
     if name == "parameters":
         return magnitude(value)
+    if value < _MB / 10:
+        return f"{value / 1e3:.1f} KB"
     return f"{value / _MB:.{2 if value < 10 * _MB else 1}f} MB"

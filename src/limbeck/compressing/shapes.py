@@ -126,12 +126,18 @@ class Shapes:
 
     @cached_property
     def all(self) -> tuple[StudentShape, ...]:
-        """Transformers, the largest first, then static students; only shapes the teacher's family supports."""
+        """Transformers, the largest first, then static students; only shapes the teacher's family supports.
+
+        Raises:
+            LimbeckError: the teacher has no layers that can be cut.
+        """
         found = []
         for shape in (*self._transformers(), *self._static()):
             try:
                 self.numbers(shape)
             except LimbeckError:
+                if not found:  # the teacher's own shape, by which costs and times are known
+                    raise
                 continue
             found.append(shape)
         return tuple(found)
@@ -178,6 +184,11 @@ class Shapes:
 
     def _transformers(self) -> Iterator[StudentShape]:
         total = self.depth
+        if not total:
+            raise LimbeckError(
+                f"compress: a {self.config.model_type} model has no layers to cut",
+                "name the transformer that taught it",
+            )
         depths = sorted({*(one for one in _LAYERS if one < total), total}, reverse=True)
         heads = getattr(self.config, "num_attention_heads", None)
         ffn = next((getattr(self.config, name) for name in _UNITS if hasattr(self.config, name)), 0)
