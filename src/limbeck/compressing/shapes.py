@@ -131,7 +131,7 @@ class Shapes:
         Raises:
             LimbeckError: the teacher has no layers that can be cut.
         """
-        found = []
+        found: list[StudentShape] = []
         for shape in (*self._transformers(), *self._static()):
             try:
                 self.numbers(shape)
@@ -206,7 +206,8 @@ class Shapes:
         fewer = [count for count in counts if count != whole]
         for count in fewer:
             try:
-                narrowed(self._one_layer, **{name: count})
+                sizes: dict[str, Any] = {name: count}
+                narrowed(self._one_layer, **sizes)
             except LimbeckError:
                 continue
             return [None, *fewer]
