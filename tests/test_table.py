@@ -414,6 +414,19 @@ def test_notes_state_the_test_and_what_it_could_not_test():
     assert "▲" not in render(single, "csv")
 
 
+def test_the_note_on_the_test_says_nothing_of_dev_rows_in_a_table_of_test_rows():
+    runs = [
+        a_run(method, seed, 70.0 + seed).model_copy(
+            update={"scores": {"dev": {"primary": 50.0}, "test": {"accuracy": 70.0 + seed}}}
+        )
+        for method in ("finetune", "kd")
+        for seed in (1, 2)
+    ]
+    notes = " ".join(build_table(runs, baseline="finetune", split="test").notes)
+    assert "The scored rows are held fixed" in notes
+    assert "dev rows" not in notes
+
+
 def test_only_runs_of_the_same_size_and_seed_pair():
     runs = [a_run("finetune", s, 70.0 + s, layers=4) for s in (1, 2, 3)]
     runs += [a_run("kd", s, 72.0 + s * s, layers=4) for s in (2, 3, 9)]

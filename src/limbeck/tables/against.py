@@ -314,7 +314,7 @@ def _what_marks_are(found: Found, baseline: Baseline, columns: Sequence[TableCol
     return (
         f"▲ above, ▼ below {baseline.method} with the same layers, p < {SIGNIFICANT:g}: each task {each} "
         f"({counts} seed{'s' * (counts != '1')} paired){average * several}; two-sided, Holm-corrected {together}. The "
-        "dev rows are held fixed. No mark means that no difference was shown, not that there is no difference."
+        "scored rows are held fixed. No mark means that no difference was shown, not that there is no difference."
     )
 
 
