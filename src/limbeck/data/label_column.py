@@ -28,6 +28,8 @@ Holds = Literal["classes", "numbers"]
 _WHOLE = re.compile(r"[+-]?\d{1,18}")
 _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _SHOWN = 8
+# Words that other programs write into an empty cell, and that some data has as a class.
+_GAP_WORDS = frozenset({"na", "n/a", "none", "null", "?"})
 
 logger = logging.getLogger(__name__)
 
@@ -222,6 +224,10 @@ def _said_classes(
         otherwise += ", labels=numbers makes it a regression"
     guessed = float in kinds and given.holds is None and not given.classes
     what = f"label column {column!r}: {len(names)} classes, {some_of(names)}, as {why}"
+    known = {*given.classes, *given.teacher}
+    if words := [name for name in names if name.lower() in _GAP_WORDS and name not in known]:
+        fix = "if it means no label, leave those cells blank; classes=[…] with it leaves this warning out"
+        return Problem(f"{what}; {some_of(words)} counts as a class", fix, "warning")
     return _said(what, otherwise, guessed=guessed)
 
 

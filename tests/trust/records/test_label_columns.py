@@ -89,6 +89,10 @@ def test_words_for_a_gap_are_a_class_that_is_said(tmp_path, word):
     task, _ = load(written(tmp_path, ["good", "bad", "good", word]))
     assert sorted(task.labels) == sorted(["bad", "good", word])
     assert f"3 classes, {', '.join(task.labels)}" in task.said.message
+    assert task.said.severity == "warning"
+    assert f"{word} counts as a class" in task.said.message
+    named, _ = load(written(tmp_path, ["good", "bad", "good", word]), classes=task.labels)
+    assert named.said.severity == "note"
 
 
 def test_a_header_among_the_rows_is_no_class(tmp_path):
