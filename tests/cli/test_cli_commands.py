@@ -150,6 +150,8 @@ def test_distill_takes_a_methods_name_in_place_of_a_file(calls: list) -> None:
     [
         ("", "method: none is given"),
         ("kd alp-kd", "kd, alp-kd"),
+        ("kd --teacher a b", "several teachers --teachers A B"),
+        ("--method kd --teacher a b", "several teachers --teachers A B"),
         ("kd --method alp-kd", "'kd' and the method 'alp-kd' disagree"),
         ("--method kd method=alp-kd", "--method kd and method=alp-kd disagree"),
     ],

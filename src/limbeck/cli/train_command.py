@@ -115,6 +115,7 @@ def distill(
 
 
 _ROWS = frozenset({"data", "parallel", "unlabelled"})
+_OTHERWISE = "settings are written key=value, several teachers --teachers A B"
 _TEACHERS = frozenset({"teacher", "teachers", "outputs"})
 
 
@@ -129,14 +130,15 @@ def choose_recipe(names: Sequence[str], settings: dict[str, Any]) -> str | None:
     if len(names) > 1:
         raise LimbeckError(
             f"several recipes were named: {', '.join(names)}",
-            "give one of them; settings are written key=value",
+            f"give one of them; {_OTHERWISE}",
         )
     if names and options.is_recipe_file(names[0]):
         return names[0]
     method = settings.pop("method", None)
     if names and method not in (None, names[0]):
         raise LimbeckError(
-            f"the recipe {names[0]!r} and the method {method!r} disagree", "give one of them"
+            f"the recipe {names[0]!r} and the method {method!r} disagree",
+            f"give one of them; {_OTHERWISE}",
         )
     chosen = names[0] if names else method
     # With unlabeled text alone, the check of missing settings names --data.

@@ -99,7 +99,8 @@ def resolve_checkpoint(path_or_name: str | Path) -> str:
             f"model {str(path_or_name)!r}: no config.json in it",
             f"give one of the models in it: {', '.join(inside)}"
             if inside
-            else "give the folder that save_pretrained wrote; a limbeck run has it once it has finished",
+            else "give the folder that save_pretrained wrote; a limbeck run has it once it has finished, a study's "
+            "student only with keep_students: true",
         )
     if not any(folder.glob("*.safetensors")):
         if (folder / "export.json").is_file():
