@@ -262,10 +262,13 @@ def check_labels(side: str, config: PretrainedConfig, task: Task) -> Iterator[Pr
         yield from problems
         return
     if len(own) != len(wanted):
+        lacking = [name for name in task.labels if name not in own]
+        fewer = len(lacking) == len(wanted) - len(own)  # it knows all others
+        leave = f"leave out the rows of {', '.join(map(repr, lacking))}, or " if fewer else ""
         yield Problem(
             f"{side}: it has {len(own)} output{'s' * (len(own) != 1)} ({', '.join(own)}), the task {task.name!r} "
             f"needs {len(wanted)}" + (f" ({', '.join(task.labels)})" if task.labels else ""),
-            f"give a {side} that was fine-tuned on {task.name}",
+            f"{leave}give a {side} that was fine-tuned on " + ("them too" if leave else task.name),
         )
         return
     if not task.labels:  # one number, or outputs that go without names

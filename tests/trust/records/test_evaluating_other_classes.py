@@ -69,5 +69,8 @@ def test_the_students_own_names_need_no_word(run, place, tmp_path, caplog):
 
 def test_a_class_that_the_student_does_not_have_is_named(run, place, tmp_path):
     data = renamed(place, tmp_path, {"positive": "positive", "negative": "negative"}, "neutral")
-    with pytest.raises(LimbeckError, match=r"student: it has 2 outputs .*needs 3 .*neutral"):
+    with pytest.raises(
+        LimbeckError, match=r"student: it has 2 outputs .*needs 3 .*neutral"
+    ) as found:
         evaluate(run, data=data, **OWN)
+    assert found.value.problems[0].fix.startswith("leave out the rows of 'neutral', or give")
