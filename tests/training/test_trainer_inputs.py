@@ -6,12 +6,14 @@ import copy
 
 import pytest
 import torch
+from datasets import ClassLabel
 from tiny_trainers import make, steps_logged, still
 
 import tiny_runs as tiny
 from limbeck.activations import Request
 from limbeck.data import Collator
 from limbeck.recipe import Recipe
+from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import on_host
 from limbeck.teachers.teacher import Teacher
 from limbeck.training import DistillationTrainer
@@ -98,3 +100,21 @@ def test_a_training_step_is_told_both(tmp_path, monkeypatch):
     assert all(one is other for one, other in zip(given, told, strict=True))
     assert trainer.get_train_dataloader().device is None
     assert trainer.get_eval_dataloader(tiny.rows(4)).device == trainer.args.device
+
+
+def test_rows_with_their_class_names_in_another_order_are_refused(tmp_path):
+    student = still()
+    student.config.id2label, student.config.label2id = {0: "no", 1: "yes"}, {"no": 0, "yes": 1}
+    trainer = make(tmp_path, student=student)
+    plain = trainer.train_dataset
+    (column,) = {"label", "labels"} & {*plain.column_names}
+    trainer.train_dataset = plain.cast_column(column, ClassLabel(names=["yes", "no"]))
+    with pytest.raises(
+        LimbeckError, match="another order than the student: yes, no against no, yes"
+    ):
+        trainer.train()
+    # What the error offers.
+    aligned = trainer.train_dataset.align_labels_with_mapping(student.config.label2id, column)
+    trainer.train_dataset = aligned
+    trainer.train()
+    assert aligned[column] == [1 - label for label in plain[column]]

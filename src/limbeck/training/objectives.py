@@ -156,17 +156,35 @@ def _shared_weights(student: PreTrainedModel, teacher: Teacher, called: str) -> 
 def _moved_classes(student: PreTrainedModel, teacher: Teacher, called: str) -> Iterator[Problem]:
     """A class that both know by name, at another output of the teacher than of the student."""
     own, theirs = labels_of(student.config), labels_of(teacher.config)
-    if len(own) < 2 or generic_labels(own) or generic_labels(theirs):
-        return
-    spelled = spelling(own, theirs)
-    places = {spelled(label): place for place, label in enumerate(own)}
-    if all(places.get(spelled(label), place) == place for place, label in enumerate(theirs)):
+    if not _moved(own, theirs):
         return
     yield Problem(
         f"{called} has its classes in another order than the student: {', '.join(theirs)} against {', '.join(own)}",
         "reorder the rows of one model's head and its id2label; or, if the names are wrong, "
         "correct them in model.config.id2label",
     )
+
+
+def _moved(own: Sequence[str], theirs: Sequence[str]) -> bool:
+    """Whether a class that both know by name has another id in each."""
+    if len(own) < 2 or generic_labels(own) or generic_labels(theirs):
+        return False
+    spelled = spelling(own, theirs)
+    places = {spelled(label): place for place, label in enumerate(own)}
+    return any(places.get(spelled(label), place) != place for place, label in enumerate(theirs))
+
+
+def check_class_ids(student: PreTrainedModel, rows: Any) -> None:
+    """Raise LimbeckError for a `Dataset` whose own class names give the labels' ids another meaning."""
+    features = getattr(rows, "features", None) or {}
+    column = next((name for name in ("labels", "label") if name in features), "")
+    theirs = list(getattr(features.get(column), "names", None) or ())
+    if _moved(own := labels_of(student.config), theirs):
+        raise LimbeckError(
+            f"{column}: the rows have their classes in another order than the student: {', '.join(theirs)} against "
+            f"{', '.join(own)}",
+            f'rows = rows.align_labels_with_mapping(student.config.label2id, "{column}")',
+        )
 
 
 def check_trainable(student: PreTrainedModel) -> None:

@@ -358,6 +358,7 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
     def _inner_training_loop(self, *args: Any, **kwargs: Any) -> TrainOutput:
         """As the Trainer's, after everything that comes before it; unused words take no part."""
         objectives.check_trainable(self.student)
+        objectives.check_class_ids(self.student, self.train_dataset)
         if kwargs.get("resume_from_checkpoint") is None:
             self.progress.restart()
         course, self._course = self._course, None
