@@ -15,7 +15,7 @@ from limbeck.data import Collator
 from limbeck.recipe import Recipe
 from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import on_host
-from limbeck.teachers.teacher import Teacher
+from limbeck.teachers.teacher import ModelInputs, Teacher
 from limbeck.training import DistillationTrainer
 
 
@@ -118,3 +118,17 @@ def test_rows_with_their_class_names_in_another_order_are_refused(tmp_path):
     trainer.train_dataset = aligned
     trainer.train()
     assert aligned[column] == [1 - label for label in plain[column]]
+
+
+def test_a_teacher_of_other_tokens_is_warned_of_unless_it_has_its_own_column(tmp_path, caplog):
+    teacher, student = still(3), still()
+    student.resize_token_embeddings(student.config.vocab_size + 200)
+    make(tmp_path, student=student, teacher=teacher)
+    assert "both read the same token ids" in caplog.text
+    caplog.clear()
+    own = Teacher(teacher)
+    own.inputs = ModelInputs(own={"input_ids": "teacher_input_ids"})
+    make(tmp_path, student=student, teacher=own)
+    student.resize_token_embeddings(student.config.vocab_size - 150)  # rounded up
+    make(tmp_path, student=student, teacher=teacher)
+    assert "token ids" not in caplog.text

@@ -17,13 +17,11 @@ from limbeck.activations.compat import Conv1D, SameClass
 from limbeck.static import StaticConfig, StaticStudent
 from limbeck.students import build_student, configuration, labels_of, narrowed
 from limbeck.students.static import may_be_static
-from limbeck.students.width import with_width
+from limbeck.students.width import own_sizes, with_width
 from limbeck.support.errors import LimbeckError
 from limbeck.support.words import count_of
 from limbeck.tasks import TaskType
 
-# Configurations' names for the feed-forward units.
-_UNITS = ("intermediate_size", "encoder_ffn_dim", "d_ff", "hidden_dim")
 _LAYERS = (1, 2, 3, 4, 6, 8, 12, 16, 24)
 _HEADS = (3 / 4, 1 / 2, 1 / 3, 1 / 4, 1 / 6)
 _FFN = (1 / 2, 1 / 4)
@@ -190,9 +188,7 @@ class Shapes:
                 "name the transformer that taught it",
             )
         depths = sorted({*(one for one in _LAYERS if one < total), total}, reverse=True)
-        heads = getattr(self.config, "num_attention_heads", None)
-        ffn = next((getattr(self.config, name) for name in _UNITS if hasattr(self.config, name)), 0)
-        widths, units = self._fewer("heads", heads, _HEADS), self._fewer("ffn", ffn, _FFN)
+        widths, units = self._fewer("heads", _HEADS), self._fewer("ffn", _FFN)
         for layers, width, unit, tokens in product(depths, widths, units, self.vocabularies):
             yield StudentShape(layers, heads=width, ffn=unit, vocabulary=tokens)
 
@@ -200,9 +196,13 @@ class Shapes:
     def _one_layer(self) -> PreTrainedModel:
         return build_student(self.teacher, layers=1)
 
-    def _fewer(self, name: str, whole: int | None, shares: Sequence[float]) -> list[int | None]:
+    def _fewer(self, name: str, shares: Sequence[float]) -> list[int | None]:
         """All heads or feed-forward units (None), and fewer where the weights of the teacher's family can be cut."""
-        counts = {max(1, round(whole * share)): None for share in shares if whole}
+        try:
+            whole = own_sizes(self.config)[name]
+        except LimbeckError:
+            return [None]
+        counts = dict.fromkeys(max(1, round(whole * share)) for share in shares)
         fewer = [count for count in counts if count != whole]
         for count in fewer:
             try:

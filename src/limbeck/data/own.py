@@ -283,7 +283,8 @@ def _stem_of_rows(path: Path, more: Sequence[str] = ()) -> str | None:
 
 def own_name(path: Path) -> str:
     """The name of a user's own data, by default their file's or folder's."""
-    name = path.resolve().stem if path.is_file() else path.resolve().name
+    path = path.resolve()
+    name = stem_of(path) if path.is_file() else path.name
     return f"own-{name}" if name in TASKS else name
 
 

@@ -137,8 +137,7 @@ def with_width(
     Raises:
         LimbeckError: more than there is, or sizes that do not fit one another.
     """
-    sizes = _sizes(config)
-    own = {key: next(iter(entries.values())) for key, entries in sizes.items()}
+    sizes, own = _sizes(config), own_sizes(config)
     wanted = {"hidden": hidden, "heads": heads, "ffn": ffn}
     for key, number in wanted.items():
         if number is not None and not 1 <= number <= own[key]:
@@ -169,6 +168,15 @@ def with_width(
                 )
     also = dict.fromkeys(_as_wide(config), wanted["hidden"] or own["hidden"])
     return configuration.with_settings(config, settings | also, fresh=False)
+
+
+def own_sizes(config: PretrainedConfig) -> dict[str, int]:
+    """`hidden`, `heads` and `ffn` of the main stack.
+
+    Raises:
+        LimbeckError: its configuration does not name one of them.
+    """
+    return {key: next(iter(entries.values())) for key, entries in _sizes(config).items()}
 
 
 def _sizes(config: PretrainedConfig) -> dict[str, dict[str, int]]:

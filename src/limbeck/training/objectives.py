@@ -112,6 +112,8 @@ def _terms(said: Mapping[str, Any]) -> set[str]:
 logger = logging.getLogger(__name__)
 
 _SHOWN = 3
+_ROUNDING = 128
+"""Tables of embeddings are rounded up to a multiple of at most this many rows."""
 
 
 def pair_problems(
@@ -127,10 +129,26 @@ def pair_problems(
     problems = []
     for teacher, name in zip(teachers, names, strict=True):
         called = "the teacher" if len(teachers) == 1 else f"teacher {name}"
+        _warn_of_other_tokens(student, teacher, called)
         problems += _shared_weights(student, teacher, called)
         if compared:
             problems += _moved_classes(student, teacher, called)
     return problems
+
+
+def _warn_of_other_tokens(student: PreTrainedModel, teacher: Teacher, called: str) -> None:
+    """Say that a teacher reads the ids of the student's tokenizer, where it seems to have another one."""
+    own, theirs = (getattr(one.config, "vocab_size", 0) for one in (student, teacher.model))
+    own_ids = teacher.inputs is not None and "input_ids" in teacher.inputs.own
+    reads_theirs = teacher.live and not (own_ids or teacher.own_tokens)
+    if reads_theirs and abs(own - theirs) > _ROUNDING:
+        logger.warning(
+            "%s has %s tokens and the student %s, but both read the same token ids; where their tokenizers differ, use "
+            "limbeck.distill, or name the teacher's columns: teacher.inputs = ModelInputs(own={'input_ids': …})",
+            called,
+            f"{theirs:,}",
+            f"{own:,}",
+        )
 
 
 @problem_list
