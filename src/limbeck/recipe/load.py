@@ -57,9 +57,9 @@ def read_raw(path_or_name: str | Path | None, overrides: dict[str, Any]) -> dict
     if raw.get("settings", paper_settings.QUICK) != paper_settings.QUICK:
         # Settings that a paper leaves open do not depend on the rows, and its students have their first layers.
         raw = {**quick.USUAL._asdict(), **raw}
-        own = raw.get("student")
-        if isinstance(own, dict) and isinstance(own.get("layers"), int | None):
-            own.setdefault("pick", "first")
+        student = raw.get("student")
+        if isinstance(student, dict) and isinstance(student.get("layers"), int | None):
+            student.setdefault("pick", "first")
     raw.setdefault("objectives", {})
     _name_own_task(raw)
     _drop_removed_terms(raw)
