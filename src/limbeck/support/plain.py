@@ -142,15 +142,14 @@ def check_plain(value: Any, where: str, place: tuple[str, ...] = ()) -> Any:
         if wrong := [key for key in value if not isinstance(key, str | int | None)]:
             raise refused(f"the key {wrong[0]!r:.40} is no name", "write name: value")
         return {
-            check_plain(key, where, place): check_plain(item, where, (*place, str(key)))
+            key if _is_plain(key) else check_plain(key, where, place): (
+                item if _is_plain(item) else check_plain(item, where, (*place, str(key)))
+            )
             for key, item in value.items()
         }
     if isinstance(value, list | tuple):
-        # Most of a long record is lists of numbers. NaN is between nothing.
         return [
-            item
-            if type(item) in _NUMBERS and -LARGEST_WHOLE <= item <= LARGEST_WHOLE
-            else check_plain(item, where, (*place, str(at)))
+            item if _is_plain(item) else check_plain(item, where, (*place, str(at)))
             for at, item in enumerate(value, start=1)
         ]
     if isinstance(value, Path):
@@ -168,6 +167,14 @@ def check_plain(value: Any, where: str, place: tuple[str, ...] = ()) -> Any:
         kind = type(value).__name__
         raise refused(f"a value of type {kind}", "write text, a number, true or false")
     return value
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether nothing is to be checked further: most of a long record is short text and numbers."""
+    kind = type(value)
+    if kind is str:
+        return encodable(value)
+    return value is None or (kind in _NUMBERS and -LARGEST_WHOLE <= value <= LARGEST_WHOLE)
 
 
 def encodable(text: str) -> bool:
