@@ -120,6 +120,31 @@ def test_list_options_take_their_values_side_by_side(
     assert seen == {"columns": columns, "rest": rest}
 
 
+def test_an_option_of_one_value_that_is_given_twice_is_refused() -> None:
+    app = typer.Typer()
+
+    @app.command(cls=ManyValues)
+    def command(
+        teacher: str = "",
+        teachers: Annotated[list[str] | None, typer.Option()] = None,
+        seed: int = 0,
+        show: bool = True,
+    ) -> None:
+        """Flags and lists may be repeated."""
+
+    def problems(*typed: str) -> list[tuple[str, str]]:
+        error = CliRunner().invoke(app, typed).exception
+        assert isinstance(error, LimbeckError)
+        return [(problem.message, problem.fix) for problem in error.problems]
+
+    assert problems("--teacher", "a", "--teacher=b", "--seed", "1", "--seed", "1") == [
+        ("--teacher: given 2 times, and it takes one value", "write several as --teachers A B"),
+        ("--seed: given 2 times, and it takes one value", "give it once"),
+    ]
+    fine = ["--show", "--show", "--teachers", "a", "--teachers", "b", "--teacher", "c"]
+    assert CliRunner().invoke(app, fine).exit_code == 0
+
+
 def test_each_flag_is_a_recipe_setting_with_the_fields_own_help() -> None:
     fields = {name: field.description for name, field in Recipe.model_fields.items()}
     fields |= {

@@ -7,6 +7,7 @@ in one mapping, and two different values for one setting are an error that names
 import functools
 import inspect
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass, make_dataclass
 from inspect import Parameter
@@ -79,8 +80,13 @@ class ManyValues(TyperCommand):
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Repeat the option's name before each of its values, as the parser below expects."""
+        """Repeat the option's name before each of its values, as the parser below expects.
+
+        Raises:
+            LimbeckError: an option of one value that is given twice.
+        """
         lists = {name for parameter in self.params for name in _names_of_list(parameter)}
+        _refuse_repeated(args, _names_of_one(self.params), lists)
         return super().parse_args(ctx, list(_repeat_names(args, lists)))
 
 
@@ -96,6 +102,30 @@ class Loads(ManyValues):
 def _names_of_list(parameter: Any) -> Sequence[str]:
     many = parameter.param_type_name == "option" and parameter.multiple
     return parameter.opts if many else ()
+
+
+def _names_of_one(parameters: Sequence[Any]) -> set[str]:
+    options = [one for one in parameters if one.param_type_name == "option"]
+    return {
+        name
+        for one in options
+        if not (one.multiple or one.is_flag or one.count)
+        for name in one.opts
+    }
+
+
+def _refuse_repeated(arguments: Sequence[str], single: set[str], lists: set[str]) -> None:
+    given = Counter(name for argument in arguments if (name := argument.split("=")[0]) in single)
+    raise_problems(
+        [
+            Problem(
+                f"{name}: given {times} times, and it takes one value",
+                f"write several as {name}s A B" if f"{name}s" in lists else "give it once",
+            )
+            for name, times in given.items()
+            if times > 1
+        ]
+    )
 
 
 def _repeat_names(arguments: Sequence[str], lists: set[str]) -> Iterator[str]:
