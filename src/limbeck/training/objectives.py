@@ -137,7 +137,7 @@ def pair_problems(
 
 
 def _warn_of_other_tokens(student: PreTrainedModel, teacher: Teacher, called: str) -> None:
-    """Say that a teacher reads the ids of the student's tokenizer, where it seems to have another one."""
+    """Warn that a teacher reads the ids of the student's tokenizer, where it seems to have another one."""
     own, theirs = (getattr(one.config, "vocab_size", 0) for one in (student, teacher.model))
     own_ids = teacher.inputs is not None and "input_ids" in teacher.inputs.own
     reads_theirs = teacher.live and not (own_ids or teacher.own_tokens)
