@@ -221,12 +221,12 @@ def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
 
 
 def test_problems_are_listed_with_their_fixes(monkeypatch: pytest.MonkeyPatch) -> None:
-    problems = [Problem("no [bold]layer[/] 9", "choose 1..6"), Problem("odd", "", "warning")]
+    problems = [Problem("odd", "", "warning"), Problem("no [bold]layer[/] 9", "choose 1..6")]
     failing(monkeypatch, LimbeckError(problems))
     ended = invoke("evaluate", "x")
     assert ended.exit_code == 2
     assert ended.stderr.splitlines()[1:] == [
-        "2 things to fix:",
+        "1 thing to fix, 1 warning:",
         "1. error: no [bold]layer[/] 9",
         "   fix: choose 1..6",
         "2. warning: odd",

@@ -19,6 +19,7 @@ from rich.text import Text
 
 from limbeck.support.errors import Problem
 from limbeck.support.terminal import print_command, print_line
+from limbeck.support.words import count_of
 
 if TYPE_CHECKING:
     from limbeck.records.facts import ClassificationScores, RowTests
@@ -76,7 +77,7 @@ def show_loading(command: str) -> None:
 
 
 def show_problems(problems: Sequence[Problem]) -> None:
-    """Print everything that is wrong, numbered, each with its fix.
+    """Print everything that is wrong, numbered, each with its fix; errors first.
 
     With several processes all of them usually have the same error. The others wait before they print: when the first
     one has printed and ended, its launcher ends them too.
@@ -85,8 +86,13 @@ def show_problems(problems: Sequence[Problem]) -> None:
     if rank():
         time.sleep(_FIRST_SECONDS + _NEXT_SECONDS * rank())
         _print(console, Text(f"process {rank()}:", style="bold red"), indent=0)
+    problems = sorted(problems, key=lambda one: one.severity != "error")
+    errors = sum(one.severity == "error" for one in problems)
     if len(problems) > 1:
-        _print(console, Text(f"{len(problems)} things to fix:", style="bold red"), indent=0)
+        heading = f"{count_of(errors, 'thing')} to fix"
+        if warnings := len(problems) - errors:
+            heading += f", {count_of(warnings, 'warning')}"
+        _print(console, Text(f"{heading}:", style="bold red"), indent=0)
     for number, problem in enumerate(problems, start=1):
         wrong = problem.severity == "error"
         style = "red" if wrong else "yellow"
