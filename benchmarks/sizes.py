@@ -41,10 +41,11 @@ COMPRESSED = RECORD.with_name("compress_sst2.json")
 PICTURE = Path(__file__).parents[1] / "docs" / "assets" / "compress.svg"
 TEACHER, PLAIN = "teacher, 6 layers", "3 layers"
 SHALLOW, SLIM, FEW_TOKENS = "2 layers", "3 layers, ffn 384", "3 layers, 12,000 tokens"
-MORE_TOKENS = "3 layers, 19,000 tokens, 4 bits"
+MORE_TOKENS = "3 layers, 19,000 tokens"
+THIN, SMALLEST = "3 layers, ffn 256, 8,000 tokens", "3 layers, ffn 256, 3,800 tokens"
 # Of about the same latency; and the same layers with and without rare tokens, twice of about 11 MB.
-PAIRS = ((SLIM, SHALLOW), (FEW_TOKENS, PLAIN), (MORE_TOKENS, PLAIN))
-NARROW = {"student.hidden": 256, "student.heads": 8, "student.ffn": 768}
+PAIRS = ((SLIM, SHALLOW), (FEW_TOKENS, PLAIN), (f"{MORE_TOKENS}, 4 bits", PLAIN))
+NARROW = {"student.hidden": 256, "student.heads": 8, "student.ffn": 768, "lr": 2e-4}
 STUDENTS: dict[str, dict[str, Any]] = {
     PLAIN: {"student.layers": 3},
     FEW_TOKENS: {"student.layers": 3, "student.vocabulary": 12_000},
@@ -63,12 +64,34 @@ STUDENTS: dict[str, dict[str, Any]] = {
         "student.ffn": 384,
         "student.vocabulary": 8000,
     },
-    "6 layers, ffn 384, 3,800 tokens, 4 bits": {
+    THIN: {
+        "student.layers": 3,
+        "student.ffn": 256,
+        "student.vocabulary": 8000,
+    },
+    SMALLEST: {"student.layers": 3, "student.ffn": 256, "student.vocabulary": 3800},
+    "6 layers, ffn 384, 3,800 tokens": {
         "student.layers": 6,
         "student.ffn": 384,
         "student.vocabulary": 3800,
     },
     "static, 8,000 tokens": {"student.static": True, "student.vocabulary": 8000},
+}
+# What ships, and is a row: most as int8, these with 4-bit word embeddings, or with 4 bits everywhere.
+PRECISIONS: dict[str, dict[str, Any]] = {
+    "4 bits": {"embedding_bits": 4},
+    "int4": {"format": "onnx-int4"},
+}
+FORMS = {
+    MORE_TOKENS: ["4 bits"],
+    THIN: ["", "4 bits", "int4"],
+    SMALLEST: ["int4"],
+    "6 layers, ffn 384, 3,800 tokens": ["4 bits"],
+}
+ROWS = {
+    ", ".join(filter(None, (name, form))): (name, form)
+    for name in STUDENTS
+    for form in FORMS.get(name, [""])
 }
 # Passes over the rows: the teacher's, and a student's.
 TASKS = {"sst2": (2, 3), "mrpc": (4, 8), "stsb": (4, 8), "questions": (4, 8)}
@@ -80,8 +103,8 @@ def of_students(name: str, passes: int) -> tuple[str, dict[str, Any]]:
     """Method and settings of a student."""
     if "student.static" in STUDENTS[name]:
         return "logit-mse", {**COMMON, **STUDENTS[name], "batch_size": 128, "epochs": 2 * passes}
-    start = {"student.init": "teacher", "lr": 2e-4 if " of " in name else 1e-4}
-    return "kd", {**COMMON, **start, **STUDENTS[name], "epochs": passes}
+    usual = {"student.init": "teacher", "lr": 1e-4, "epochs": passes}
+    return "kd", {**COMMON, **usual, **STUDENTS[name]}
 
 
 def all_text(args: argparse.Namespace) -> str:
@@ -131,27 +154,36 @@ def made(task: str, name: str, seed: int, args: argparse.Namespace) -> Path:
 
 def measured(task: str, name: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
     """Score, size and time of what ships."""
+    name, precision = ROWS.get(name, (name, ""))
     run = made(task, name, seed, args)
-    form: dict[str, Any] = {"format": "onnx-int8", "max_drop": 100.0}
-    if "4 bits" in name:
-        form["embedding_bits"] = 4
-    place = Path(args.work) / f"{run.name}-int8"
+    form: dict[str, Any] = {
+        "format": "onnx-int8",
+        "max_drop": 100.0,
+        **PRECISIONS.get(precision, {}),
+    }
+    place = Path(args.work) / f"{run.name}-{precision.replace(' ', '-') or 'int8'}"
     if not is_export(place):
         limbeck.export(run, out=place, overwrite=True, batch_size=32, threads=1, **form)
-    return of_export(run, place, task, args)
+    return of_export(run, place, made(task, TEACHER, seed, args), task, args)
 
 
-def of_export(run: Path, place: Path, task: str, args: argparse.Namespace) -> dict[str, Any]:
-    """Score, size and time of a run's student in torch and as it was exported."""
+def of_export(
+    run: Path, place: Path, teacher: Path, task: str, args: argparse.Namespace
+) -> dict[str, Any]:
+    """Score, size and time of a run's student in torch and as it was exported, and the teacher's time beside them."""
     known = limbeck.evaluate(place)
-    both = [run] if place.is_relative_to(run) else [run, place]  # a run's own exports come with it
-    torch, shipped = limbeck.bench(both, TIMING).measurements  # in their order
+    models = (
+        [run] if place.is_relative_to(run) else [run, place]
+    )  # a run's own exports come with it
+    models += [teacher] * (run != teacher)
+    torch, shipped, *beside = limbeck.bench(models, TIMING).measurements  # in their order
     found = {
         "torch_score": torch.score,
         "score": known["primary"],
         "mb": round(sum(file.stat().st_size for file in place.iterdir()) / 1e6, 2),
         "ms": round(shipped.cpu_p50 or 0, 3),
         "torch_ms": round(torch.cpu_p50 or 0, 3),
+        "teacher_ms": round([torch, *beside][-1].cpu_p50 or 0, 3),
     }
     if task == "sst2":
         tweets = Path(args.work) / "tweets.csv"
@@ -165,8 +197,9 @@ def of_export(run: Path, place: Path, task: str, args: argparse.Namespace) -> di
 def compressed(task: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
     """The same of the student that `compress` recommends within the budget and the hours."""
     out = args.work / f"{task}-compress-{args.compress}-{args.hours:g}h-s{seed}"
+    teacher = made(task, TEACHER, seed, args)
     found = limbeck.compress(
-        made(task, TEACHER, seed, args),
+        teacher,
         args.compress,
         out,
         hours=args.hours,
@@ -177,11 +210,8 @@ def compressed(task: str, seed: int, args: argparse.Namespace) -> dict[str, Any]
     best = found.recommended
     if best is None or not best.run:
         raise SystemExit(f"{task}: {found.about['reason']}")
-    own = of_export(Path(best.run), Path(best.path), task, args)
-    # The teacher's time beside it, as its own record may come from another processor.
-    (teacher,) = limbeck.bench([made(task, TEACHER, seed, args)], TIMING).measurements
-    found_as = f"{best.name}, {best.precision}"
-    return own | {"found": found_as, "teacher_ms": round(teacher.cpu_p50 or 0, 3)}
+    own = of_export(Path(best.run), Path(best.path), teacher, task, args)
+    return own | {"found": f"{best.name}, {best.precision}"}
 
 
 def run(args: argparse.Namespace) -> None:
@@ -189,7 +219,7 @@ def run(args: argparse.Namespace) -> None:
     args.work.mkdir(parents=True, exist_ok=True)
     for seed in range(1, args.seeds + 1):
         for task in args.tasks:
-            names = (TEACHER, *(args.only or STUDENTS))
+            names = (TEACHER, *(args.only or ROWS))
             if task in ("mrpc", "stsb"):  # two texts a row
                 names = tuple(one for one in names if not one.startswith("static"))
             if args.compress:
@@ -308,7 +338,7 @@ def main() -> None:
     runs.add_argument("--tasks", nargs="+", choices=TASKS, default=[*TASKS])
     runs.add_argument("--seeds", type=int, default=5)
     runs.add_argument("--labels", type=int, default=10_000, help="rows of SST-2 that keep them")
-    runs.add_argument("--only", nargs="+", choices=STUDENTS)
+    runs.add_argument("--only", nargs="+", choices=ROWS)
     runs.add_argument("--compress", help="a budget: the student that `compress` finds, by itself")
     runs.add_argument("--hours", type=float, default=0.5, help="of compress")
     commands.add_parser("table", help="print the record's tables")
