@@ -83,6 +83,24 @@ def test_listing_methods_does_not_load_torch():
 # By name and override
 
 
+@pytest.mark.parametrize("layers", [[1, 3], {"encoder": [1, 3], "decoder": [2]}])
+def test_a_rule_for_listed_layers_is_refused(layers):
+    given = {"student.layers": layers, "student.pick": "last"}
+    with pytest.raises(LimbeckError, match=r"student\.pick: last has no effect"):
+        Recipe.load("kd", teacher="t", task="mrpc", **given)
+
+
+@pytest.mark.parametrize("settings", ["quick", "paper"])
+def test_a_methods_own_rule_gives_way_to_listed_layers(settings, tmp_path):
+    """Internal-KD picks the upper layers; a list needs no rule, nor does the recipe that a run has written."""
+    given = {"teacher": "t", "task": "mrpc", "settings": settings}
+    for layers in ([1, 3], {"encoder": 1, "decoder": [2]}, 2):
+        recipe = Recipe.load("internal-kd", **given, **{"student.layers": layers})
+        assert (recipe.student.layers, recipe.student.pick) == (layers, "upper")
+        (tmp_path / "recipe.yaml").write_text(recipe.to_yaml())
+        assert Recipe.load(tmp_path / "recipe.yaml") == recipe
+
+
 def test_overrides_win_and_dots_reach_inside():
     recipe = Recipe.load(
         "rail-kd-l",

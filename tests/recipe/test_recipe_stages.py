@@ -275,10 +275,6 @@ def test_a_key_without_effect_is_refused():
     (message,) = problems_of(stratified=True)
     assert message.startswith("stratified: has an effect only with train_rows")
     assert load(stratified=True, train_rows=5).stratified
-    (message,) = problems_of(**{"student.layers": [1, 3], "student.pick": "last"})
-    assert message.startswith("student.pick: has an effect only with a number of student.layers")
-    for layers in (2, {"encoder": [1], "decoder": 1}):
-        assert load(**{"student.layers": layers, "student.pick": "last"}).student.pick == "last"
 
 
 @pytest.mark.parametrize("value", [-0.1, 1.0])

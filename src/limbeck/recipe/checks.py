@@ -35,11 +35,7 @@ def _without_effect(recipe: RecipeFields) -> Iterator[Problem]:
     first = recipe.first_stage
     sgd, momentum = recipe.optimizer == "sgd", recipe.momentum
     sampled = recipe.train_rows or (first is not None and first.train_rows)
-    layers = recipe.student.layers
-    stacks = [*layers.values()] if isinstance(layers, dict) else [layers]
-    listed = all(isinstance(one, list) for one in stacks)
     idle = {
-        "student.pick": (recipe.student.pick and listed, "a number of student.layers"),
         "momentum": (not sgd and momentum is not None, "optimizer=sgd"),
         "nesterov": (recipe.nesterov and not (sgd and momentum != 0), "optimizer=sgd and momentum"),
         "adam_epsilon": (sgd and recipe.adam_epsilon is not None, "optimizer=adamw"),

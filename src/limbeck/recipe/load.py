@@ -57,9 +57,9 @@ def read_raw(path_or_name: str | Path | None, overrides: dict[str, Any]) -> dict
     if raw.get("settings", paper_settings.QUICK) != paper_settings.QUICK:
         # Settings that a paper leaves open do not depend on the rows, and its students have their first layers.
         raw = {**quick.USUAL._asdict(), **raw}
-        student = raw.get("student")
-        if isinstance(student, dict) and isinstance(student.get("layers"), int | None):
-            student.setdefault("pick", "first")
+        if isinstance(raw.get("student"), dict):
+            raw["student"].setdefault("pick", "first")
+    _refuse_idle_pick(raw.get("student"), given.get("student.pick"))
     raw.setdefault("objectives", {})
     _name_own_task(raw)
     _drop_removed_terms(raw)
@@ -68,6 +68,17 @@ def read_raw(path_or_name: str | Path | None, overrides: dict[str, Any]) -> dict
         load_plugins(raw["plugins"])
     put_terms_of_kind(raw, given)
     return raw
+
+
+def _refuse_idle_pick(student: Any, pick: str | None) -> None:
+    """Raise an error for a rule that was given for listed layers; a method's own rule gives way to a list."""
+    layers = student.get("layers") if isinstance(student, dict) else None
+    stacks = layers.values() if isinstance(layers, dict) else [layers]
+    if pick and all(isinstance(one, list) for one in stacks):
+        raise LimbeckError(
+            f"student.pick: {pick} has no effect, because student.layers lists the layers",
+            "leave student.pick out, or give student.layers the number of layers",
+        )
 
 
 def _find_plugins(own: dict[str, Any], given: dict[str, Any], recipe: str | Path) -> None:
