@@ -172,10 +172,8 @@ def of_export(
 ) -> dict[str, Any]:
     """Score, size and time of a run's student in torch and as it was exported, and the teacher's time beside them."""
     known = limbeck.evaluate(place)
-    models = (
-        [run] if place.is_relative_to(run) else [run, place]
-    )  # a run's own exports come with it
-    models += [teacher] * (run != teacher)
+    # A run's own exports come with it.
+    models = [run, *[place] * (not place.is_relative_to(run)), *[teacher] * (run != teacher)]
     torch, shipped, *beside = limbeck.bench(models, TIMING).measurements  # in their order
     found = {
         "torch_score": torch.score,

@@ -116,13 +116,13 @@ def narrowed(
     fill(target, model, axes, kept)
     batch = batches[0] if batches else _sample(model)
     # Axes that keep all their units cannot be cut wrongly: a family whose heads are misread still loses others.
-    cut = {group: own for group, own in kept.items() if len(own) < len(scores[group])}
+    cut = {group: len(own) for group, own in kept.items() if len(own) < len(scores[group])}
     _check(target, axes, cut, batch)
-    if any(len(own) == 1 for own in cut.values()):
+    if 1 in cut.values():
         # One unit has no other order, so the uncut model's units are moved too.
         twin = pretrained.fresh_model(model.config, auto=SameClass(model))
         fill(twin, model, axes, {group: torch.arange(len(own)) for group, own in scores.items()})
-        _check(twin, axes, {group: torch.arange(len(scores[group])) for group in cut}, batch)
+        _check(twin, axes, {group: len(scores[group]) for group in cut}, batch)
     if target.config.hidden_size < model.config.hidden_size:
         features = {"of": model.config.hidden_size, "features": kept["hidden"].tolist()}
         setattr(target.config, KEPT, features)
@@ -406,10 +406,9 @@ def fill(
 
 
 def _check(
-    model: PreTrainedModel, axes: Axes, kept: Mapping[str, Tensor], batch: Mapping[str, Tensor]
+    model: PreTrainedModel, axes: Axes, units: Mapping[str, int], batch: Mapping[str, Tensor]
 ) -> None:
     """Raise unless the model gives the same outputs with these units in another order: else an axis is misread."""
-    units = {group: len(own) for group, own in kept.items()}
     own = {
         name: tuple(
             replace(axis, units=units[axis.group]) if axis and axis.group in units else None
