@@ -122,7 +122,8 @@ def made_up(tmp_path, monkeypatch):
 
     def run(out: Path, **settings):
         asked = {"trials": 9, "finalists": 2, "seeds": 2, "precisions": ("int8",), **settings}
-        return compress.compress(teacher, "size=60KB", out, recipe=rows, **asked)
+        budget = asked.pop("budget", "size=60KB")
+        return compress.compress(teacher, budget, out, recipe=rows, **asked)
 
     rules.run = run
     return rules
@@ -296,6 +297,29 @@ def test_files_above_the_budget_are_not_recommended_and_smaller_ones_are_tried(m
     assert "No model fits" in none.about["reason"]
 
 
+def test_limits_that_arithmetic_does_not_know_are_not_part_of_it(made_up, tmp_path, capsys):
+    """It took no memory and no time for every shape, and said that all of them fit."""
+    made_up.run(tmp_path / "out", show=True, trials=1, budget="memory=2MB")
+    assert "by arithmetic" not in capsys.readouterr().err
+    with pytest.raises(LimbeckError) as caught:
+        made_up.run(tmp_path / "small", budget="size=1KB,latency=1ms")
+    assert "latency" not in str(caught.value)
+
+
+def test_the_best_trial_is_trained_and_fewer_rows_and_more_time_are_named(made_up, tmp_path):
+    """The fastest one alone was, a static student that is much worse."""
+    made_up.exporting = 100.0
+    made_up.cost = lambda recipe: rows_of_recipe(recipe) * (60.0 if recipe.student.layers else 1.0)
+    asked = {"trials": 2, "finalists": 2, "seeds": 1, "trial_rows": 10, "hours": 0.6}
+    found = made_up.run(tmp_path / "out", **asked)
+    best = max(trials.numbered_trials(tmp_path / "out").values(), key=lambda one: one.score)
+    assert best.candidate.shape.layers
+    (trained,) = [one for one in made_up.trainings[2:] if one.student.layers]
+    notes = "\n".join(found.about["notes"])
+    assert f"trained on {rows_of_recipe(trained)} of 60 rows, for the time: {best.candidate.words}" in notes
+    assert f"the steps took {made_up.now / 3600:.2g} hours, more than the 0.6 given" in notes
+
+
 def test_what_is_wrong_is_said_together_before_any_work(tmp_path):
     with pytest.raises(LimbeckError) as caught:
         limbeck.compress(
@@ -323,6 +347,17 @@ def test_another_compressions_folder_is_refused(made_up, tmp_path):
         made_up.run(tmp_path / "mine")
     with pytest.raises(LimbeckError, match="unknown method 'kd-sofd'"):
         made_up.run(tmp_path / "other", methods=("kd-sofd",))
+
+
+def test_other_rows_under_the_same_name_are_another_compression(made_up, tmp_path):
+    """The old table came back in silence."""
+    made_up.run(tmp_path / "out")
+    tiny.write_rows(tmp_path / "dev.csv", 30, seed=5)
+    with pytest.raises(LimbeckError, match=r"these have changed: dev \S*dev.csv"):
+        made_up.run(tmp_path / "out")
+    before = len(made_up.trainings)
+    made_up.run(tmp_path / "out", overwrite=True)
+    assert len(made_up.trainings) > before
 
 
 # ---- several at the same time ----

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from typer.testing import CliRunner
 from limbeck.cli.app import app
 from limbeck.compressing.compress import CompressResult
 from limbeck.compressing.front import FrontPoint
-from limbeck.compressing.page import write_front
+from limbeck.compressing.page import drawing, write_front
 
 pytestmark = pytest.mark.drawn
 
@@ -40,6 +41,19 @@ def test_a_wide_drawing_has_the_pages_width(page):
     """The rule of a single drawing cut it off at 540 of its 861 px."""
     assert 'class="drawings wide single"' in page
     assert [*re.findall(r"\n(\.drawings\.single[^{]*) \{", page)] == [".drawings.single:not(.wide)"]
+
+
+def test_the_axes_have_marks_between_powers_of_ten(tmp_path):
+    """Sizes from 23 to 62 MB had none."""
+    found = json.loads(RECORD.read_text(encoding="utf-8"))
+    points = [FrontPoint.model_validate(one) for one in found["points"]][:2]
+    costs = [replace(one.costs, size=23e6 + at * 39e6) for at, one in enumerate(points)]
+    both = [
+        one.model_copy(update={"costs": own}) for one, own in zip(points, costs, strict=True)
+    ]
+    size, _ = drawing(both, "accuracy").axes
+    low, high = size.get_xlim()
+    assert sum(low <= one <= high for one in size.get_xticks()) >= 2
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from limbeck.compressing.budget import Budget, amount
 from limbeck.compressing.costs import CostModel, first_probes
 from limbeck.compressing.front import FrontPoint
 from limbeck.compressing.pace import Hours, Pace
-from limbeck.compressing.rows import CompressRows, rows_of, with_outputs
+from limbeck.compressing.rows import CompressRows, recipe_of, rows_of, with_outputs
 from limbeck.compressing.settings import MAY_CHANGE, CompressSettings
 from limbeck.compressing.shapes import Shapes
 from limbeck.compressing.trials import (
@@ -38,6 +38,7 @@ from limbeck.preflight import refuse_beyond
 from limbeck.recipe import Recipe, catalog
 from limbeck.recipe.teacher_text import usual_method
 from limbeck.records.machine import processor_name
+from limbeck.run.inputs import checksums_of_inputs
 from limbeck.runtimes.sessions import need_extra
 from limbeck.students import load_model, read_config, read_processor
 from limbeck.support import files, lock, machine, terminal
@@ -52,6 +53,8 @@ _FIRST_FILES = {ASKED_NAME, "rows", "costs"}
 """All that a command leaves that ended with an error about its budget or rows: the corrected one replaces it."""
 # Parts of the time that a short training may take, and the teacher's outputs, by the time of a pass.
 _FIRST, _ASKED = 8.0, 4.0
+_COUNTED = ("size", "parameters")
+"""Limits that can be checked before any shape is exported."""
 _FINAL = 2 / 3
 """Share of the time that finalists may take: on some hundred dev rows short trainings differ little."""
 
@@ -109,13 +112,15 @@ def compress(
             that is reachable; a folder that another compression has written.
     """
     asked, wanted = _checked({"budget": budget, **settings}, str(teacher))
-    place = files.at_home(out)
+    place, rows = files.at_home(out), recipe or {}
+    read = checksums_of_inputs(recipe_of(str(teacher), rows))
     with lock.in_use(place), files.one_error_for_a_full_disk(place):
         identity = json.loads(asked.model_dump_json(exclude=MAY_CHANGE))
-        _take(place, {"teacher": str(teacher), "recipe": recipe or {}, **identity}, overwrite)
+        named = {"teacher": str(teacher), "recipe": rows, "files": read}
+        _take(place, named | identity, overwrite)
         with workers(RunWork(), asked.jobs, asked.engine, asked.address) as some:
             work = _Compression(str(teacher), asked, wanted, place, show, some)
-            return work.carry_out(recipe or {})
+            return work.carry_out(rows)
 
 
 def _checked(given: dict[str, Any], teacher: str) -> tuple[CompressSettings, Budget]:
@@ -145,11 +150,15 @@ def _take(place: Path, asked: dict[str, Any], overwrite: bool) -> None:
     path = place / ASKED_NAME
     others = [one for one in place.iterdir() if not one.name.startswith(".limbeck")]
     if path.is_file():
-        if json.loads(path.read_text(encoding="utf-8")) == json.loads(json.dumps(asked)):
+        known, asked = json.loads(path.read_text(encoding="utf-8")), json.loads(json.dumps(asked))
+        if known == asked:
             return
         if not overwrite and not {one.name for one in others} <= _FIRST_FILES:
+            was, now = known.pop("files", {}), asked.pop("files", {})
+            changed = [one for one in {**was, **now} if was.get(one) != now.get(one)]
+            since = f": since it began, these have changed: {', '.join(changed)}"
             raise LimbeckError(
-                f"out: {place} holds another compression",
+                f"out: {place} holds another compression" + since * (known == asked),
                 "choose another folder with --out, or pass --overwrite to replace it",
             )
         for one in others:
@@ -185,6 +194,9 @@ class _Compression:
         trials = self._tried(trainings, proposals, hours)
         pace = Pace(trainings, trials)
         points, notes = finals.measured(trials, pace, hours, self.budget, self.place, self.say)
+        if hours.left < 0:
+            took = (hours.seconds - hours.left) / 3600
+            said.append(f"the steps took {took:.2g} hours, more than the {self.asked.hours:g} given")
         return self._told(trainings.rows, trials, points, [*said, *notes])
 
     def _begun(self, given: dict[str, Any]) -> tuple[Trainings, Proposals, list[str]]:
@@ -223,7 +235,9 @@ class _Compression:
         known = vocabularies(tokenizer, size, rows.texts, smaller=kind.repeats)
         shapes = Shapes(teacher, kind, tuple(known), len(rows.task.text_columns))
         model = CostModel(shapes, known, self.asked)
-        self.say(f"by arithmetic: {reachable(model, self.budget)}")
+        counted = {one: self.budget.limits[one] for one in _COUNTED if one in self.budget.limits}
+        if counted:
+            self.say(f"by arithmetic: {reachable(model, Budget(counted))}")
         self.say("exporting and timing a few shapes")
         model = CostModel(shapes, known, self.asked, first_probes(model, self.place / "costs"))
         said = reachable(model, self.budget)

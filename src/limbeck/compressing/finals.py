@@ -122,8 +122,8 @@ class FinalTrainings:
                 # More rows before more seeds.
                 one, rounds = best[at].candidate, math.ceil((len(best) - number + beside) / jobs)
                 asked = extents.get(at) or self.extent(one, best, 1 / rounds)
-                first = seed == number == 0
-                extents[at] = self.decided(one, SEED + seed, asked, best, must=first)
+                must = seed == at == 0  # the best trial is trained in any case
+                extents[at] = self.decided(one, SEED + seed, asked, best, must=must)
                 if (extent := extents[at]) is not None:
                     batch[start + beside] = one, SEED + seed, extent
             for place, run in zip(batch, self.together([*batch.values()]), strict=True):
@@ -149,7 +149,12 @@ class FinalTrainings:
         if plan[key] is None:
             self.notes.append(f"not trained, for the time: {key}")
             return None
-        return Extent(*plan[key])
+        extent, count = Extent(*plan[key]), self.pace.trainings.rows.count
+        if extent.rows < count:
+            self.notes.append(
+                f"trained on {extent.rows:,} of {count:,} rows, for the time: {key}"
+            )
+        return extent
 
     def together(self, batch: Sequence[tuple[Candidate, int, Extent]]) -> list[Result | None]:
         """Run trainings by candidate, seed and extent at the same time; None if its process ended."""

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from matplotlib.ticker import LogLocator
+
 from limbeck.compressing.budget import amount
 from limbeck.compressing.front import FrontPoint
 from limbeck.report.page import write_sections
@@ -116,6 +118,7 @@ def drawing(points: Sequence[FrontPoint], metric: str) -> Panel:
                 color=MUTED, linewidth=1.2, zorder=1,
             )  # fmt: skip
             axes.set_xscale("log")
+            axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             axes.xaxis.set_major_formatter("{x:g}")
             axes.xaxis.set_minor_formatter("")
             axes.margins(x=0.08, y=0.12)

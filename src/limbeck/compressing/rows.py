@@ -99,11 +99,11 @@ class CompressRows:
         return str(path)
 
 
-def rows_of(teacher: str, given: Mapping[str, Any], folder: Path) -> CompressRows:
-    """Read the rows that recipe settings name, and write the halves of their dev rows.
+def recipe_of(teacher: str, given: Mapping[str, Any]) -> Recipe:
+    """The recipe of the rows that its settings name.
 
     Raises:
-        LimbeckError: settings that a compression makes itself; a recipe's errors; dev rows that cannot be halved.
+        LimbeckError: settings that a compression makes itself; a recipe's errors.
     """
     known = {key.partition(".")[0] for key, value in given.items() if value is not None}
     if own := [key for key in _OWN if key in known]:
@@ -113,11 +113,22 @@ def rows_of(teacher: str, given: Mapping[str, Any], folder: Path) -> CompressRow
                 for key in own
             ]
         )
-    asked = {key: value for key, value in given.items() if value is not None}
     # Which rows there are does not depend on who answers for the teacher.
-    named = {key: value for key, value in asked.items() if "output" not in key}
+    named = {
+        key: value for key, value in given.items() if value is not None and "output" not in key
+    }
+    return Recipe.load(None, teacher=teacher, **named)
+
+
+def rows_of(teacher: str, given: Mapping[str, Any], folder: Path) -> CompressRows:
+    """Read the rows that recipe settings name, and write the halves of their dev rows.
+
+    Raises:
+        LimbeckError: settings that a compression makes itself; a recipe's errors; dev rows that cannot be halved.
+    """
+    asked = {key: value for key, value in given.items() if value is not None}
     # The folder is not a run's: it also contains rows that the teacher labels.
-    recipe = plan_run(Recipe.load(None, teacher=teacher, **named), folder / "run").recipe
+    recipe = plan_run(recipe_of(teacher, given), folder / "run").recipe
     task, splits = load_rows(recipe, labels_read=False)
     settings = asked | {
         key: value for key in _RESOLVED if (value := getattr(recipe, key)) is not None
