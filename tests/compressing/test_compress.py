@@ -316,7 +316,10 @@ def test_the_best_trial_is_trained_and_fewer_rows_and_more_time_are_named(made_u
     assert best.candidate.shape.layers
     (trained,) = [one for one in made_up.trainings[2:] if one.student.layers]
     notes = "\n".join(found.about["notes"])
-    assert f"trained on {rows_of_recipe(trained)} of 60 rows, for the time: {best.candidate.words}" in notes
+    assert (
+        f"trained on {rows_of_recipe(trained)} of 60 rows, for the time: {best.candidate.words}"
+        in notes
+    )
     assert f"the steps took {made_up.now / 3600:.2g} hours, more than the 0.6 given" in notes
 
 
@@ -334,6 +337,30 @@ def test_what_is_wrong_is_said_together_before_any_work(tmp_path):
     for part in ("size=6XB", "'speed'", "hours", "int9", "nothing"):
         assert part in said
     assert not (tmp_path / "out").exists()
+
+
+def test_a_latency_that_cannot_be_measured_is_refused(made_up, tmp_path, monkeypatch):
+    with pytest.raises(LimbeckError, match="length 129: the teacher reads 128 tokens at most"):
+        made_up.run(tmp_path / "out", length=129)
+    monkeypatch.setattr("limbeck.latency.benching.cores", lambda: 2)
+    with pytest.raises(LimbeckError, match="threads 3: there are fewer cores"):
+        made_up.run(tmp_path / "out", threads=3)
+
+
+def test_rows_are_files_whose_paths_may_be_objects(made_up, tmp_path):
+    """Both ended in a traceback."""
+    rows = {"data": tmp_path / "train.csv", "dev": tmp_path / "dev.csv"}
+    found = compress.compress(
+        tmp_path / "teacher", "size=60KB", tmp_path / "out", recipe=rows, trials=1
+    )
+    assert found.recommended is not None
+    with pytest.raises(LimbeckError, match="data: compress reads files, not objects"):
+        compress.compress(
+            tmp_path / "teacher",
+            "size=60KB",
+            tmp_path / "out",
+            recipe=rows | {"data": [{"text": "a"}] * 90},
+        )
 
 
 def test_another_compressions_folder_is_refused(made_up, tmp_path):

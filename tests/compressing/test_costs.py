@@ -70,6 +70,16 @@ def test_smaller_vocabularies_make_texts_longer_and_files_smaller(model, tmp_pat
         assert after.bytes == sum(path.stat().st_size for path in Path(tmp_path).iterdir())
 
 
+def test_no_transformer_is_timed_on_more_tokens_than_it_has_positions(model):
+    """`--length 120` of 128 positions ended in an error of ONNX Runtime: a smaller vocabulary makes texts longer."""
+    settings = CompressSettings.checked({"budget": "size=1MB", "length": 120})
+    longer = CostModel(model.shapes, model.vocabularies, settings)
+    smallest = model.shapes.vocabularies[-1]
+    assert longer.tokens(StudentShape(0, width=32, vocabulary=smallest)) > 128
+    assert longer.tokens(StudentShape(2, vocabulary=smallest)) == 128
+    assert longer.tokens(StudentShape(2)) == 120
+
+
 @pytest.mark.slow
 def test_sizes_are_those_of_an_exported_file(model, tmp_path):
     shape = StudentShape(2, heads=3, vocabulary=model.shapes.vocabularies[-1])

@@ -48,9 +48,7 @@ def test_the_axes_have_marks_between_powers_of_ten(tmp_path):
     found = json.loads(RECORD.read_text(encoding="utf-8"))
     points = [FrontPoint.model_validate(one) for one in found["points"]][:2]
     costs = [replace(one.costs, size=23e6 + at * 39e6) for at, one in enumerate(points)]
-    both = [
-        one.model_copy(update={"costs": own}) for one, own in zip(points, costs, strict=True)
-    ]
+    both = [one.model_copy(update={"costs": own}) for one, own in zip(points, costs, strict=True)]
     size, _ = drawing(both, "accuracy").axes
     low, high = size.get_xlim()
     assert sum(low <= one <= high for one in size.get_xticks()) >= 2

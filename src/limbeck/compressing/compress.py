@@ -34,6 +34,7 @@ from limbeck.compressing.trials import (
     numbered_trials,
 )
 from limbeck.compressing.vocabularies import vocabularies
+from limbeck.latency.benching import check_threads
 from limbeck.preflight import refuse_beyond
 from limbeck.recipe import Recipe, catalog
 from limbeck.recipe.teacher_text import usual_method
@@ -43,6 +44,7 @@ from limbeck.runtimes.sessions import need_extra
 from limbeck.students import load_model, read_config, read_processor
 from limbeck.support import files, lock, machine, terminal
 from limbeck.support.errors import LimbeckError, Problem, collecting, raise_problems, unknown
+from limbeck.support.positions import positions_of
 from limbeck.support.words import count_of
 from limbeck.support.workers import Workers, check_engine, workers
 from limbeck.tasks import kind_of_config
@@ -135,6 +137,7 @@ def _checked(given: dict[str, Any], teacher: str) -> tuple[CompressSettings, Bud
     budget = tried(lambda: Budget.parse(str(given["budget"])))
     if asked is not None:
         tried(lambda: check_engine(asked.engine, asked.address))
+        tried(lambda: check_threads([asked.threads]))
     tried(needs_optuna)
     tried(lambda: need_extra("onnx", "compress"))
     tried(lambda: read_config(teacher))
@@ -150,7 +153,10 @@ def _take(place: Path, asked: dict[str, Any], overwrite: bool) -> None:
     path = place / ASKED_NAME
     others = [one for one in place.iterdir() if not one.name.startswith(".limbeck")]
     if path.is_file():
-        known, asked = json.loads(path.read_text(encoding="utf-8")), json.loads(json.dumps(asked))
+        known, asked = (
+            json.loads(path.read_text(encoding="utf-8")),
+            json.loads(json.dumps(asked, default=str)),
+        )
         if known == asked:
             return
         if not overwrite and not {one.name for one in others} <= _FIRST_FILES:
@@ -168,7 +174,7 @@ def _take(place: Path, asked: dict[str, Any], overwrite: bool) -> None:
             f"out: {place} is not empty and holds no compression",
             "choose another folder with --out",
         )
-    files.write_whole(path, json.dumps(asked, indent=1) + "\n")
+    files.write_whole(path, json.dumps(asked, indent=1, default=str) + "\n")
 
 
 @dataclass(frozen=True)
@@ -196,7 +202,9 @@ class _Compression:
         points, notes = finals.measured(trials, pace, hours, self.budget, self.place, self.say)
         if hours.left < 0:
             took = (hours.seconds - hours.left) / 3600
-            said.append(f"the steps took {took:.2g} hours, more than the {self.asked.hours:g} given")
+            said.append(
+                f"the steps took {took:.2g} hours, more than the {self.asked.hours:g} given"
+            )
         return self._told(trainings.rows, trials, points, [*said, *notes])
 
     def _begun(self, given: dict[str, Any]) -> tuple[Trainings, Proposals, list[str]]:
@@ -231,6 +239,12 @@ class _Compression:
             )
         teacher = load_model(self.teacher, head="required", auto=kind.auto)
         refuse_beyond(teacher, rows.recipe.max_length)
+        length, positions = self.asked.length, positions_of(teacher)
+        if positions is not None and length > positions:
+            raise LimbeckError(
+                f"length {length}: the teacher reads {positions} tokens at most",
+                f"give --length {positions} or less",
+            )
         tokenizer, size = read_processor(self.teacher, kind.reads), teacher.config.vocab_size
         known = vocabularies(tokenizer, size, rows.texts, smaller=kind.repeats)
         shapes = Shapes(teacher, kind, tuple(known), len(rows.task.text_columns))

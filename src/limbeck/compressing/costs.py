@@ -76,8 +76,9 @@ class CostModel:
         self.probes = probes
 
     def tokens(self, shape: StudentShape) -> int:
-        """Tokens that a shape reads of the text that is timed."""
-        return round(self.settings.length * self.vocabularies[shape.vocabulary].growth)
+        """Tokens that a shape reads of the text that is timed, at most as many as it has positions."""
+        tokens = round(self.settings.length * self.vocabularies[shape.vocabulary].growth)
+        return tokens if shape.is_static else min(tokens, self.shapes.positions or tokens)
 
     def precisions(self, shape: StudentShape) -> list[str]:
         """Those that a shape may have: rows of static tables are too short for blocks of 4 bits."""

@@ -151,9 +151,7 @@ class FinalTrainings:
             return None
         extent, count = Extent(*plan[key]), self.pace.trainings.rows.count
         if extent.rows < count:
-            self.notes.append(
-                f"trained on {extent.rows:,} of {count:,} rows, for the time: {key}"
-            )
+            self.notes.append(f"trained on {extent.rows:,} of {count:,} rows, for the time: {key}")
         return extent
 
     def together(self, batch: Sequence[tuple[Candidate, int, Extent]]) -> list[Result | None]:

@@ -23,7 +23,7 @@ from limbeck.recipe import Recipe
 from limbeck.run.distill import plan_run
 from limbeck.run.rows import load_rows
 from limbeck.support import files
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem, raise_problems
 from limbeck.tasks import PAIR_SCORE, TASKS, Task
 from limbeck.tasks.abstract_type import labelled_rows
 
@@ -113,6 +113,16 @@ def recipe_of(teacher: str, given: Mapping[str, Any]) -> Recipe:
                 for key in own
             ]
         )
+    objects = [one for one in ("data", "dev") if not isinstance(given.get(one) or "", str | Path)]
+    raise_problems(
+        [
+            Problem(
+                f"{one}: compress reads files, not objects",
+                "write the rows to a file, and give its path",
+            )
+            for one in objects
+        ]
+    )
     # Which rows there are does not depend on who answers for the teacher.
     named = {
         key: value for key, value in given.items() if value is not None and "output" not in key

@@ -19,6 +19,7 @@ from limbeck.students import build_student, configuration, labels_of, narrowed
 from limbeck.students.static import may_be_static
 from limbeck.students.width import own_sizes, with_width
 from limbeck.support.errors import LimbeckError
+from limbeck.support.positions import positions_of
 from limbeck.support.words import count_of
 from limbeck.tasks import TaskType
 
@@ -120,6 +121,7 @@ class Shapes:
         self.teacher, self.kind, self.vocabularies, self.texts = teacher, kind, vocabularies, texts
         self.gives_embeddings = kind.embeds
         self.config: PretrainedConfig = teacher.config
+        self.positions = positions_of(teacher)
         self._numbers: dict[StudentShape, Numbers] = {}
 
     @cached_property

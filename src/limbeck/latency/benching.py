@@ -57,10 +57,8 @@ def bench(
         LimbeckError: settings that cannot be, a model that cannot be read, a backend that is not
             installed or that no model runs on.
     """
-    chosen, limit = settings or BenchSettings.checked({}), cores()
-    if limit is not None and max(chosen.threads) > limit:
-        said = f"threads {max(chosen.threads)}: there are fewer cores"
-        raise LimbeckError(said, f"give at most {limit}")
+    chosen = settings or BenchSettings.checked({})
+    check_threads(chosen.threads)
     named = [str(model) for model in models]
     who = contenders(named, chosen.backends)
     if "lengths" not in chosen.model_fields_set:
@@ -116,6 +114,15 @@ class Turn:
         """Write a model's inputs under a condition, for the process that times it."""
         np.savez(inputs, **inputs_of(who, condition.batch, condition.length))  # type: ignore[arg-type]
         return cls(who, condition, inputs)
+
+
+def check_threads(threads: Sequence[int]) -> None:
+    """Raises LimbeckError if there are fewer cores than threads."""
+    limit = cores()
+    if limit is not None and max(threads) > limit:
+        raise LimbeckError(
+            f"threads {max(threads)}: there are fewer cores", f"give at most {limit}"
+        )
 
 
 def _turns(
