@@ -69,3 +69,7 @@ def test_with_a_share_of_the_score_the_cheapest_that_keeps_it():
     )  # the fastest, where latency alone is limited
     name, why = choice("size=6MB,score=99%", *points)
     assert name == "c" and "none keeps 99 %" in why and "97.8 %" in why
+    # A teacher of 0, as one correlation is where all its outputs are equal, ended in a ZeroDivisionError.
+    budget = Budget.parse("size=6MB,score=99%")
+    _, why = recommended(with_front([point("a", -5, 2, 5)], budget), budget, teacher=0.0)
+    assert "the best of 1 that fit keeps none of it" in why

@@ -82,10 +82,10 @@ def recommended(
     least = budget.score * teacher
     enough = [one for one in open_to if one.chosen_on >= least]
     if not enough:
-        share = 100 * best.chosen_on / teacher
+        share = f"{100 * best.chosen_on / teacher:.1f} %" if teacher > 0 else "none of it"
         return best, (
             f"none keeps {100 * budget.score:g} % of the teacher's score on the rows that choose; the best of "
-            f"{len(open_to)} that fit keeps {share:.1f} %"
+            f"{len(open_to)} that fit keeps {share}"
         )
     name = "latency" if "latency" in budget.limits and "size" not in budget.limits else "size"
     least_cost = min(enough, key=lambda one: (getattr(one.costs, name), -one.chosen_on))
