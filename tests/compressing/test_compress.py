@@ -17,8 +17,11 @@ import tiny_compression as tiny
 
 import limbeck
 from limbeck.compressing import compress, finals, trials
+from limbeck.compressing.budget import Costs
 from limbeck.compressing.costs import Probe
+from limbeck.compressing.front import FrontPoint
 from limbeck.data.text_rows import read_text_rows
+from limbeck.records import RECORD_NAME
 from limbeck.runtimes.manifest import EXPORT_NAME
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.workers import Workers
@@ -361,6 +364,26 @@ def test_rows_are_files_whose_paths_may_be_objects(made_up, tmp_path):
             tmp_path / "out",
             recipe=rows | {"data": [{"text": "a"}] * 90},
         )
+
+
+def test_the_run_ships_the_precision_that_is_recommended_now(tmp_path, monkeypatch):
+    """The 8-bit file of an earlier, shorter search stayed: both precisions are of one format."""
+    run, refreshed = tmp_path / "run", []
+    run.mkdir()
+    (run / RECORD_NAME).write_text("{}")
+    monkeypatch.setattr(finals, "read_export", lambda _: SimpleNamespace(format="onnx-int8"))
+    monkeypatch.setattr(finals, "refresh", refreshed.append)
+    costs = Costs(1, 1, 1, 1)
+    for precision in ("int8", "int8-embeddings4"):
+        (tmp_path / precision).mkdir()
+        (tmp_path / precision / "model.onnx").write_text(precision)
+        point = FrontPoint(
+            name="a", kind="student", precision=precision, costs=costs, chosen_on=1, score=1,
+            path=str(tmp_path / precision), run=str(run),
+        )  # fmt: skip
+        place = Path(finals.shipped(point))
+        assert (place / "model.onnx").read_text() == precision
+    assert place == run / "exported/onnx-int8" and refreshed == [run, run]
 
 
 def test_another_compressions_folder_is_refused(made_up, tmp_path):

@@ -377,10 +377,10 @@ def shipped(point: FrontPoint) -> str:
     if not point.run:
         return point.path
     place = default_place(point.run, read_export(point.path).format)
-    if not place.is_dir():
-        part = place.with_name(f".{place.name}.part")
-        shutil.rmtree(part, ignore_errors=True)
-        shutil.copytree(point.path, part)
-        files.put_in_place(part, place)
-        refresh(Path(point.run))
+    # With more time another precision of the same format may be the one.
+    part = place.with_name(f".{place.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    shutil.copytree(point.path, part)
+    files.put_in_place(part, place)
+    refresh(Path(point.run))
     return str(place)
