@@ -111,10 +111,12 @@ def test_what_is_kept_in_float_is_the_same_to_the_last_bit(graph):
     assert "MatMulNBits" in operators
 
 
-@pytest.mark.parametrize("form", ["onnx", "openvino", "numpy-int8"])
-def test_embeddings_of_four_bits_are_refused_where_no_format_has_them(form, tmp_path):
-    with pytest.raises(LimbeckError, match=f"embedding_bits 4: format {form} has no tables"):
-        export(tmp_path / "model", format=form, embedding_bits=4)
+@pytest.mark.parametrize(
+    ("form", "bits"), [("onnx", 4), ("openvino", 8), ("numpy-int8", 4), ("onnx-int4", 8)]
+)
+def test_bits_of_embeddings_are_refused_where_the_format_sets_them(form, bits, tmp_path):
+    with pytest.raises(LimbeckError, match=f"belongs to format onnx-int8, and the format is {form}"):
+        export(tmp_path / "model", format=form, embedding_bits=bits)
 
 
 def test_a_quantised_graph_leaves_the_root_logger_as_it_was(monkeypatch):

@@ -91,10 +91,10 @@ def export(
     of_rows = {name: settings.pop(name) for name in _OF_ROWS & settings.keys()}
     asked = RowsAsked(task, data, **of_rows)
     chosen = ExportSettings.checked(settings)
-    if chosen.embedding_bits == 4 and chosen.format not in QUANTISED:
+    if "embedding_bits" in chosen.model_fields_set and chosen.format != "onnx-int8":
         raise LimbeckError(
-            f"embedding_bits 4: format {chosen.format} has no tables of 4 bits",
-            "choose --format onnx-int8 or onnx-int4, or leave it out",
+            f"embedding_bits: it belongs to format onnx-int8, and the format is {chosen.format}",
+            "leave it out, or choose --format onnx-int8",
         )
     place = (
         files.at_home(out) if out is not None else folder.default_place(str(model), chosen.format)

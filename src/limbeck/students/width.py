@@ -439,7 +439,7 @@ def _sample(model: PreTrainedModel) -> dict[str, Tensor]:
         return {"pixel_values": images}
     tokens = torch.randint(config.vocab_size, (1, 8), generator=generator)
     end = getattr(config, "eos_token_id", None)
-    if isinstance(end, int):
+    if isinstance(end, int) and end < config.vocab_size:
         tokens[tokens == end] = 0 if end else 1
         tokens[:, -1] = end
     batch = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
