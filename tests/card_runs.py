@@ -56,7 +56,7 @@ def add_export(run: Path, name: str = "onnx-int8") -> Path:
     score = record.scores["dev"]["primary"]
     ExportManifest(
         format=name, file="model.onnx", kind="sentence", architecture="Bert", source=str(run),
-        conversion=Conversion(name="int8 dynamic, per tensor"),
+        conversion=Conversion(name="int8 dynamic, per channel"),
         gate=GateRowsFacts(
             task="reviews", data=record.data, split="dev", rows=record.examples.dev or 0,
             fingerprint=record.examples.fingerprints["dev"],

@@ -215,7 +215,7 @@ def test_exports_and_bench_enter_the_card(run):
     add_bench(run)
     refresh(run)
     text = card_of(run).text
-    assert "| onnx-int8 | int8 dynamic, per tensor |" in text and "99.0 %" in text
+    assert "| onnx-int8 | int8 dynamic, per channel |" in text and "99.0 %" in text
     assert "at most 0.5: passed" in text
     assert "abc123" in text and "| teacher | torch | fp32 | 1 | 32 | 1 | 12.0 | 13.0 |" in text
     assert "| this model | onnxruntime | fp32 | 1 | 32 | 1 | 1.50 |" in text

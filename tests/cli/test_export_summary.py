@@ -20,7 +20,7 @@ def said(recall: dict[str, list[float]], capsys) -> str:
         scores={"primary": 70.0}, torch_scores={"primary": 70.5}, drop=0.5, agreement=0.99,
         recall=recall,
     )  # fmt: skip
-    how = Conversion(name="int8 dynamic, per tensor")
+    how = Conversion(name="int8 dynamic, per channel")
     show_export(
         ExportManifest(
             format="onnx-int8", file="model.onnx", kind="sentence", architecture="Bert",
@@ -48,5 +48,5 @@ def test_others_are_shown_without_it(recall, capsys):
 
 def test_a_loss_is_a_change_below_zero_and_test_rows_have_a_line(capsys):
     found = said({}, capsys)
-    assert "int8 dynamic, per tensor 70.00 -0.50 99.00 %" in found
+    assert "int8 dynamic, per channel 70.00 -0.50 99.00 %" in found
     assert "Score: test f1 60.0; in torch 61.0" in found

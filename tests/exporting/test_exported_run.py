@@ -169,4 +169,4 @@ def test_a_log_says_what_the_time_is_spent_on(finished, capsys):
     found = export(finished, format="onnx-int8", max_drop=100.0, show=True)
     assert found.manifest.conversion.precision == "int8"
     said = capsys.readouterr().err
-    assert "writing the graph" in said and "int8 dynamic, per tensor" in said
+    assert "writing the graph" in said and "int8 dynamic, per channel" in said

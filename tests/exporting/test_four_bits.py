@@ -1,4 +1,4 @@
-"""Weights of 4 bits: each value stands within half a step of its block, and nodes can be left in float."""
+"""Weights of 4 and 8 bits: values stand within half a step of their block or channel; nodes can be left in float."""
 
 from __future__ import annotations
 
@@ -98,6 +98,18 @@ def test_matrices_stay_in_int8_beside_embeddings_of_int4(graph):
     _, _, operators = written(graph, format="onnx-int8", embedding_bits=4)
     assert "MatMulInteger" in operators
     assert "MatMulNBits" not in operators
+
+
+def test_a_large_column_of_int8_costs_the_others_nothing(graph):
+    model, large = onnx.load(graph), MATRIX.copy()
+    large[:, 0] *= 1000
+    for one, values in zip(model.graph.initializer, (TABLE.clip(-3, 3), large), strict=True):
+        one.CopyFrom(numpy_helper.from_array(values, one.name))
+    onnx.save(model, graph)
+    (how, *_) = conversions(ExportSettings(format="onnx-int8"))
+    rows, logits, _ = converted(graph, how, only=["multiply"])
+    others = (rows @ large)[:, 1:]
+    assert np.abs(logits[:, 1:] - others).mean() < 0.03 * np.abs(others).mean()
 
 
 def test_what_is_kept_in_float_is_the_same_to_the_last_bit(graph):

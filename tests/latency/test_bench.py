@@ -269,7 +269,7 @@ def test_a_pages_drawing_is_wider_than_its_labels():
     record.bench = BenchFacts(
         identity="x", when="now", waited=0.5,
         rows=[BenchRow(role="export", form=form, p50=at + 1.0, **shared)
-              for at, form in enumerate(("fp32, fused", "int8 dynamic, per tensor"))],
+              for at, form in enumerate(("fp32, fused", "int8 dynamic, per channel"))],
     )  # fmt: skip
     section = bench_section([record])
     (panel,) = section.drawings
@@ -277,7 +277,7 @@ def test_a_pages_drawing_is_wider_than_its_labels():
     width = float(re.search(r'viewBox="0 0 ([\d.]+)', drawing)[1])
     ticks = [float(x) for x in re.findall(r'<text[^>]* x="([\d.]+)"[^>]*>[\d.]+<', drawing)]
     assert len(ticks) > 1 and min(ticks) < width / 2
-    assert "student · onnxruntime · int8 dynamic, per tensor 2.0" in drawing
+    assert "student · onnxruntime · int8 dynamic, per channel 2.0" in drawing
     assert "waited for a core for up to 50 %" in section.lead
 
 

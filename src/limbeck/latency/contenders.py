@@ -31,7 +31,7 @@ class Contender:
     Attributes:
         model: as the table calls it.
         backend: one of `BACKENDS`.
-        form: the file's number format: `fp32`, `int8 dynamic, per tensor`, …
+        form: the file's number format: `fp32`, `int8 dynamic, per channel`, …
         path: the file or folder that the worker opens.
         config: the model's configuration, which inputs are made by.
         inputs: names of the model's inputs; None if the configuration decides.
