@@ -3,7 +3,8 @@
 MiniLM-6 is fine-tuned on each task and teaches every student by `logit-mse` or `kd` on the same rows. Of SST-2 10,000
 rows keep their labels, and students also read the text of all 67,349. Of the questions 1,000 are dev rows. What ships
 is scored: int8 (with 4-bit word embeddings where the row says so), timed at batch 1 and one thread. Students of SST-2
-are also scored on tweets, text of another domain.
+are also scored on tweets, text of another domain. A cascade's time is its first member's, and the second's of the share
+of rows that reach it; its score is of rows that did not choose the threshold.
 
     python benchmarks/sizes.py run --model MINILM_DIR --data GLUE_DIR --texts TEXTS_DIR [--work DIR]
         [--tasks sst2 mrpc stsb questions] [--seeds 5] [--labels 10000] [--only "3 layers" …]
@@ -31,6 +32,7 @@ import limbeck
 from limbeck.compressing.front import FrontPoint
 from limbeck.compressing.page import drawing
 from limbeck.evaluation.compare import holm
+from limbeck.exporting.cascade import cascade
 from limbeck.latency.settings import BenchSettings
 from limbeck.report.svg import standalone
 from limbeck.runtimes.manifest import is_export
@@ -43,6 +45,7 @@ TEACHER, PLAIN = "teacher, 6 layers", "3 layers"
 SHALLOW, SLIM, FEW_TOKENS = "2 layers", "3 layers, ffn 384", "3 layers, 12,000 tokens"
 MORE_TOKENS = "3 layers, 19,000 tokens"
 THIN, SMALLEST = "3 layers, ffn 256, 8,000 tokens", "3 layers, ffn 256, 3,800 tokens"
+STATIC = "static, 8,000 tokens"
 # Of about the same latency; and the same layers with and without rare tokens, twice of about 11 MB.
 PAIRS = ((SLIM, SHALLOW), (FEW_TOKENS, PLAIN), (f"{MORE_TOKENS}, 4 bits", PLAIN))
 NARROW = {"student.hidden": 256, "student.heads": 8, "student.ffn": 768, "lr": 2e-4}
@@ -75,7 +78,7 @@ STUDENTS: dict[str, dict[str, Any]] = {
         "student.ffn": 384,
         "student.vocabulary": 3800,
     },
-    "static, 8,000 tokens": {"student.static": True, "student.vocabulary": 8000},
+    STATIC: {"student.static": True, "student.vocabulary": 8000},
 }
 # What ships, and is a row: most as int8, these with 4-bit word embeddings, or with 4 bits everywhere.
 PRECISIONS: dict[str, dict[str, Any]] = {
@@ -88,6 +91,8 @@ FORMS = {
     SMALLEST: ["int4"],
     "6 layers, ffn 384, 3,800 tokens": ["4 bits"],
 }
+# A name, and the rows of its members.
+CASCADES = {"cascade: static, then 3 layers, ffn 256; 8,000 tokens": (STATIC, THIN)}
 ROWS = {
     ", ".join(filter(None, (name, form))): (name, form)
     for name in STUDENTS
@@ -154,6 +159,14 @@ def made(task: str, name: str, seed: int, args: argparse.Namespace) -> Path:
 
 def measured(task: str, name: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
     """Score, size and time of what ships."""
+    if name in CASCADES:
+        return of_cascade(task, CASCADES[name], seed, args)
+    run, place = exported(task, name, seed, args)
+    return of_export(run, place, made(task, TEACHER, seed, args), task, args)
+
+
+def exported(task: str, name: str, seed: int, args: argparse.Namespace) -> tuple[Path, Path]:
+    """A row's run, and the folder of what ships."""
     name, precision = ROWS.get(name, (name, ""))
     run = made(task, name, seed, args)
     form: dict[str, Any] = {
@@ -164,7 +177,27 @@ def measured(task: str, name: str, seed: int, args: argparse.Namespace) -> dict[
     place = Path(args.work) / f"{run.name}-{precision.replace(' ', '-') or 'int8'}"
     if not is_export(place):
         limbeck.export(run, out=place, overwrite=True, batch_size=32, threads=1, **form)
-    return of_export(run, place, made(task, TEACHER, seed, args), task, args)
+    return run, place
+
+
+def of_cascade(
+    task: str, members: tuple[str, str], seed: int, args: argparse.Namespace
+) -> dict[str, Any]:
+    """The same of two exported students, the first of which answers what it is sure of."""
+    teacher = made(task, TEACHER, seed, args)
+    runs = [exported(task, name, seed, args) for name in members]
+    fast, slow = (of_export(*one, teacher, task, args) for one in runs)
+    place = Path(args.work) / f"{task}-cascade-s{seed}"
+    made_of = cascade([one for _, one in runs], place, overwrite=True)
+    sent = made_of.shown.sent[-1]
+    found = {
+        "score": made_of.shown.score,
+        "mb": round(fast["mb"] + slow["mb"], 2),
+        "ms": round(fast["ms"] + sent * slow["ms"], 3),
+        "sent": sent,
+        "teacher_ms": slow["teacher_ms"],
+    }
+    return found | of_tweets(place, task, args)
 
 
 def of_export(
@@ -183,13 +216,18 @@ def of_export(
         "torch_ms": round(torch.cpu_p50 or 0, 3),
         "teacher_ms": round([torch, *beside][-1].cpu_p50 or 0, 3),
     }
-    if task == "sst2":
-        tweets = Path(args.work) / "tweets.csv"
-        rows = pd.read_csv(Path(args.texts) / "sentiment" / "tweets.csv")
-        rows[["text", "label"]].to_csv(tweets, index=False)
-        own = limbeck.evaluate(place, data=str(tweets), text_columns=["text"], label_column="label")
-        found["tweets"] = own["primary"]
-    return found
+    return found | of_tweets(place, task, args)
+
+
+def of_tweets(place: Path, task: str, args: argparse.Namespace) -> dict[str, Any]:
+    """Of a student of SST-2 the score on tweets."""
+    if task != "sst2":
+        return {}
+    tweets = Path(args.work) / "tweets.csv"
+    rows = pd.read_csv(Path(args.texts) / "sentiment" / "tweets.csv")
+    rows[["text", "label"]].to_csv(tweets, index=False)
+    own = limbeck.evaluate(place, data=str(tweets), text_columns=["text"], label_column="label")
+    return {"tweets": own["primary"]}
 
 
 def compressed(task: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
@@ -217,9 +255,9 @@ def run(args: argparse.Namespace) -> None:
     args.work.mkdir(parents=True, exist_ok=True)
     for seed in range(1, args.seeds + 1):
         for task in args.tasks:
-            names = (TEACHER, *(args.only or ROWS))
+            names = (TEACHER, *(args.only or (*ROWS, *CASCADES)))
             if task in ("mrpc", "stsb"):  # two texts a row
-                names = tuple(one for one in names if not one.startswith("static"))
+                names = tuple(one for one in names if "static" not in one)
             if args.compress:
                 names = (f"compress, {args.compress}, {args.hours:g} h",)
             for name in names:
@@ -336,7 +374,7 @@ def main() -> None:
     runs.add_argument("--tasks", nargs="+", choices=TASKS, default=[*TASKS])
     runs.add_argument("--seeds", type=int, default=5)
     runs.add_argument("--labels", type=int, default=10_000, help="rows of SST-2 that keep them")
-    runs.add_argument("--only", nargs="+", choices=ROWS)
+    runs.add_argument("--only", nargs="+", choices=(*ROWS, *CASCADES))
     runs.add_argument("--compress", help="a budget: the student that `compress` finds, by itself")
     runs.add_argument("--hours", type=float, default=0.5, help="of compress")
     commands.add_parser("table", help="print the record's tables")
