@@ -44,15 +44,26 @@ PICTURE = Path(__file__).parents[1] / "docs" / "assets" / "compress.svg"
 TEACHER, PLAIN = "teacher, 6 layers", "3 layers"
 SHALLOW, SLIM, FEW_TOKENS = "2 layers", "3 layers, ffn 384", "3 layers, 12,000 tokens"
 MORE_TOKENS = "3 layers, 19,000 tokens"
+FOUR_BITS = f"{MORE_TOKENS}, trained in 4 bits"
 THIN, SMALLEST = "3 layers, ffn 256, 8,000 tokens", "3 layers, ffn 256, 3,800 tokens"
 STATIC = "static, 8,000 tokens"
 # Of about the same latency; and the same layers with and without rare tokens, twice of about 11 MB.
-PAIRS = ((SLIM, SHALLOW), (FEW_TOKENS, PLAIN), (f"{MORE_TOKENS}, 4 bits", PLAIN))
+PAIRS = (
+    (SLIM, SHALLOW),
+    (FEW_TOKENS, PLAIN),
+    (f"{MORE_TOKENS}, 4 bits", PLAIN),
+    (FOUR_BITS, PLAIN),
+)
 NARROW = {"student.hidden": 256, "student.heads": 8, "student.ffn": 768, "lr": 2e-4}
 STUDENTS: dict[str, dict[str, Any]] = {
     PLAIN: {"student.layers": 3},
     FEW_TOKENS: {"student.layers": 3, "student.vocabulary": 12_000},
     MORE_TOKENS: {"student.layers": 3, "student.vocabulary": 19_000},
+    FOUR_BITS: {
+        "student.layers": 3,
+        "student.vocabulary": 19_000,
+        "student.embedding_bits": 4,
+    },
     "3 layers, 8,000 tokens": {"student.layers": 3, "student.vocabulary": 8000},
     SHALLOW: {"student.layers": 2},
     SLIM: {"student.layers": 3, "student.ffn": 384},

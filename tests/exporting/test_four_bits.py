@@ -127,7 +127,9 @@ def test_what_is_kept_in_float_is_the_same_to_the_last_bit(graph):
     ("form", "bits"), [("onnx", 4), ("openvino", 8), ("numpy-int8", 4), ("onnx-int4", 8)]
 )
 def test_bits_of_embeddings_are_refused_where_the_format_sets_them(form, bits, tmp_path):
-    with pytest.raises(LimbeckError, match=f"belongs to format onnx-int8, and the format is {form}"):
+    with pytest.raises(
+        LimbeckError, match=f"belongs to format onnx-int8, and the format is {form}"
+    ):
         export(tmp_path / "model", format=form, embedding_bits=bits)
 
 

@@ -40,7 +40,8 @@ ROWS = {
     "labels": str, "kind": str, "max_length": int,
 }  # fmt: skip
 SHAPE = {
-    "layers": list[str], "pick": str, "hidden": int, "heads": int, "ffn": int, "vocabulary": str, "static": bool,
+    "layers": list[str], "pick": str, "hidden": int, "heads": int, "ffn": int, "vocabulary": str,
+    "embedding_bits": int, "static": bool,
 }  # fmt: skip
 TAUGHT = {"cache": str, "min_confidence": float}
 TRAINED = {
@@ -58,6 +59,7 @@ _KEYS = {
     "hidden": "student.hidden",
     "heads": "student.heads",
     "ffn": "student.ffn",
+    "embedding_bits": "student.embedding_bits",
     "plugin": "plugins",
 }
 SETTINGS = {

@@ -18,6 +18,7 @@ from limbeck.exporting import folder, gate, onnx_graph
 from limbeck.exporting.settings import QUANTISED, STATIC_FORMATS, ExportSettings, conversions
 from limbeck.exporting.workshop import Phase, StaticWorkshop, Workshop
 from limbeck.preflight import refuse_beyond
+from limbeck.recipe import Recipe
 from limbeck.records import versions
 from limbeck.records.machine import processor_name
 from limbeck.run.finish import refresh
@@ -106,6 +107,7 @@ def export(
     # Before they are read, so that a run that is trained again at the same time is seen to have another student.
     weights = weights_of(Path(resolve_checkpoint(str(model))))
     source = scored_model.ScoredModel.open(model, scored_model.TORCH)
+    chosen = _as_trained(chosen, source.recipe)
     if source.kind.generates:
         raise LimbeckError(
             f"{model} writes its answers token by token, and an export holds one graph",
@@ -135,6 +137,13 @@ def export(
     if source.record is not None:
         refresh(files.at_home(source.name))
     return ExportResult(place, written)
+
+
+def _as_trained(chosen: ExportSettings, recipe: Recipe | None) -> ExportSettings:
+    """With the bits that a run trained its tables in, where none are named."""
+    bits = None if recipe is None else recipe.student.embedding_bits
+    left_out = chosen.format == "onnx-int8" and "embedding_bits" not in chosen.model_fields_set
+    return chosen.model_copy(update={"embedding_bits": bits}) if bits and left_out else chosen
 
 
 def _reference(

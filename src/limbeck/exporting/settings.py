@@ -30,7 +30,8 @@ class ExportSettings(Settings):
     )
     embedding_bits: Literal[4, 8] = Field(
         8,
-        description="onnx-int8: of a weight of embedding tables, which are most of a small student; onnx-int4 has 4",
+        description="onnx-int8: of a weight of embedding tables, which are most of a small student; onnx-int4 has 4; "
+        "default: 8, or the run's student.embedding_bits",
     )
     fused: bool = Field(
         True, description="with ONNX Runtime's own operators; no other runtime reads them"

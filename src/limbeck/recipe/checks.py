@@ -86,6 +86,11 @@ def _static(recipe: RecipeFields) -> Iterator[Problem]:
                 f"student.{key}: a static student has no layers to choose",
                 "leave it out, or leave student.static out; its size is student.width",
             )
+    if spec.embedding_bits:
+        yield Problem(
+            "student.embedding_bits: a static student's table is trained in float",
+            "leave it out; limbeck export --format numpy-int8 writes small rows",
+        )
     if recipe.embedding is not None and recipe.embedding.width is not None:
         yield Problem(
             "embedding.width: the width of a static student's embeddings is student.width",

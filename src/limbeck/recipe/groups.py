@@ -70,6 +70,11 @@ class StudentSpec(settings.Settings):
         None,
         description="hidden units to keep in each feed-forward network, selected by importance; default: all",
     )
+    embedding_bits: Literal[4] | None = Field(
+        None,
+        description="4: train with the embedding tables rounded to 4 bits, so that `export` with 4 bits changes "
+        "nothing in them; default: trained in float",
+    )
     config: dict[str, Any] = Field(
         default_factory=dict, description="settings of a fresh configuration (hidden_size: 128)"
     )

@@ -23,6 +23,7 @@ from limbeck.run.rows import EncodedRows, add_unlabelled, check_left, load_rows,
 from limbeck.static import StaticStudent, token_vectors
 from limbeck.students import depth
 from limbeck.students.build import BY_ROWS, Layers
+from limbeck.students.four_bits import tables_of
 from limbeck.students.static import build_static
 from limbeck.students.vocabulary import shrink_vocabulary
 from limbeck.support.errors import LimbeckError, check_choice, raise_problems
@@ -276,6 +277,11 @@ def _student(
         setattr(student.config, depth.PICKED, layers)
     if spec.narrower:
         student = students.narrowed(student, **spec.narrower, batches=batches)
+    if spec.embedding_bits and not tables_of(student):
+        raise LimbeckError(
+            f"student.embedding_bits: a {type(student).__name__} has no embedding table",
+            "leave it out",
+        )
     if names is not task:
         student.config.id2label = dict(enumerate(names.labels))
         student.config.label2id = {name: number for number, name in enumerate(names.labels)}

@@ -2,6 +2,7 @@
 
 import gc
 import shutil
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ from transformers import PreTrainedTokenizerBase, PrinterCallback
 
 from limbeck.run.prepared import TEST, Prepared, SplitsToScore, StageInputs
 from limbeck.run.run_folder import RunFolder
+from limbeck.students.four_bits import trained_in_four_bits
 from limbeck.support.machine import is_first, wait_for_all
 from limbeck.training import DistillationTrainer, Patience, reporting, training_arguments
 from limbeck.training.callbacks import CheckpointEvery, Display
@@ -122,9 +124,11 @@ def train_stage(
         trainer.add_callback(Patience(recipe.patience, recipe.select_by))
     if recipe.checkpoint_steps is not None:
         trainer.add_callback(CheckpointEvery(recipe.checkpoint_steps))
+    four_bits = prepared.recipe.student.embedding_bits is not None
     try:
         told = prepared.recipe.model_dump(mode="json")
-        with reporting(trainer, recipe.report_to, folder.events / part, told):
+        rounding = trained_in_four_bits(trainer.student) if four_bits else nullcontext()
+        with reporting(trainer, recipe.report_to, folder.events / part, told), rounding:
             trainer.start_or_continue(last_whole(checkpoints))
     finally:
         display.close()

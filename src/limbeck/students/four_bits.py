@@ -1,0 +1,52 @@
+"""Embedding tables that are trained as they ship, rounded to 4 bits in each pass. Part of `limbeck.students`."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+BLOCK = 32
+"""Values that share a scale and a zero point, as in the files of `limbeck export`."""
+_STEPS = 15
+
+
+def rounded(rows: Tensor) -> Tensor:
+    """Values (…, d) on the 16 steps of their block, from its least to its greatest value, 0 always among them.
+
+    ONNX Runtime's rule for tables of 4 bits, so that rounded values stay as they are in its file. Gradients pass as if
+    nothing was rounded (the straight-through estimator of Bengio et al. 2013, arXiv:1308.3432).
+    """
+    width = rows.shape[-1]
+    blocks = F.pad(rows.detach(), (0, -width % BLOCK)).unflatten(-1, (-1, BLOCK))
+    low = blocks.amin(-1, keepdim=True).clamp(max=0)
+    high = blocks.amax(-1, keepdim=True).clamp(min=0)
+    scale = ((high - low) / _STEPS).clamp(min=torch.finfo(rows.dtype).tiny)
+    zero = (-low / scale).round()
+    steps = (blocks / scale + zero).round().clamp(0, _STEPS)
+    found: Tensor = ((steps - zero) * scale).flatten(-2)[..., :width]
+    return found + (rows - rows.detach())
+
+
+def tables_of(model: nn.Module) -> list[nn.Embedding]:
+    """The embedding tables of a model: of tokens, positions, segments."""
+    return [one for one in model.modules() if isinstance(one, nn.Embedding)]
+
+
+@contextmanager
+def trained_in_four_bits(model: nn.Module) -> Iterator[None]:
+    """Within it the model looks up rounded embeddings and learns the values behind them.
+
+    At its end the model keeps the rounded ones; after an error, the values.
+    """
+    tables = tables_of(model)
+    hooks = [one.register_forward_hook(lambda _, __, rows: rounded(rows)) for one in tables]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+    with torch.no_grad():
+        for one in tables:
+            one.weight.copy_(rounded(one.weight))
