@@ -203,6 +203,15 @@ def test_every_candidate_meets_the_budget_and_is_new(made_up, tmp_path):
     assert best.chosen_on == max(one.chosen_on for one in found.points if one.kind == "student")
 
 
+@pytest.mark.parametrize(
+    ("precision", "bits"), [("int4", 4), ("int8-embeddings4", 4), ("int8", None)]
+)
+def test_tables_are_trained_in_the_bits_that_they_ship_in(made_up, tmp_path, precision, bits):
+    made_up.run(tmp_path / "out", trials=2, finalists=1, seeds=1, precisions=(precision,))
+    layered = [one for one in made_up.trainings if not one.student.static]
+    assert {one.student.embedding_bits for one in layered} == {bits}
+
+
 def test_a_shape_that_is_too_slow_when_it_is_timed_is_not_trained(made_up, tmp_path, monkeypatch):
     asked = {"trials": 5, "finalists": 1, "seeds": 1, "precisions": ("int8",)}
     run = made_up.run

@@ -41,6 +41,8 @@ FORMATS: dict[str, dict[str, Any]] = {
 _FOUR = 0.5 + 4.5 / 32
 # Bytes of a number in tables and of one in matrices; others are in float.
 _BYTES = {"int8": (1, 1), "int8-embeddings4": (_FOUR, 1), "int4": (_FOUR, _FOUR), "float": (4, 4)}
+FOUR_BITS = {one for one, (table, _) in _BYTES.items() if table == _FOUR}
+"""Precisions with tables of 4 bits, in which students are trained for them."""
 _CONFIG_BYTES = 3_000
 """Facts from a model's configuration."""
 
@@ -82,7 +84,7 @@ class CostModel:
 
     def precisions(self, shape: StudentShape) -> list[str]:
         """Those that a shape may have: rows of static tables are too short for blocks of 4 bits."""
-        short = ("int8-embeddings4", "int4") if shape.is_static else ()
+        short = FOUR_BITS if shape.is_static else set()
         return [one for one in self.settings.precisions if one not in short]
 
     def predicted(self, shape: StudentShape, precision: str) -> Costs:

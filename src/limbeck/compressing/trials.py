@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from limbeck.compressing.budget import Budget, Costs, amount
-from limbeck.compressing.costs import CostModel, probed
+from limbeck.compressing.costs import FOUR_BITS, CostModel, probed
 from limbeck.compressing.rows import CHOOSING, CompressRows
 from limbeck.compressing.shapes import StudentShape
 from limbeck.recipe import Recipe, quick
@@ -145,9 +145,10 @@ class Trainings:
     def settings(self, one: Candidate, count: int, seed: int, **more: Any) -> dict[str, Any]:
         """The settings of a training on this number of rows, in its method's recipe."""
         usual = self._usual(one.shape, count)
+        four = {"embedding_bits": 4} if one.precision in FOUR_BITS else {}
         return {
             "teacher": self.teacher,
-            "student": one.shape.settings,
+            "student": one.shape.settings | four,
             "seed": seed,
             "floor": False,
             "batch_size": self._batch(one.shape),
