@@ -30,7 +30,7 @@ def rounded(rows: Tensor) -> Tensor:
 
 
 def tables_of(model: nn.Module) -> list[nn.Embedding]:
-    """The embedding tables of a model: of tokens, positions, segments."""
+    """The embedding tables of a model, such as those for tokens, positions and segments."""
     return [one for one in model.modules() if isinstance(one, nn.Embedding)]
 
 
