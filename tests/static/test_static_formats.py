@@ -18,7 +18,7 @@ from transformers import AutoModelForSequenceClassification
 
 import tiny_runs as tiny
 from limbeck.exporting.onnx_graph import write_onnx
-from limbeck.static import write_model2vec, write_plain
+from limbeck.static import StaticReader, write_model2vec, write_plain
 from limbeck.support.errors import LimbeckError
 from quick_cases import quick
 
@@ -81,15 +81,22 @@ def test_int8_rows_are_a_quarter_and_as_near_as_their_steps(tmp_path) -> None:
     )
 
 
-def test_texts_are_cut_where_the_tokenizer_says(tmp_path) -> None:
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_texts_are_cut_where_the_tokenizer_says(side, tmp_path) -> None:
     """With both its special tokens a text has 5; whoever adds none reads 3."""
     tokenizer, made = tiny.tokenizer(), student(num_labels=2, pairs=20)
-    tokenizer.model_max_length = 5
+    tokenizer.model_max_length, tokenizer.truncation_side = 5, side
     write_plain(made, tokenizer, tmp_path)
+    coded = tokenizer(TEXTS, padding=True, truncation=True, return_tensors="pt")
     with torch.no_grad():
-        cut = made(**batch(TEXTS, truncation=True, max_length=5)).logits
+        cut = made(coded["input_ids"], coded["attention_mask"]).logits
     near(read_by_numpy(tmp_path), cut)
     assert not np.allclose(cut, outputs(made))
+
+
+def test_no_texts_have_no_outputs(tmp_path) -> None:
+    write_plain(student(num_labels=2), tiny.tokenizer(), tmp_path)
+    assert len(StaticReader(tmp_path)([])) == 0
 
 
 @pytest.mark.parametrize("int8", [False, True])

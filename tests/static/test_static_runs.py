@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from static_models import outputs, student
+from static_models import batch, outputs, student
 from transformers import AutoModelForSequenceClassification
 from typer.testing import CliRunner
 
@@ -19,10 +19,12 @@ import several_labels as several
 import tiny_runs as tiny
 from limbeck.cli.app import app
 from limbeck.data import RowsAsked
-from limbeck.exporting.export_model import export
+from limbeck.exporting.export_model import export, refused
+from limbeck.exporting.settings import ExportSettings
 from limbeck.recipe import Recipe
 from limbeck.recipe.quick import training_for
 from limbeck.run import prepare
+from limbeck.runtimes.manifest import Attempt, Conversion
 from limbeck.scoring.evaluation import evaluation_of
 from limbeck.static import RowAdam, StaticReader, StaticStudent, token_vectors
 from limbeck.support.errors import LimbeckError
@@ -107,6 +109,11 @@ def test_a_run_learns_and_ships_a_folder_that_reads_alone(run, place) -> None:
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     np.testing.assert_allclose(json.loads(said.stdout), outputs(shipped, texts), atol=1e-5)
+    # A long text is truncated as in training.
+    long = ["bad film " * 10 + "good " * 40]
+    with torch.no_grad():
+        cut = shipped(**batch(long, truncation=True, max_length=16)).logits
+    np.testing.assert_allclose(StaticReader(run.path / "student")(long), cut, atol=1e-5)
 
 
 def test_commands_take_it_like_any_other(run, place) -> None:
@@ -166,6 +173,13 @@ def test_word_pairs_are_left_out_of_model2vec_at_a_measured_price(run, place) ->
     np.testing.assert_allclose(pipeline.predict_proba(texts), expected, atol=1e-5)
     done = CliRunner().invoke(app, ["evaluate", str(folder)])
     assert "is for model2vec and sentence-transformers; limbeck does not run it" in done.output
+
+
+def test_a_loss_by_word_pairs_is_refused_with_what_keeps_them() -> None:
+    settings = ExportSettings.checked({"format": "model2vec"})
+    tried = [Attempt(conversion=Conversion(name="fp32", precision="fp32"), error="no room")]
+    (problem,) = refused("student", None, settings, tried).problems
+    assert "--format numpy" in problem.fix and "student.pairs=0" in problem.fix
 
 
 def test_other_models_have_no_such_formats(place) -> None:

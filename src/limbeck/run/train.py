@@ -10,6 +10,8 @@ from transformers import PreTrainedTokenizerBase, PrinterCallback
 
 from limbeck.run.prepared import TEST, Prepared, SplitsToScore, StageInputs
 from limbeck.run.run_folder import RunFolder
+from limbeck.static import StaticStudent
+from limbeck.static.formats import bare_tokenizer
 from limbeck.students.four_bits import trained_in_four_bits
 from limbeck.support.machine import is_first, wait_for_all
 from limbeck.training import DistillationTrainer, Patience, reporting, training_arguments
@@ -144,3 +146,5 @@ def write_student(trainer: DistillationTrainer, folder: RunFolder, prepared: Pre
         processor.model_max_length = kind.scored_length(prepared.recipe.max_length)
     kind.ship_with(trainer.student.config, prepared.task)
     trainer.save_model(str(folder.unshipped))
+    if isinstance(trainer.student, StaticStudent):  # its reader has no other place for the limit
+        bare_tokenizer(processor).save(str(folder.unshipped / "tokenizer.json"))

@@ -161,5 +161,7 @@ def bare_tokenizer(tokenizer: Any) -> Tokenizer:
     core.no_truncation()
     if tokenizer.model_max_length < _NO_LIMIT:
         marks = core.num_special_tokens_to_add(is_pair=False)
-        core.enable_truncation(tokenizer.model_max_length - marks)
+        core.enable_truncation(
+            tokenizer.model_max_length - marks, direction=tokenizer.truncation_side
+        )
     return core

@@ -24,7 +24,7 @@ class StaticReader:
     def __call__(self, texts: list[str]) -> np.ndarray:
         """Outputs (B, d) of texts."""
         rows = self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-        return np.stack([self.output(np.array(row.ids, np.int64)) for row in rows])
+        return np.array([self.output(np.array(row.ids, np.int64)) for row in rows])
 
     def output(self, ids: np.ndarray) -> np.ndarray:
         """The output row of a text's tokens."""
