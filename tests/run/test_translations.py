@@ -1,6 +1,7 @@
 """--parallel: a student learns the teacher's embedding of a text for its translations."""
 
 import gzip
+import json
 import random
 from pathlib import Path
 
@@ -166,12 +167,20 @@ def test_what_does_not_go_together_is_refused(place, tmp_path, settings, said):
     [
         ("one\nanother\n", "has one column"),
         ("".join(f"{n} a\t{n} b\n" for n in range(40)), "40 different translations"),
+        ("Editor\tEditor\nA tool\tEin Werkzeug\n", "write a line of names above it"),
     ],
 )
 def test_files_that_teach_nothing_are_refused(place, tmp_path, text, said):
     (tmp_path / "few.tsv").write_text(text)
     with pytest.raises(LimbeckError, match=said):
         limbeck.distill(recipe(place, str(tmp_path / "few.tsv")), tmp_path / "run", report=False)
+
+
+def test_a_first_column_without_text_is_no_source(place, tmp_path):
+    rows = [{"id": n, "en": en, "de": de} for n, (en, de) in enumerate(pairs())]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(LimbeckError, match="its first column, 'id', holds no text"):
+        limbeck.distill(recipe(place, str(tmp_path / "rows.jsonl")), tmp_path / "run", report=False)
 
 
 def test_the_command_says_what_it_scored(place, tmp_path):

@@ -589,7 +589,8 @@ def _unique(path: str | Path, names: Sequence[str]) -> tuple[str, ...]:
     """Return the names of a table's columns. Raises LimbeckError for a name that occurs twice."""
     if len(set(names)) < len(names):
         raise LimbeckError(
-            f"{path}, line 1: two columns have one name: {', '.join(names)}", "rename one of them"
+            f"{path}, line 1: two columns have one name: {', '.join(names)}",
+            "rename one of them; if the line is a row, write a line of names above it",
         )
     return tuple(names)
 

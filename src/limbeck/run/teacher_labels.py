@@ -421,6 +421,11 @@ def _translations(place: str) -> Iterator[tuple[str, str]]:
             f"parallel: {place} has one column, {names[0]!r:.60}",
             "give two or more: a text, then its translations (.tsv: with tabs between them)",
         )
+    if names[0] not in table.words:
+        raise LimbeckError(
+            f"parallel: {place}: its first column, {names[0]!r:.60}, holds no text",
+            "write the columns in this order: a text, then its translations",
+        )
     bare = form_of(Path(place)) in ("csv", "tsv") and not all(map(_NAME.fullmatch, names))
     for row in chain([names] if bare else [], zip(*table.columns.values(), strict=True)):
         source, *others = (value if isinstance(value, str) else "" for value in row)
