@@ -100,16 +100,14 @@ def test_rows_that_are_sent_on_and_not_stored_have_no_prediction(models, tmp_pat
         name: [row["prediction"] for row in predict(place, rows, text_columns=["review"])]
         for name, place in {"fast": fast, "store": slow}.items()
     }
-    found = list(
-        predict(
-            tmp_path / "made",
-            rows,
-            text_columns=["review"],
-            output=["labels", "logits"],
-            batch_size=7,
-        )
-    )
+    asks = {"text_columns": ["review"], "output": ["labels", "logits"], "batch_size": 7}
+    answers = predict(tmp_path / "made", rows, **asks)
+    found = list(answers)
     by = [row["answered_by"] for row in found]
+    unanswered = f"120 rows, {by.count('sent on')} sent on without a prediction"
+    assert str(answers).startswith(unanswered)
+    written = predict(tmp_path / "made", rows, to=tmp_path / "found.jsonl", **asks)
+    assert unanswered in str(written)
     assert {*by[:60]} == {"fast", "store"} and {*by[60:]} == {"fast", "sent on"}
     assert by[:60].count("store") / 60 == made.chosen.sent[0]
     for name, row, *both in zip(by, found, alone["fast"], alone["store"], strict=True):

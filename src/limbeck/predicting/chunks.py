@@ -31,12 +31,14 @@ class PredictedRows:
         columns: of each output, by the name it is written under, a value for every row, None for one without text.
         blank: how many have no text.
         cut: how many examples lost text to the length limit.
+        sent: how many rows of a cascade no model answered.
     """
 
     rows: TakenRows
     columns: dict[str, list[Any]]
     blank: int
     cut: int
+    sent: int = 0
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,8 @@ class ChunkPass:
             for row, value in zip(filled, found.get(name, ()), strict=False):
                 column[row] = value
             columns[self.settings.prefix + name] = column
-        return PredictedRows(rows, columns, len(rows) - len(filled), cut)
+        sent = found.get(ANSWERED_BY, []).count(SENT_ON)
+        return PredictedRows(rows, columns, len(rows) - len(filled), cut, sent)
 
     def _of(self, texts: list[list[Any]], advance: Advance) -> tuple[dict[str, list[Any]], int]:
         self.reader.check(self.settings.asked)

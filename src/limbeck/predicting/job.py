@@ -24,6 +24,7 @@ from limbeck.predicting.model import load_row_models
 from limbeck.predicting.output import PartialOutput, parquet_bytes
 from limbeck.predicting.readers import EMBEDDINGS, RowReader
 from limbeck.predicting.settings import PredictSettings
+from limbeck.scoring.stored_member import SENT_ON
 from limbeck.students.execution import warn_of_emulated_bf16
 from limbeck.support.errors import LimbeckError, Problem, collecting, raise_problems
 from limbeck.support.terminal import row_bar
@@ -41,6 +42,7 @@ class Predictions:
         count: rows that were predicted, including earlier starts' rows.
         blank: of these without text, whose predictions are None.
         cut: texts of which the model did not read the end.
+        sent: rows of a cascade that no model answered, whose predictions are None.
         new: rows that this start predicted.
         seconds: that it took, without loading the model.
         path: the file they were written to.
@@ -50,6 +52,7 @@ class Predictions:
     count: int = 0
     blank: int = 0
     cut: int = 0
+    sent: int = 0
     new: int = 0
     seconds: float = 0.0
     path: Path | None = None
@@ -66,6 +69,8 @@ class Predictions:
         said = f"{self.count:,} row{'' if self.count == 1 else 's'}"
         if self.blank:
             said += f", {self.blank:,} of them without text (no prediction)"
+        if self.sent:
+            said += f", {self.sent:,} {SENT_ON} without a prediction"
         if self.cut:
             said += f"; {self.cut:,} {'text was' if self.cut == 1 else 'texts were'} longer than the model reads"
         if self.new:
@@ -132,14 +137,15 @@ class PredictJob:
                 else:
                     rows = merged(chunk.rows, self.keep, chunk.columns)
                     content = json_lines(rows) if ending == ".jsonl" else form.lines(rows)
-                out.add(content, chunk.rows, chunk.blank, chunk.cut)
+                out.add(content, chunk.rows, chunk.blank, chunk.cut, chunk.sent)
             out.finish(form.head() if ending == ".csv" else b"", self.types)
         with suppress(OSError):  # another one has begun
             out.folder.rmdir()
-        count, blank, cut = (
-            sum(getattr(one, name) for one in out.records) for name in ("rows", "blank", "cut")
+        count, blank, cut, sent = (
+            sum(getattr(one, name) for one in out.records)
+            for name in ("rows", "blank", "cut", "sent")
         )
-        return replace(self.said, count=count, blank=blank, cut=cut, path=target)
+        return replace(self.said, count=count, blank=blank, cut=cut, sent=sent, path=target)
 
     def write_stream(self, stream: BinaryIO, form: str, console: Console) -> Predictions:
         """Write JSON lines or CSV as it comes.
@@ -182,8 +188,14 @@ class PredictJob:
                 chunk = passes.predict(rows, self.stream.place, advance)
                 yield chunk
                 count = said.count + len(rows)
-                blank, cut = said.blank + chunk.blank, said.cut + chunk.cut
-                said = Predictions(count, blank, cut, count, time.monotonic() - began)
+                said = Predictions(
+                    count=count,
+                    blank=said.blank + chunk.blank,
+                    cut=said.cut + chunk.cut,
+                    sent=said.sent + chunk.sent,
+                    new=count,
+                    seconds=time.monotonic() - began,
+                )
                 self.said = said
         if passes.stored is not None and (live := passes.stored.live) is not None:
             spent = ", ".join(f"{count:,.5g} {name}" for name, count in live.costs().items())

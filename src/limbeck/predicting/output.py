@@ -43,6 +43,7 @@ class ChunkRecord:
         cut: examples that lost text to the length limit.
         digest: of the rows that were read.
         checksum: of its file.
+        sent: rows of a cascade that no model answered.
     """
 
     rows: int
@@ -50,6 +51,7 @@ class ChunkRecord:
     cut: int
     digest: str
     checksum: str
+    sent: int = 0
 
 
 class PartialOutput:
@@ -122,7 +124,7 @@ class PartialOutput:
                 return
             yield record
 
-    def add(self, content: bytes, rows: TakenRows, blank: int, cut: int) -> None:
+    def add(self, content: bytes, rows: TakenRows, blank: int, cut: int, sent: int = 0) -> None:
         """Write a chunk; when it returns, no kill undoes it.
 
         Args:
@@ -130,13 +132,14 @@ class PartialOutput:
             rows: as they were read.
             blank: how many of them have no text.
             cut: how many examples lost text.
+            sent: how many of them no model answered.
 
         Raises:
             LimbeckError: no room.
         """
         number = len(self.records)
         digest = digest_of([rows])
-        record = ChunkRecord(len(rows), blank, cut, digest, checksum_of_bytes(content))
+        record = ChunkRecord(len(rows), blank, cut, digest, checksum_of_bytes(content), sent)
         write_whole(self._data(number), content)
         write_whole(self._record(number), json.dumps(asdict(record)) + "\n")
         self.records.append(record)
