@@ -170,6 +170,43 @@ def test_everything_wrong_is_said_together(models, tmp_path):
     assert "score 101: out of range" in str(refused.value)
 
 
+def test_rows_beside_a_file_of_text_are_refused(models, tmp_path):
+    fast, slow, data = models
+    rows = RowsAsked("reviews", str(data), "dev", ["review"], "verdict")
+    with pytest.raises(LimbeckError) as refused:
+        cascade([fast, slow], tmp_path / "made", rows, unlabelled=data)
+    found = [one.message.split()[0] for one in refused.value.problems]
+    assert found == ["task", "data", "split", "label_column"]
+
+
+def test_a_class_that_the_models_do_not_know_is_named(models, tmp_path):
+    fast, slow, _ = models
+    (tmp_path / "rows.csv").write_text("review,verdict\ngood film,positive\nbad plot,strange\n")
+    with pytest.raises(LimbeckError, match="it does not know the data's 'strange'"):
+        cascade([fast, slow], tmp_path / "made", asked(tmp_path / "rows.csv"))
+
+
+def test_each_member_reads_texts_of_its_own_length(models, tmp_path):
+    fast, slow, data = models
+    short = shutil.copytree(slow, tmp_path / "short")
+    settings = json.loads((short / "tokenizer_config.json").read_text())
+    (short / "tokenizer_config.json").write_text(json.dumps(settings | {"model_max_length": 4}))
+    made = cascade([fast, short], tmp_path / "made", asked(data), wanted={"agreement": 80.0})
+    lengths = [one.max_length for one in made.members]
+    assert lengths[1] == 4 < lengths[0]
+    opened = ScoredModel.open(tmp_path / "made")
+    scored = opened.score(opened.rows())
+    sure = made.members[0].is_sure(
+        logits := logits_by_hugging_face(fast, texts_of(opened)), opened.kind
+    )
+    assert sure.any() and np.allclose(scored.outputs[sure], logits[sure], atol=1e-5)
+    assert scored.results.scores["primary"] == pytest.approx(made.chosen.score)
+
+
+def texts_of(model: ScoredModel) -> list[str]:
+    return list(model.rows().rows["sentence"])
+
+
 def test_what_has_no_confidence_is_refused_before_any_row_is_read(models, tmp_path):
     numbers = tiny.save(tiny.bert(1, seed=0, num_labels=1), tmp_path / "numbers")
     nowhere = RowsAsked(data=str(tmp_path / "nowhere.csv"), task="stsb")

@@ -51,6 +51,7 @@ from limbeck.teachers.labeller import RowsMissingError
 USUAL_DROP = 0.3
 # Seconds per row if unknown: high enough that no row is sent on without need.
 _UNTIMED = 1e3
+_OTHER_ROWS = ("task", "data", "split", "label_column")
 TEXT_SPLIT = "text"
 """The split of rows that came as text alone."""
 # Weights that only unpickling reads stay behind.
@@ -92,7 +93,8 @@ def cascade(
     if prompt is not None and endpoint is None:
         raise LimbeckError("prompt: no endpoint is named", "--endpoint URL, or leave it out")
     wanted = wanted or {"max_drop": USUAL_DROP}
-    raise_problems(_problems([*models, *served], wanted))
+    rows = {} if unlabelled is None else {name: getattr(asked, name) for name in _OTHER_ROWS}
+    raise_problems(_problems([*models, *served], wanted, rows))
     ((wish, value),) = wanted.items()
     place = files.at_home(out)
     refuse_occupied(place, overwrite=overwrite, name=CASCADE_NAME)
@@ -205,8 +207,15 @@ def _label(
 
 
 @problem_list
-def _problems(models: Sequence[str | Path], wanted: Mapping[str, float]) -> Iterator[Problem]:
+def _problems(
+    models: Sequence[str | Path], wanted: Mapping[str, float], rows: Mapping[str, str | None]
+) -> Iterator[Problem]:
+    """Problems with the call; `rows` are settings that contradict a file of text."""
     known = CascadeSettings.model_fields
+    for name, chosen in rows.items():
+        if chosen is not None:
+            fix = f"leave out {name} or unlabelled"
+            yield Problem(f"{name} {chosen}: together with unlabelled", fix)
     yield from (unknown("wish", name, [*known]) for name in wanted if name not in known)
     if not 2 <= len(models) <= 3:
         yield Problem(f"cascade: {len(models)} models", "name two or three, the fastest first")

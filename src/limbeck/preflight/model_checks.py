@@ -287,6 +287,14 @@ def check_labels(side: str, config: PretrainedConfig, task: Task) -> Iterator[Pr
     names, right = ([spelled(label) for label in labels] for labels in (own, task.labels))
     listed = f"{', '.join(own)} against {', '.join(task.labels)}"
     if any(name in right and right.index(name) != place for place, name in enumerate(names)):
+        if strange := ", ".join(
+            repr(label) for label in task.labels if spelled(label) not in names
+        ):
+            yield Problem(
+                f"{side}: it does not know the data's {strange}: {listed}",
+                f"leave out the rows of {strange}, or give a {side} that was fine-tuned on them too",
+            )
+            return
         yield Problem(
             f"{side}: its classes are in another order than the data's: {listed}",
             f"fine-tune the {side} on this data, or reorder its head and id2label",

@@ -156,8 +156,8 @@ class CascadeManifest(_Record):
 
     @property
     def max_length(self) -> int:
-        """Tokens of a text that the last member reads."""
-        return self.members[-1].max_length
+        """Tokens of a text that the member with the longest texts reads; each has a limit of its own."""
+        return max(one.max_length for one in self.members)
 
     def answer(self, member: CascadeMember, logits: np.ndarray) -> np.ndarray:
         """A member's logits (n, C) in the form in which the last member's thresholds give the same decisions."""
