@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import copy
 import json
+import runpy
 import subprocess
 import sys
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,8 +19,10 @@ from static_models import TEXTS, batch, outputs, student
 from transformers import AutoModelForSequenceClassification
 
 import tiny_runs as tiny
+from limbeck.exporting.folder import snippet
 from limbeck.exporting.onnx_graph import write_onnx
-from limbeck.static import StaticReader, write_model2vec, write_plain
+from limbeck.static import StaticReader, train_tokenizer, write_model2vec, write_plain
+from limbeck.static.formats import bare_tokenizer
 from limbeck.support.errors import LimbeckError
 from quick_cases import quick
 
@@ -187,6 +191,27 @@ def test_onnx_runtime_reads_what_exporting_writes(settings, tmp_path) -> None:
     for texts in (TEXTS, TEXTS[:1], ["a " * 40]):
         inputs = {name: value.numpy() for name, value in batch(texts).items()}
         near(session.run(None, inputs)[0], outputs(made, texts))
+
+
+def test_a_graphs_script_reads_a_text_without_any_token(tmp_path, monkeypatch) -> None:
+    """A tokenizer without special tokens gives an empty row, which NumPy alone would make a float one."""
+    tokenizer = train_tokenizer(["good film"], 50)
+    bare_tokenizer(tokenizer).save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "config.json").write_text('{"id2label": {"0": "no", "1": "yes"}}')
+    fed = []
+    session = SimpleNamespace(
+        get_inputs=lambda: [SimpleNamespace(name="input_ids")],
+        run=lambda _, feed: fed.append(feed) or [np.array([[0.0, 1.0]])],
+    )
+    runtime = SimpleNamespace(InferenceSession=lambda *_, **__: session)
+    monkeypatch.setitem(sys.modules, "onnxruntime", runtime)
+    manifest = SimpleNamespace(
+        runtime="onnxruntime", file="model.onnx", kind="sentence", max_length=8, texts=1, prompts={},
+        labels=["no", "yes"],
+    )  # fmt: skip
+    (tmp_path / "predict.py").write_text(snippet(manifest, tokenizer))
+    assert runpy.run_path(str(tmp_path / "predict.py"))["predict"](["\u200b"]) == ["yes"]
+    assert fed[0]["input_ids"].dtype == np.int64
 
 
 def test_the_printed_reader_is_the_one_that_is_shipped(tmp_path) -> None:
