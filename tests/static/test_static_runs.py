@@ -74,6 +74,9 @@ def test_stored_outputs_alone_teach_a_fresh_student_with_a_tokenizer_of_its_own(
     own = {"teacher": None, "outputs": [str(store)], "student.init": "fresh"}
     with pytest.raises(LimbeckError, match=r"student\.tokenizer=30000 is trained on the texts"):
         limbeck.distill(Recipe.load("kd", **settings | own), out=tmp_path / "refused")
+    with pytest.raises(LimbeckError, match=r"student\.init=fresh student\.tokenizer=30000"):
+        usual = Recipe.load("kd", **settings | own | {"student.init": "teacher"})
+        limbeck.distill(usual, out=tmp_path / "refused")
     recipe = Recipe.load("kd", **settings | own, **{"student.tokenizer": 100})
     made = limbeck.distill(recipe, out=tmp_path / "run")
     assert made.scores["dev"]["primary"] > 90

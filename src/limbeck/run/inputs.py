@@ -203,6 +203,8 @@ def missing(recipe: Recipe) -> Iterator[Problem]:
         stored = "; stored outputs have no layers" if recipe.outputs else ""
         if recipe.student.static and recipe.student.init == "fresh":
             stored += "; or give it a tokenizer of its own: student.tokenizer=30000 is trained on the texts"
+        elif recipe.student.static and recipe.outputs:
+            stored += "; or start from random numbers: student.init=fresh student.tokenizer=30000"
         yield Problem(
             f"student.init: {recipe.student.init} needs a teacher, and none is given",
             f"add --teacher FOLDER, or start from a checkpoint: --student FOLDER{stored}",
