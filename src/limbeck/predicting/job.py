@@ -42,7 +42,7 @@ class Predictions:
         count: rows that were predicted, including earlier starts' rows.
         blank: of these without text, whose predictions are None.
         cut: texts of which the model did not read the end.
-        sent: rows of a cascade that no model answered, whose predictions are None.
+        sent: rows of a cascade that no model answered.
         new: rows that this start predicted.
         seconds: that it took, without loading the model.
         path: the file they were written to.
