@@ -364,7 +364,7 @@ def picture() -> None:
 def _less(ours: dict[str, Any], plain: dict[str, Any]) -> str:
     both = sorted(ours.keys() & plain.keys())
     pairs = [[runs[seed]["score"] for seed in both] for runs in (ours, plain)]
-    if not both or pairs[0] == pairs[1]:
+    if not both or ours is plain:
         return ""
     gap = statistics.mean(one - other for one, other in zip(*pairs, strict=True))
     if len(both) < 3:

@@ -100,7 +100,7 @@ def conversions(settings: ExportSettings) -> list[Conversion]:
     if settings.format != "onnx-int8":
         return [Conversion(name=f"fp32{', fused' if fused else ''}", fused=fused)]
     small = settings.embedding_bits == 4
-    # One scale for a complete matrix saves neither bytes nor time, and its errors are two to three times as large.
+    # One scale for a complete matrix saves neither bytes nor time, and its largest channel costs the others precision.
     return [
         Conversion(
             name=f"int8 dynamic, per channel{way}{', embeddings int4' if small else ''}",
