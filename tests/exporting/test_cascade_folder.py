@@ -182,7 +182,7 @@ def test_rows_beside_a_file_of_text_are_refused(models, tmp_path):
 def test_a_class_that_the_models_do_not_know_is_named(models, tmp_path):
     fast, slow, _ = models
     (tmp_path / "rows.csv").write_text("review,verdict\ngood film,positive\nbad plot,strange\n")
-    with pytest.raises(LimbeckError, match="it does not know the data's 'strange'"):
+    with pytest.raises(LimbeckError, match="it does not know 'strange'"):
         cascade([fast, slow], tmp_path / "made", asked(tmp_path / "rows.csv"))
 
 

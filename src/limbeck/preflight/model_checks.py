@@ -287,17 +287,16 @@ def check_labels(side: str, config: PretrainedConfig, task: Task) -> Iterator[Pr
     names, right = ([spelled(label) for label in labels] for labels in (own, task.labels))
     listed = f"{', '.join(own)} against {', '.join(task.labels)}"
     if any(name in right and right.index(name) != place for place, name in enumerate(names)):
-        if strange := ", ".join(
-            repr(label) for label in task.labels if spelled(label) not in names
-        ):
-            yield Problem(
-                f"{side}: it does not know the data's {strange}: {listed}",
-                f"leave out the rows of {strange}, or give a {side} that was fine-tuned on them too",
-            )
-            return
+        strange = ", ".join(repr(label) for label in task.labels if spelled(label) not in names)
+        lacks = f", and it does not know {strange}" if strange else ""
+        leave = (
+            f", or leave out the rows of {strange}"
+            if strange
+            else ", or reorder its head and id2label"
+        )
         yield Problem(
-            f"{side}: its classes are in another order than the data's: {listed}",
-            f"fine-tune the {side} on this data, or reorder its head and id2label",
+            f"{side}: its classes are in another order than the data's{lacks}: {listed}",
+            f"fine-tune the {side} on this data{leave}",
         )
         return
     yield Problem(
