@@ -70,6 +70,12 @@ def test_a_model_of_some_layers_is_a_student_and_is_exported(tmp_path):
     )
 
 
+def test_a_static_student_is_exported_for_numpy(tmp_path):
+    record = a_run("kd", 1, 81.0, teacher=a_teacher())
+    record.recipe["student"]["static"] = True
+    assert next_step(record, tmp_path / "run") == f"limbeck export {tmp_path}/run --format numpy"
+
+
 def test_the_score_on_test_rows_names_their_number(tmp_path, capsys):
     record = a_run("kd", 1, 81.0, teacher=a_teacher())
     record.scores["test"] = {"accuracy": 76.5, "primary": 76.5}

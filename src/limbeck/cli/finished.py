@@ -76,10 +76,12 @@ def next_step(record: Record, path: Path) -> str | None:
     if learned_nothing(record) is not None:
         return _trained_differently(record, path)
     # A model with some of an encoder's layers is a student too: the one to compare others with.
-    if record.kind == "distill" or (record.recipe.get("student") or {}).get("layers"):
+    student = record.recipe.get("student") or {}
+    if record.kind == "distill" or student.get("layers"):
         if _generates(str(record.recipe.get("kind"))):  # nothing to export
             return None
-        return f"limbeck export {shlex.quote(str(path))} --format onnx-int8"
+        form = "numpy" if student.get("static") else "onnx-int8"
+        return f"limbeck export {shlex.quote(str(path))} --format {form}"
     return _distilled(record, str(path))
 
 
