@@ -194,7 +194,7 @@ def exported(task: str, name: str, seed: int, args: argparse.Namespace) -> tuple
 def of_cascade(
     task: str, members: tuple[str, str], seed: int, args: argparse.Namespace
 ) -> dict[str, Any]:
-    """The same of two exported students, the first of which answers what it is sure of."""
+    """The same of a cascade: the second exported student answers the rows of which the first is unsure."""
     teacher = made(task, TEACHER, seed, args)
     runs = [exported(task, name, seed, args) for name in members]
     fast, slow = (of_export(*one, teacher, task, args) for one in runs)
@@ -317,6 +317,7 @@ def table() -> None:
                 statistics.mean(one.get("teacher_ms", two["torch_ms"]) for one, two in pairs) / ms
             )
             found = {one["found"] for one in ours if "found" in one}
+            found |= {f"{100 * one['sent']:.0f} % sent on" for one in ours if "sent" in one}
             cells = [
                 ": ".join([name, *sorted(found)]),
                 len(both),

@@ -18,7 +18,6 @@ from limbeck.exporting import folder, gate, onnx_graph
 from limbeck.exporting.settings import QUANTISED, STATIC_FORMATS, ExportSettings, conversions
 from limbeck.exporting.workshop import Phase, StaticWorkshop, Workshop
 from limbeck.preflight import refuse_beyond
-from limbeck.recipe import Recipe
 from limbeck.records import versions
 from limbeck.records.machine import processor_name
 from limbeck.run.finish import refresh
@@ -92,7 +91,7 @@ def export(
     of_rows = {name: settings.pop(name) for name in _OF_ROWS & settings.keys()}
     asked = RowsAsked(task, data, **of_rows)
     chosen = ExportSettings.checked(settings)
-    if "embedding_bits" in chosen.model_fields_set and chosen.format != "onnx-int8":
+    if chosen.embedding_bits is not None and chosen.format != "onnx-int8":
         raise LimbeckError(
             f"embedding_bits: it belongs to format onnx-int8, and the format is {chosen.format}",
             "leave it out, or choose --format onnx-int8",
@@ -107,7 +106,10 @@ def export(
     # Before they are read, so that a run that is trained again at the same time is seen to have another student.
     weights = weights_of(Path(resolve_checkpoint(str(model))))
     source = scored_model.ScoredModel.open(model, scored_model.TORCH)
-    chosen = _as_trained(chosen, source.recipe)
+    # A run ships the tables that it trained.
+    if source.recipe is not None and chosen.format == "onnx-int8" and not chosen.embedding_bits:
+        trained = source.recipe.student.embedding_bits
+        chosen = chosen.model_copy(update={"embedding_bits": trained})
     if source.kind.generates:
         raise LimbeckError(
             f"{model} writes its answers token by token, and an export holds one graph",
@@ -137,13 +139,6 @@ def export(
     if source.record is not None:
         refresh(files.at_home(source.name))
     return ExportResult(place, written)
-
-
-def _as_trained(chosen: ExportSettings, recipe: Recipe | None) -> ExportSettings:
-    """With the bits that a run trained its tables in, where none are named."""
-    bits = None if recipe is None else recipe.student.embedding_bits
-    left_out = chosen.format == "onnx-int8" and "embedding_bits" not in chosen.model_fields_set
-    return chosen.model_copy(update={"embedding_bits": bits}) if bits and left_out else chosen
 
 
 def _reference(

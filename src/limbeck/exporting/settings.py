@@ -28,8 +28,8 @@ class ExportSettings(Settings):
         description="onnx, onnx-int8, onnx-int4 or openvino; of static students also numpy, numpy-int8, model2vec or "
         "model2vec-int8 (which sentence-transformers reads too)",
     )
-    embedding_bits: Literal[4, 8] = Field(
-        8,
+    embedding_bits: Literal[4, 8] | None = Field(
+        None,
         description="onnx-int8: of a weight of embedding tables, which are most of a small student; onnx-int4 has 4; "
         "default: 8, or the run's student.embedding_bits",
     )
