@@ -119,6 +119,8 @@ def test_folders_that_are_not_free_are_refused(place, tmp_path):
         ({"layers": [1], "pick": "importance", "data": "text.txt"}, "^pick importance: it chooses"),
         ({"ffn": 8, "pick": "last", "data": "text.txt"}, "^pick last: it chooses layers"),
         ({"vocabulary": "101%"}, "vocabulary is '101%': write a number"),
+        ({"vocabulary": "0.0%"}, "vocabulary is '0.0%': write a number"),
+        ({"ffn": 8, "task": "ss2", "data": "text.txt"}, "^unknown task 'ss2'[\\s\\S]*sst2"),
         ({"layers": 1, "data": "text.txt"}, "^data: these sizes do not depend on text"),
         ({"heads": 1, "data": "text.txt", "also": "other.txt"}, "^also: these sizes do not"),
         ({"vocabulary": "90%", "data": "text.txt", "also": "lost.txt"}, "no such file"),
@@ -132,6 +134,13 @@ def test_settings_that_cannot_be_or_do_nothing_are_refused_before_a_model_is_rea
     with pytest.raises(LimbeckError, match=said) as caught:
         shrink(place / "model", tmp_path / "small", **given)
     assert len(caught.value.problems) == 1
+
+
+def test_sizes_are_named_as_they_are_given(place, tmp_path):
+    data = [str(place / "text.txt")]
+    with pytest.raises(LimbeckError, match=r"^heads: 5, and the model") as caught:
+        shrink(place / "model", tmp_path / "small", heads=5, data=data)
+    assert "student." not in str(caught.value)
 
 
 def test_a_file_instead_of_a_model_is_refused(place, tmp_path):

@@ -6,6 +6,7 @@ Part of `limbeck.exporting`.
 import json
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,8 @@ from limbeck.students.build import default_pick, picked_layers
 from limbeck.students.vocabulary import shrink_vocabulary
 from limbeck.support import files
 from limbeck.support.cells import magnitude
-from limbeck.support.errors import LimbeckError
-from limbeck.tasks import task_type_of
+from limbeck.support.errors import LimbeckError, check_choice
+from limbeck.tasks import TASKS, task_type_of
 
 SHRUNK_NAME = "shrunk-model.json"
 """What stayed, in the folder of a shrunk model."""
@@ -77,6 +78,22 @@ def shrink(
     Raises:
         LimbeckError: settings, model or text that cannot be used, or a folder that is not free.
     """
+    try:
+        return _shrunk(str(model), out, overwrite, settings)
+    except LimbeckError as error:  # here the sizes stand alone, in recipes under `student`
+        raise LimbeckError(
+            [
+                replace(
+                    one,
+                    message=one.message.replace("student.", ""),
+                    fix=one.fix.replace("student.", ""),
+                )
+                for one in error.problems
+            ]
+        ) from None
+
+
+def _shrunk(model: str, out: str | Path, overwrite: bool, settings: dict[str, Any]) -> ShrunkFacts:
     sizes = {name: settings.pop(name) for name in SIZES if settings.get(name) is not None}
     spec, asked = StudentSpec.checked(sizes), ShrinkSettings.checked(settings)
     if not sizes.keys() - {"pick"}:
@@ -97,6 +114,7 @@ def shrink(
             f"{' and '.join(unread)}: these sizes do not depend on text",
             "leave it out, or add --vocabulary; layers depend on it with --pick importance",
         )
+    check_choice("task", asked.task, TASKS)
     place = files.at_home(out)
     refuse_occupied(place, overwrite=overwrite, name=SHRUNK_NAME)
     rows = {
@@ -106,7 +124,7 @@ def shrink(
     training = [rows[one] for one in asked.data]
     precision = getattr(students.read_config(model), "dtype", None)
     tokenizer, loaded = students.read_tokenizer(model), students.load_model(model)
-    refuse_unfit(str(model), loaded, tokenizer)
+    refuse_unfit(model, loaded, tokenizer)
     before = loaded.num_parameters()
     loaded, layers = _cut(loaded, spec, [*_weighed(training, loaded, tokenizer)] if weighs else [])
     vocabulary = None
@@ -128,7 +146,7 @@ def shrink(
     with folder_in_work(place) as part:
         loaded.save_pretrained(part)
         tokenizer.save_pretrained(part)
-        said = {"model": str(model), "asked": sizes, **facts.model_dump()}
+        said = {"model": model, "asked": sizes, **facts.model_dump()}
         files.write_whole(part / SHRUNK_NAME, json.dumps(said, indent=1))
         files.put_in_place(part, place)
     return facts

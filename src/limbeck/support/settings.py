@@ -36,7 +36,7 @@ Width = Annotated[int, Field(gt=0, le=10**6)]
 """Or a number of heads."""
 Vocabulary = Annotated[int, Field(ge=100, le=10**6)]
 """Tokens that a tokenizer knows."""
-_SIZE = re.compile(r"corpus|\d+|\d+(\.\d+)?MB|(100|\d{1,2}(\.\d+)?)%")
+_SIZE = re.compile(r"corpus|\d+|\d+(\.\d+)?MB|(?!0+(\.0+)?%)(100|\d{1,2}(\.\d+)?)%")
 
 
 def _vocabulary_size(value: object) -> str:
