@@ -219,7 +219,11 @@ def test_columns_that_are_not_there(tmp_path):
         ("d.jsonl", '{"q": "a", "y": 1}\n{"q": "b", "y": "x"}\n', "mixes int and str"),
         ("d.jsonl", '{"q": "a", "y": [1]}\n', "row 1: y holds list"),
         ("d.jsonl", '{"q": "a", "y": 1.5}\n{"q": "b", "y": Infinity}\n', "row 2: y is inf"),
-        ("d.jsonl", '{"q": "a", "y": 1}\n{"q": 7, "y": 0}\n' * 2, "row 2: q is 7, expected text"),
+        (
+            "d.jsonl",
+            '{"q": "a", "y": 1}\n{"q": 7, "y": 0}\n' * 3,
+            "row 2: q is 7, expected text; 2 other rows too",
+        ),
         ("d.parquet", b"PAR1 is not enough", "cannot read"),
         ("d.txt", "q,y\n", "no text column 'q'"),
     ],

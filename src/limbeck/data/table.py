@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from limbeck.data.files import form_of, nameless_file, open_rows
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.plain import regular
+from limbeck.support.words import count_of
 
 LARGE = 1 << 24
 """Bytes of a column that may stay in memory together."""
@@ -226,12 +227,17 @@ class FileTable:
         column = self.columns[name]
         found = column.text_or_gaps
         if found is None or not blank or (found.null_count and not gaps):
-            for row, value in enumerate(column, start=1):
-                is_text = isinstance(value, str) and (blank or value.strip())
-                if not is_text and not (gaps and value is None):
-                    raise LimbeckError(
-                        f"{self.path}, row {row}: {name} is {value!r:.80}, expected text", fix
-                    )
+            wrong = [
+                (row, value)
+                for row, value in enumerate(column, start=1)
+                if not (isinstance(value, str) and (blank or value.strip()))
+                and not (gaps and value is None)
+            ]
+            for row, value in wrong[:1]:
+                others = f"; {count_of(len(wrong) - 1, 'other row')} too" if wrong[1:] else ""
+                raise LimbeckError(
+                    f"{self.path}, row {row}: {name} is {value!r:.80}, expected text{others}", fix
+                )
         return pc.fill_null(found, "") if found is not None and found.null_count else found
 
     def texts(self, name: str, **which: Any) -> list[str]:
