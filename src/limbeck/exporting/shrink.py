@@ -80,7 +80,7 @@ def shrink(
     """
     try:
         return _shrunk(str(model), out, overwrite, settings)
-    except LimbeckError as error:  # here the sizes stand alone, in recipes under `student`
+    except LimbeckError as error:  # recipes have the sizes under `student`
         raise LimbeckError(
             [
                 replace(
