@@ -23,7 +23,7 @@ from limbeck.cards.push import push_files
 from limbeck.cards.settings import CardSettings
 from limbeck.cli.app import app
 from limbeck.data import RowsAsked
-from limbeck.exporting.cascade import cascade, lines_of
+from limbeck.exporting.cascade import cascade, curve_table, lines_of
 from limbeck.exporting.export_model import export
 from limbeck.latency.benching import bench
 from limbeck.latency.cascades import cascade_lines
@@ -149,6 +149,7 @@ def test_rows_without_labels_are_judged_by_the_slow_model(models, tmp_path):
     assert (made.judged_by, made.metric) == ("agreement", "agreement")
     assert made.members[1].score == 100.0
     assert made.chosen.agreement >= 90.0
+    assert curve_table(made).cells[0][2:] == ["agreement"]
 
 
 def test_a_wish_that_no_threshold_meets_is_refused_with_what_can_be(models, tmp_path):

@@ -484,7 +484,9 @@ def curve_table(manifest: CascadeManifest) -> CellTable:
     """Some places of the curve: rows that the last model answers, cost of a row, score, agreement."""
     last, points = manifest.members[-1], _best_by_share(manifest)
     name = _names(manifest)[-1]
-    cells = [[f"rows to {name}", f"of its time, with {name}'s 100", manifest.metric, "agreement"]]
+    beside = manifest.judged_by == "labels"  # otherwise the agreement is the score
+    heads = [f"rows to {name}", f"of its time, with {name}'s 100", manifest.metric]
+    cells = [heads + ["agreement"] * beside]
     places = [
         min(points, key=lambda one: abs(one.sent[-1] - share))
         for share in (0, 0.05, 0.1, 0.2, 0.5, 1)
@@ -493,9 +495,8 @@ def curve_table(manifest: CascadeManifest) -> CellTable:
         {id(point): point for point in places}.values(), key=lambda one: one.sent[-1]
     ):
         cost = f"{100 * one.seconds / last.seconds:.0f}" if last.timed else "–"
-        cells.append(
-            [f"{100 * one.sent[-1]:.1f} %", cost, f"{one.score:.1f}", f"{one.agreement:.1f} %"]
-        )
+        row = [f"{100 * one.sent[-1]:.1f} %", cost, f"{one.score:.1f}"]
+        cells.append(row + [f"{one.agreement:.1f} %"] * beside)
     return CellTable("The rows that chose the thresholds, by how many are sent on", cells, ())
 
 
