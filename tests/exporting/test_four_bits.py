@@ -123,6 +123,30 @@ def test_what_is_kept_in_float_is_the_same_to_the_last_bit(graph):
     assert "MatMulNBits" in operators
 
 
+def test_a_linear_layer_of_rows_is_quantized_or_kept_as_any_matrix(graph):
+    model = onnx.load(graph)
+    bias = rng.normal(size=OUT).astype(np.float32)
+    model.graph.node[1].CopyFrom(
+        helper.make_node("Gemm", ["rows", "turned", "bias"], ["logits"], "multiply", transB=1)
+    )
+    del model.graph.initializer[1]
+    model.graph.initializer.append(numpy_helper.from_array(MATRIX.T.copy(), "turned"))
+    model.graph.initializer.append(numpy_helper.from_array(bias, "bias"))
+    onnx.save(model, graph)
+    for form, operator in (("onnx-int4", "MatMulNBits"), ("onnx-int8", "MatMulInteger")):
+        (how, *_) = conversions(ExportSettings(format=form))
+        _, logits, operators = converted(graph, how)
+        assert operator in operators
+        assert np.abs(logits - TABLE @ MATRIX - bias).max() > 0.1
+        kept = how.model_copy(update={"kept_in_float": ["look_up", "multiply"]})
+        _, logits, operators = converted(graph, kept)
+        assert operator not in operators
+        np.testing.assert_allclose(logits, TABLE @ MATRIX + bias, rtol=1e-4, atol=1e-3)
+        _, _, operators = converted(graph, how, only=["multiply"])
+        assert operator in operators
+    assert graph.with_name("small.onnx").stat().st_size < TABLE.nbytes + MATRIX.nbytes
+
+
 @pytest.mark.parametrize(
     ("form", "bits"), [("onnx", 4), ("openvino", 8), ("numpy-int8", 4), ("onnx-int4", 8)]
 )

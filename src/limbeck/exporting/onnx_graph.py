@@ -10,7 +10,7 @@ import inspect
 import io
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -173,11 +173,11 @@ def quantise(source: Path, target: Path, how: Conversion, only: Sequence[str] = 
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     external = weight_bytes(source) > LARGEST_FILE
-    left_out = [*how.kept_in_float]
+    left_out, only = _as_products(how.kept_in_float), _as_products(only)
     with quiet_export():
         if how.four_bits:
             if only:
-                left_out += {*quantisable(source)} - {*only}
+                left_out += {*_as_products(quantisable(source))} - {*only}
             _four_bits(source, target, how, left_out, external=external)
         quantize_dynamic(
             target if how.four_bits else source,
@@ -186,10 +186,15 @@ def quantise(source: Path, target: Path, how: Conversion, only: Sequence[str] = 
             per_channel=how.per_channel,
             reduce_range=how.reduce_range,
             weight_type=QuantType.QInt8,
-            nodes_to_quantize=list(only),
+            nodes_to_quantize=only,
             nodes_to_exclude=left_out,
             use_external_data_format=external,
         )
+
+
+def _as_products(names: Iterable[str]) -> list[str]:
+    """These nodes under their names in a graph in which ONNX Runtime has written `Gemm` as `MatMul` and `Add`."""
+    return [form for name in names for form in (name, f"{name}_MatMul")]
 
 
 def _four_bits(
@@ -197,9 +202,12 @@ def _four_bits(
 ) -> None:
     import onnx
     from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
+    from onnxruntime.quantization.onnx_model import ONNXModel
 
+    model = ONNXModel(onnx.load(source))
+    model.replace_gemm_with_matmul()
     quantizer = MatMulNBitsQuantizer(
-        onnx.load(source),
+        model.model,
         block_size=how.block,
         accuracy_level=4,  # products in int8, the fastest
         nodes_to_exclude=list(left_out),
