@@ -61,6 +61,15 @@ def recipe(place: Path, *files: str, **settings) -> Recipe:
     return Recipe.load(None, **{**own, **SETTINGS, **settings})
 
 
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_first_column_that_the_teacher_splits_more_is_warned_of(place, tmp_path, caplog, swapped):
+    rows = [(source, f"{other} {other}") for source, other in pairs()]
+    lines = ("\t".join(reversed(row) if swapped else row) for row in rows)
+    (place / "order.tsv").write_text("\n".join(lines) + "\n")
+    plan_run(recipe(place, "order.tsv"), tmp_path / "run")
+    assert ("check the order of the columns" in caplog.text) is swapped
+
+
 def test_every_form_of_file_has_the_same_rows_and_learns_the_source(place, tmp_path):
     teacher = SENTENCE_EMBEDDERS.from_pretrained(place / "teacher").eval()
     tokenizer = AutoTokenizer.from_pretrained(place / "teacher")
