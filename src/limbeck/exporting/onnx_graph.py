@@ -6,11 +6,13 @@ float.
 """
 
 import contextlib
+import hashlib
 import inspect
 import io
 import logging
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +85,7 @@ def write_onnx(
             ) from error
         _keep_outputs(program)
         _name_axes(program, axes)
+        _keep_one_of_equal_weights(program)
         ClearMetadataAndDocStringPass()(program)  # where this machine keeps its files
         weights = [value.const_value for value in program.graph.initializers.values()]
         large = sum(one.nbytes for one in weights if one is not None) > largest_file
@@ -105,6 +108,19 @@ def _keep_outputs(program: Any) -> None:
         RemoveUnusedNodesPass()(program)
 
 
+def _keep_one_of_equal_weights(program: Any) -> None:
+    """Store weights once that layers share, as an ALBERT's do: the exporter transposes them for each layer."""
+    first: dict[tuple[Any, ...], Any] = {}
+    initializers = program.graph.initializers
+    for name, value in [*initializers.items()]:
+        weight = value.const_value
+        digest = hashlib.sha256(weight.tobytes()).digest()
+        kept = first.setdefault((weight.dtype, tuple(weight.shape), digest), value)
+        if kept is not value:
+            value.replace_all_uses_with(kept)
+            del initializers[name]
+
+
 def _name_axes(program: Any, axes: Mapping[str, Axes]) -> None:
     """Call what varies by its name instead of the tracer's number."""
     import onnx_ir
@@ -117,16 +133,19 @@ def _name_axes(program: Any, axes: Mapping[str, Axes]) -> None:
 
 @contextlib.contextmanager
 def _without_cache(model: nn.Module) -> Iterator[None]:
-    """Decoders keep keys and values for a next token, which no graph here returns."""
-    config: Any = getattr(model, "config", None)
-    before = getattr(config, "use_cache", None)
-    if before:
-        config.use_cache = False
+    """Decoders keep keys and values for a next token, which no graph here returns.
+
+    A T5's decoder has a configuration of its own. With its cache, the fusions make its attention to the encoder causal.
+    """
+    configs: list[Any] = [getattr(module, "config", None) for module in model.modules()]
+    before = [one for one in configs if getattr(one, "use_cache", None)]
+    for one in before:
+        one.use_cache = False
     try:
         yield
     finally:
-        if before:
-            config.use_cache = before
+        for one in before:
+            one.use_cache = True
 
 
 @contextlib.contextmanager
@@ -227,17 +246,17 @@ def write_openvino(source: Path, target: Path) -> None:
         )
 
 
-def quantisable(source: Path) -> list[str]:
-    """Names of the nodes with weights that int8 replaces, in the graph's order."""
+def quantisable(source: Path) -> dict[str, str]:
+    """Names of the nodes with weights that int8 replaces, in the graph's order, and of these weights."""
     import onnx
 
     graph = onnx.load(source, load_external_data=False).graph
     weights = {one.name for one in graph.initializer if len(one.dims) >= 2}
-    return [
-        node.name
+    return {
+        node.name: next(name for name in node.input if name in weights)
         for node in graph.node
-        if node.op_type in WEIGHTED and any(name in weights for name in node.input)
-    ]
+        if node.op_type in WEIGHTED and not weights.isdisjoint(node.input)
+    }
 
 
 def without_stale_shapes(path: Path) -> None:
@@ -261,10 +280,18 @@ MOST_GROUPS = 40
 
 
 def groups_of_nodes(source: Path) -> list[list[str]]:
-    """Names of neighbours in the graph that are tried together."""
-    nodes = quantisable(source)
+    """Names of neighbours in the graph that are tried together, and of all nodes that share their weights.
+
+    ONNX Runtime gives a node in float the rounded weights if another node has them in int8.
+    """
+    sharing: dict[str, list[str]] = {}
+    for node, weight in quantisable(source).items():
+        sharing.setdefault(weight, []).append(node)
+    nodes = [*sharing.values()]
     size = -(-len(nodes) // MOST_GROUPS) or 1
-    return [nodes[start : start + size] for start in range(0, len(nodes), size)]
+    return [
+        [*chain.from_iterable(nodes[start : start + size])] for start in range(0, len(nodes), size)
+    ]
 
 
 def ranked(
