@@ -354,7 +354,7 @@ def test_what_is_wrong_is_said_together_before_any_work(tmp_path):
 def test_a_latency_that_cannot_be_measured_is_refused(made_up, tmp_path, monkeypatch):
     with pytest.raises(LimbeckError, match="length 129: the teacher reads 128 tokens at most"):
         made_up.run(tmp_path / "out", length=129)
-    monkeypatch.setattr("limbeck.latency.benching.cores", lambda: 2)
+    monkeypatch.setattr("limbeck.support.cores.cores", lambda: 2)
     with pytest.raises(LimbeckError, match="threads 3: there are fewer cores"):
         made_up.run(tmp_path / "out", threads=3)
 

@@ -6,6 +6,7 @@ import random
 
 from limbeck.compressing.budget import Budget, Costs
 from limbeck.compressing.front import FrontPoint, recommended, with_front
+from limbeck.compressing.page import front_table
 
 
 def point(name: str, chosen_on: float, size: float, latency: float, **more) -> FrontPoint:
@@ -73,3 +74,13 @@ def test_with_a_share_of_the_score_the_cheapest_that_keeps_it():
     budget = Budget.parse("size=6MB,score=99%")
     _, why = recommended(with_front([point("a", -5, 2, 5)], budget), budget, teacher=0.0)
     assert "the best of 1 that fit keeps none of it" in why
+
+
+def test_a_share_is_of_a_teacher_above_zero():
+    for teacher, share in ((40.0, "-50.0 %"), (-10.0, "–"), (0.0, "–")):
+        points = [
+            point("a", 1, 1, 1, kind="teacher", score=teacher),
+            point("b", 2, 1, 1, score=-20.0),
+        ]
+        (heading, *rows) = front_table(points, "pearson").cells
+        assert {row[0]: row[heading.index("of teacher")] for row in rows}["b"] == share

@@ -192,6 +192,11 @@ def test_all_wrong_settings_are_said_at_once(places):
     assert "did you mean 'onnx'" in str(wrong.value)
 
 
+def test_more_threads_than_cores_are_refused_before_a_model_is_read(tmp_path):
+    with pytest.raises(LimbeckError, match="threads 100000: there are fewer cores"):
+        export(tmp_path / "model", threads=100_000)
+
+
 def test_a_model_that_writes_is_left_to_optimum(places, tmp_path):
     shape = {"d_model": 8, "d_kv": 4, "d_ff": 8, "num_heads": 2, "num_layers": 1}
     T5ForConditionalGeneration(T5Config(vocab_size=20, **shape)).save_pretrained(tmp_path / "t5")

@@ -34,7 +34,6 @@ from limbeck.compressing.trials import (
     numbered_trials,
 )
 from limbeck.compressing.vocabularies import vocabularies
-from limbeck.latency.benching import check_threads
 from limbeck.preflight import refuse_beyond
 from limbeck.recipe import Recipe, catalog
 from limbeck.recipe.teacher_text import usual_method
@@ -43,6 +42,7 @@ from limbeck.run.inputs import checksums_of_inputs
 from limbeck.runtimes.sessions import need_extra
 from limbeck.students import load_model, read_config, read_processor
 from limbeck.support import files, lock, machine, terminal
+from limbeck.support.cores import check_threads
 from limbeck.support.errors import LimbeckError, Problem, collecting, raise_problems, unknown
 from limbeck.support.positions import positions_of
 from limbeck.support.words import count_of

@@ -55,7 +55,7 @@ def front_table(points: Sequence[FrontPoint], metric: str) -> CellTable:
                 magnitude(one.costs.parameters),
                 f"{one.costs.memory / 1e6:.0f}",
                 f"{one.score:.1f}",
-                f"{100 * one.score / teacher.score:.1f} %" if teacher.score else "–",
+                f"{100 * one.score / teacher.score:.1f} %" if teacher.score > 0 else "–",
                 _spread(one.seeds),
                 f"{one.chosen_on:.1f}",
             ]

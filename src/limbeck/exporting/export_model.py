@@ -34,6 +34,7 @@ from limbeck.scoring import scored_model
 from limbeck.static import StaticConfig
 from limbeck.students import resolve_checkpoint
 from limbeck.support import files, terminal
+from limbeck.support.cores import check_threads
 from limbeck.support.errors import LimbeckError, first_line
 from limbeck.tasks import join
 
@@ -96,6 +97,8 @@ def export(
             f"embedding_bits: it belongs to format onnx-int8, and the format is {chosen.format}",
             "leave it out, or choose --format onnx-int8",
         )
+    if chosen.threads is not None:
+        check_threads([chosen.threads])
     place = (
         files.at_home(out) if out is not None else folder.default_place(str(model), chosen.format)
     )

@@ -22,8 +22,7 @@ from limbeck.records import hardware, versions
 from limbeck.records.facts import busy_note
 from limbeck.run.finish import refresh
 from limbeck.support import files, terminal, words
-from limbeck.support.cores import cores
-from limbeck.support.errors import LimbeckError
+from limbeck.support.cores import check_threads
 from limbeck.support.positions import positions_by_config
 
 _LIBRARIES = ("onnxruntime", "openvino")
@@ -114,15 +113,6 @@ class Turn:
         """Write a model's inputs under a condition, for the process that times it."""
         np.savez(inputs, **inputs_of(who, condition.batch, condition.length))  # type: ignore[arg-type]
         return cls(who, condition, inputs)
-
-
-def check_threads(threads: Sequence[int]) -> None:
-    """Raises LimbeckError if there are fewer cores than threads."""
-    limit = cores()
-    if limit is not None and max(threads) > limit:
-        raise LimbeckError(
-            f"threads {max(threads)}: there are fewer cores", f"give at most {limit}"
-        )
 
 
 def _turns(

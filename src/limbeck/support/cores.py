@@ -1,7 +1,10 @@
 """CPU cores that this process may use, and its memory."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
+
+from limbeck.support.errors import LimbeckError
 
 
 def cores() -> int | None:
@@ -9,6 +12,15 @@ def cores() -> int | None:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count()
+
+
+def check_threads(threads: Sequence[int]) -> None:
+    """Raises LimbeckError if there are fewer cores than threads."""
+    limit = cores()
+    if limit is not None and max(threads) > limit:
+        raise LimbeckError(
+            f"threads {max(threads)}: there are fewer cores", f"give at most {limit}"
+        )
 
 
 def anonymous_bytes() -> int | None:
