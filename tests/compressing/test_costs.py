@@ -159,9 +159,15 @@ TABLE = {"num_attention_heads": 4, "hidden_size": 24, "intermediate_size": 32}
     [
         (hf.DistilBertConfig(dim=24, n_heads=4, hidden_dim=32, n_layers=2, vocab_size=40), 3, 16),
         (hf.T5Config(d_model=24, num_heads=4, d_ff=32, d_kv=6, num_layers=2, vocab_size=40), 3, 16),
-        # Its weights cannot be cut: only its layers and its vocabulary can be fewer.
+        # Its weights cannot be cut: only its layers and its vocabulary can be fewer. Small weights hide it.
         (
-            hf.DebertaConfig(**SIZES, **TABLE, relative_attention=True, pos_att_type=["c2p"]),
+            hf.DebertaConfig(
+                **SIZES,
+                **TABLE,
+                relative_attention=True,
+                pos_att_type=["c2p"],
+                initializer_range=0.5,
+            ),
             None,
             None,
         ),
