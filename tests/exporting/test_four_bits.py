@@ -10,6 +10,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from limbeck.exporting import onnx_graph
 from limbeck.exporting.export_model import export
 from limbeck.exporting.onnx_graph import quantise, quiet_export
 from limbeck.exporting.settings import ExportSettings, conversions
@@ -145,6 +146,27 @@ def test_a_linear_layer_of_rows_is_quantized_or_kept_as_any_matrix(graph):
         _, _, operators = converted(graph, how, only=["multiply"])
         assert operator in operators
     assert graph.with_name("small.onnx").stat().st_size < TABLE.nbytes + MATRIX.nbytes
+
+
+@pytest.mark.parametrize("form", ["onnx-int8", "onnx-int4"])
+def test_weights_beside_the_file_are_written_once(form, graph, monkeypatch):
+    (how, *_) = conversions(ExportSettings(format=form))
+    _, inside, _ = converted(graph, how)
+    monkeypatch.setattr(onnx_graph, "LARGEST_FILE", 1000)
+    for _ in range(2):  # the search for sensitive layers writes one file again and again
+        _, logits, _ = converted(graph, how)
+        np.testing.assert_array_equal(logits, inside)
+        beside = onnx.load(graph.with_name("small.onnx"), load_external_data=False)
+        ends = [
+            int(entry["offset"]) + int(entry["length"])
+            for one in beside.graph.initializer
+            if (entry := {pair.key: pair.value for pair in one.external_data})
+        ]
+        assert graph.with_name("small.onnx.data").stat().st_size == max(ends)
+        assert min(ends) < 4096  # the first begins the file
+    assert {path.name for path in graph.parent.iterdir()} == {
+        "float.onnx", "small.onnx", "small.onnx.data",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -193,13 +194,15 @@ def quantise(source: Path, target: Path, how: Conversion, only: Sequence[str] = 
 
     external = weight_bytes(source) > LARGEST_FILE
     left_out, only = _as_products(how.kept_in_float), _as_products(only)
-    with quiet_export():
+    # ONNX appends weights to a file that is there.
+    target.with_name(f"{target.name}.data").unlink(missing_ok=True)
+    with quiet_export(), TemporaryDirectory(dir=target.parent) as work:
         if how.four_bits:
             if only:
                 left_out += {*_as_products(quantisable(source))} - {*only}
-            _four_bits(source, target, how, left_out, external=external)
+            source = _four_bits(source, Path(work) / target.name, how, left_out, external=external)
         quantize_dynamic(
-            target if how.four_bits else source,
+            source,
             target,
             op_types_to_quantize=[one for one in WEIGHTED if one not in how.four_bits],
             per_channel=how.per_channel,
@@ -218,7 +221,7 @@ def _as_products(names: Iterable[str]) -> list[str]:
 
 def _four_bits(
     source: Path, target: Path, how: Conversion, left_out: Sequence[str], *, external: bool
-) -> None:
+) -> Path:
     import onnx
     from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
     from onnxruntime.quantization.onnx_model import ONNXModel
@@ -234,6 +237,7 @@ def _four_bits(
     )
     quantizer.process()
     quantizer.model.save_model_to_file(str(target), external)
+    return target
 
 
 def write_openvino(source: Path, target: Path) -> None:
