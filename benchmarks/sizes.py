@@ -45,7 +45,8 @@ TEACHER, PLAIN = "teacher, 6 layers", "3 layers"
 SHALLOW, SLIM, FEW_TOKENS = "2 layers", "3 layers, ffn 384", "3 layers, 12,000 tokens"
 MORE_TOKENS = "3 layers, 19,000 tokens"
 FOUR_BITS = f"{MORE_TOKENS}, trained in 4 bits"
-THIN, SMALLEST = "3 layers, ffn 256, 8,000 tokens", "3 layers, ffn 256, 3,800 tokens"
+THIN, SMALL = "3 layers, ffn 256, 8,000 tokens", "3 layers, ffn 256, 4,400 tokens"
+SMALLEST = "3 layers, ffn 256, 3,800 tokens, trained in 4 bits"
 STATIC = "static, 8,000 tokens"
 # Of about the same latency; and the same layers with and without rare tokens, twice of about 11 MB.
 PAIRS = (
@@ -83,7 +84,13 @@ STUDENTS: dict[str, dict[str, Any]] = {
         "student.ffn": 256,
         "student.vocabulary": 8000,
     },
-    SMALLEST: {"student.layers": 3, "student.ffn": 256, "student.vocabulary": 3800},
+    SMALL: {"student.layers": 3, "student.ffn": 256, "student.vocabulary": 4400},
+    SMALLEST: {
+        "student.layers": 3,
+        "student.ffn": 256,
+        "student.vocabulary": 3800,
+        "student.embedding_bits": 4,
+    },
     "6 layers, ffn 384, 3,800 tokens": {
         "student.layers": 6,
         "student.ffn": 384,
@@ -99,6 +106,7 @@ PRECISIONS: dict[str, dict[str, Any]] = {
 FORMS = {
     MORE_TOKENS: ["4 bits"],
     THIN: ["", "4 bits", "int4"],
+    SMALL: ["int4"],
     SMALLEST: ["int4"],
     "6 layers, ffn 384, 3,800 tokens": ["4 bits"],
 }
