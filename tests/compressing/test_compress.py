@@ -229,6 +229,16 @@ def test_a_shape_that_is_too_slow_when_it_is_timed_is_not_trained(made_up, tmp_p
     assert all((recipe.student.layers or 0) <= 1 for recipe in made_up.trainings)
 
 
+def test_what_ends_all_trials_is_shown_with_its_fix(made_up, tmp_path, monkeypatch):
+    def constant(*_, **__):
+        raise LimbeckError("teacher: it predicts one class", "train it longer")
+
+    monkeypatch.setattr(trials, "distill", constant)
+    said = r"with a score:\nteacher: it predicts one class\n +fix: train it longer\n +fix: correct"
+    with pytest.raises(LimbeckError, match=said):
+        made_up.run(tmp_path / "out", trials=2)
+
+
 def test_time_ends_the_trials(made_up, tmp_path):
     """A training takes 10 s a row here, of 4,680 s."""
     made_up.cost = lambda recipe: 10.0 * rows_of_recipe(recipe)
@@ -559,7 +569,7 @@ def test_the_hours_hold_with_several_jobs(at_once, tmp_path):
 def test_a_process_that_dies_costs_a_trial_or_a_finalist(at_once, tmp_path):
     at_once.dies_at = (4, 10)  # of nine trials and two finalists by two seeds
     found = at_once.run(tmp_path / "out", jobs=2)
-    errors = [one["error"] for one in trials_of(tmp_path / "out")]
+    errors = [one["error"].partition("\n")[0] for one in trials_of(tmp_path / "out")]
     assert errors == [""] * 4 + ["its process ended"] + [""] * 4
     lost = [one for one in found.about["notes"] if "its process ended" in one]
     assert len(lost) == 1 and lost[0].startswith("not trained: ")

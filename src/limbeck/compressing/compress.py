@@ -300,10 +300,10 @@ class _Compression:
                 break
         trials = [done[number] for number in sorted(done)]
         if all(one.score is None for one in trials):
-            errors = "; ".join(dict.fromkeys(one.error for one in trials))
+            errors = "\n".join(dict.fromkeys(one.error for one in trials))
             raise LimbeckError(
-                f"compress: no trial has ended with a score: {errors}",
-                "raise the budget a little, or --trials, and choose another --out",
+                f"compress: no trial has ended with a score:\n{errors}",
+                "correct this, or raise the budget a little, or --trials; and choose another --out",
             )
         return trials
 

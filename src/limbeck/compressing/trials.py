@@ -27,7 +27,7 @@ from limbeck.compressing.shapes import StudentShape
 from limbeck.recipe import Recipe, quick
 from limbeck.run.distill import Result, distill
 from limbeck.support import files
-from limbeck.support.errors import LimbeckError, Problem, first_line
+from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.workers import Workers
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Trial(BaseModel):
     @property
     def said(self) -> str:
         """The score, or why it is missing."""
-        return self.error if self.score is None else f"{self.score:.1f}"
+        return self.error.splitlines()[0] if self.score is None else f"{self.score:.1f}"
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ class Trainings:
         for at, end in self.workers.each(tasks):
             number, made = begun[at]
             if end.error is not None:  # another candidate may do
-                made.error = first_line(end.error)
+                made.error = str(end.error)
             if end.run is not None:
                 record = end.run.record
                 made.score, made.epochs = end.run.scores[CHOOSING]["primary"], len(record.epochs)
