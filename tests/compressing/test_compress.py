@@ -76,7 +76,7 @@ def made_up(tmp_path, monkeypatch):
         cost = SimpleNamespace(
             preparation_seconds=0.0, student_seconds=seconds, teacher_seconds=None
         )
-        usual = 30 if spec.static else 20  # of 60 rows
+        usual = 30 if spec.static else 60  # of 60 rows
         record = SimpleNamespace(epochs=[None] * round(recipe.epochs or usual), cost=cost)
         scores = {"dev": {"primary": quality}, "test": {"primary": test}}
         known[str(out)] = scores

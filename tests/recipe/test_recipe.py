@@ -313,10 +313,11 @@ def test_augmentation_names_its_model_and_refuses_what_it_does_not_know():
 
 
 def test_few_rows_are_read_more_often_and_shortened_students_learn_faster():
-    # 648 rows in batches of 32: 200 steps are 9.9 passes. 100 rows would need 64, and 20 are the most.
+    # 648 rows in batches of 32: 200 steps are 9.9 passes. 120 rows need 53.3; 100 would need 64, and 60 are the most.
     assert training_for(648, 32, depth=1) == (10, 5e-5)
     assert training_for(648, 32, depth=1 / 2) == (10, 1e-4)
-    assert training_for(100, 32, depth=4 / 6) == (20, 1e-4)
+    assert training_for(120, 32, depth=1) == (54, 5e-5)
+    assert training_for(100, 32, depth=4 / 6) == (60, 1e-4)
     assert training_for(67_000, 32, depth=5 / 6) == (3, 5e-5)
 
 

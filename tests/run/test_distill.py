@@ -15,6 +15,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 import tiny_runs as tiny
 from limbeck.data import load_task
 from limbeck.recipe import Recipe
+from limbeck.recipe.quick import Training
 from limbeck.run import distill
 from limbeck.run.prepare import prepare
 from limbeck.run.rows import load_rows
@@ -142,27 +143,30 @@ def test_what_is_left_out_is_chosen_said_kept_and_not_chosen_again(
     own = {"student.init": "teacher", "student.layers": 1, "batch_size": 54}
     open_ = recipe("kd", epochs=None, lr=None, **own)
     record = distill(open_, tmp_path, show=True).record
-    assert "54 rows, 1 of 4 layers: 20 epochs at 0.0001" in capfd.readouterr().err
-    assert (record.recipe["epochs"], record.recipe["lr"]) == (20, 1e-4)
-    assert record.execution.training == {"epochs": 20, "lr": 1e-4}
-    assert len(record.epochs) == 20
+    assert "54 rows, 1 of 4 layers: 60 epochs at 0.0001" in capfd.readouterr().err
+    assert (record.recipe["epochs"], record.recipe["lr"]) == (60, 1e-4)
+    assert record.execution.training == {"epochs": 60, "lr": 1e-4}
+    assert len(record.epochs) == 60
     written = (tmp_path / "recipe.yaml").read_text(encoding="utf-8")
-    assert "epochs: null" in written and "epochs 20, lr 0.0001" in written
+    assert "epochs: null" in written and "epochs 60, lr 0.0001" in written
     monkeypatch.setattr(DistillationTrainer, "__init__", None)  # nothing is trained again
     assert distill(open_, tmp_path).record.seed == record.seed
     # To state what was chosen asks for the same run.
-    assert distill(recipe("kd", epochs=20, lr=None, **own), tmp_path).record.seed == record.seed
+    assert distill(recipe("kd", epochs=60, lr=None, **own), tmp_path).record.seed == record.seed
     with pytest.raises(LimbeckError, match="differ in epochs"):
         distill(recipe("kd", epochs=19, lr=None, **own), tmp_path)
 
 
-@pytest.mark.parametrize(("quality", "epochs"), [("fast", 7), ("best", 60)])
-def test_the_quality_multiplies_the_usual_epochs(tmp_path, recipe, capfd, quality, epochs):
+@pytest.mark.parametrize(("quality", "epochs"), [("fast", 3), ("best", 21)])
+def test_the_quality_multiplies_the_usual_epochs(
+    tmp_path, recipe, capfd, monkeypatch, quality, epochs
+):
+    monkeypatch.setattr("limbeck.run.begin.training_for", lambda *_: Training(7.0, 1e-4))
     own = {"student.init": "teacher", "student.layers": 1, "batch_size": 54}
     open_ = recipe("kd", epochs=None, lr=None, quality=quality, **own)
     record = distill(open_, tmp_path, show=True, report=False).record
     assert f"{epochs} epochs at 0.0001 for quality {quality} (" in capfd.readouterr().err
-    assert len(record.epochs) == epochs  # a third of 20 or three times as many
+    assert len(record.epochs) == epochs  # a third of 7 or three times as many
     assert Recipe.load(tmp_path / "recipe.yaml") == open_
 
 

@@ -254,7 +254,7 @@ class RecipeFields(Settings):
 
     epochs: Passes | None = Field(
         None,
-        description="passes over the training rows; default: 3, or more for few rows, to reach 200 steps (at most 20 "
+        description="passes over the training rows; default: 3, or more for few rows, to reach 200 steps (at most 60 "
         "epochs)",
     )
     quality: Literal["fast", "usual", "best"] = Field(

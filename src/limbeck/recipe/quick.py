@@ -51,7 +51,7 @@ _SHORTENED = 2 / 3
 _LEAST_STEPS = 200
 # A step of a static student is some milliseconds, and moves the vectors of its own tokens alone.
 _STATIC_STEPS, _STATIC_EPOCHS = 1_500, 30.0
-_MOST_EPOCHS = 20.0
+_MOST_EPOCHS = 60.0
 
 
 def training_for(rows: int, step: int, depth: float) -> Training:
