@@ -461,7 +461,7 @@ class Bench:
                 read, size = self._model2vec(tokenlearn="Tokenlearn" in name)
             else:
                 read, size = torch_reader(folder), megabytes(folder)
-            cosines = {split: _cosines(read, rows) for split, rows in pairs.items()}
+            cosines = {split: cosines_of(read, rows) for split, rows in pairs.items()}
             dev, test = (
                 100 * float(spearmanr(cosines[split], rows["score"]).statistic)
                 for split, rows in pairs.items()
@@ -501,7 +501,7 @@ def similarities() -> list[float]:
     return found
 
 
-def _cosines(read: Reader, pairs: pd.DataFrame) -> np.ndarray:
+def cosines_of(read: Reader, pairs: pd.DataFrame) -> np.ndarray:
     one, other = (np.asarray(read([*map(str, pairs[side])])) for side in ("sentence1", "sentence2"))
     both = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
     found: np.ndarray = (one * other).sum(1) / both

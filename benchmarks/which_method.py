@@ -274,7 +274,6 @@ HEADINGS = (
 )  # fmt: skip
 MISSING = (
     (*("any",) * 2, "3 of 12 or fewer", *("any",) * 2, "no record of a larger teacher"),
-    (*("any",) * 3, "distilled encoder", "any", "no record of the papers' own start"),
     ("none", "all", "3 of 6", "teacher", "any", "no record with seeds: text without any label"),
     (*("many",) * 2, "3 of 6", "teacher", "any", "no record with seeds; few labels above"),
     ("none", "all", "15 of 30", "teacher", "text generation", "three seeds: see decoders"),
@@ -333,6 +332,8 @@ def cases() -> Iterator[Case]:
         ):
             arms = of_study("real_glue", f"{task}-", layers=layers)
             yield Case((rows, "none", f"{layers} of 6", start, title), arms)
+            if layers == 3 and (arms := of_study("distilled_start", f"{task}-", layers=layers)):
+                yield Case((rows, "none", f"{layers} of 6", "distilled", title), arms)
     for task, models in read_static().items():
         if arms := of_rows(models, STATIC):
             yield Case(("1,000", "the rest", "static", "teacher", task), arms)
