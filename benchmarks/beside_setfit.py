@@ -32,13 +32,15 @@ import numpy as np
 import pandas as pd
 import torch
 from datasets import Dataset
-from scipy.stats import spearmanr, ttest_rel
+from scipy.stats import spearmanr
 from sentence_transformers import SentenceTransformer
 
 import limbeck
 from embeddings import Inputs
+from limbeck.evaluation.compare import paired_t_test
 from limbeck.support.files import write_whole
 from static import cosines_of, similarities, torch_reader
+from which_method import difference
 
 RECORD = Path(__file__).parent / "records" / "beside_setfit.json"
 LABELED, DEV, TEST = 20, 500, 1000  # the first a class
@@ -269,12 +271,8 @@ def table() -> None:
             spread = f" ± {statistics.stdev(scores):.1f}" if len(scores) > 1 else ""
             other = models.get(peers.get(name, ""), {})
             both = sorted(seeds.keys() & other.keys())
-            said = ["", ""]
-            if len(both) > 2:
-                ours, theirs = ([of[seed]["score"] for seed in both] for of in (seeds, other))
-                low, high = ttest_rel(ours, theirs).confidence_interval()
-                gap = statistics.mean(ours) - statistics.mean(theirs)
-                said = [peers[name], f"{gap:+.1f} ({low:+.1f} to {high:+.1f})"]
+            found = paired_t_test(*([of[seed]["score"] for seed in both] for of in (seeds, other)))
+            said = [peers[name], difference(found)] if found else ["", ""]
             print(
                 f"| {name} | {len(scores)} | {statistics.mean(scores):.1f}{spread} | {' | '.join(said)} |"
             )

@@ -10,7 +10,7 @@ Reuters, two passes over 20,000 rows of 48 to 64 tokens.
 
     python benchmarks/real_glue.py --model MINILM_DIR --data GLUE_DIR [--work DIR] [--seeds 3] [--texts TEXTS_DIR]
 
-Resumable: run it again and it goes on. `limbeck table benchmarks/records/real_glue.jsonl.gz` prints what there is, of
+Resumable. `limbeck table benchmarks/records/real_glue.jsonl.gz` prints what there is, of
 `--texts` the file `distilled_start.jsonl.gz`.
 """
 
