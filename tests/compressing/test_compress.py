@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 import tiny_compression as tiny
 
@@ -416,6 +417,21 @@ def test_another_compressions_folder_is_refused(made_up, tmp_path):
         made_up.run(tmp_path / "mine")
     with pytest.raises(LimbeckError, match="unknown method 'kd-sofd'"):
         made_up.run(tmp_path / "other", methods=("kd-sofd",))
+
+
+def test_what_no_trial_can_train_with_is_refused_before_any_export(made_up, tmp_path):
+    """Methods that read hidden states, and rows of other classes, failed in every trial."""
+    for name in ("pkd", "rail-kd-c", "tinybert", "skd-uniform"):
+        with pytest.raises(LimbeckError, match=f"{name} reads more than the outputs") as caught:
+            made_up.run(tmp_path / "out", methods=("kd", name))
+        assert "choose among finetune, dist, dkd, kd, kd-soft" in caught.value.problems[0].fix
+    rows = pd.read_csv(tmp_path / "dev.csv")
+    rows["label"] = [("good", "bad", "neither")[place % 3] for place in range(len(rows))]
+    for name in ("train.csv", "dev.csv"):
+        rows.to_csv(tmp_path / name, index=False)
+    with pytest.raises(LimbeckError, match=r"teacher: it has 2 outputs .* needs 3"):
+        made_up.run(tmp_path / "out")
+    assert not made_up.exports and not (tmp_path / "out" / "costs").exists()
 
 
 def test_other_rows_under_the_same_name_are_another_compression(made_up, tmp_path):

@@ -40,6 +40,7 @@ from limbeck.recipe.teacher_text import usual_method
 from limbeck.records.machine import processor_name
 from limbeck.run.inputs import checksums_of_inputs
 from limbeck.runtimes.sessions import need_extra
+from limbeck.scoring.scored_model import class_names
 from limbeck.students import load_model, read_config, read_processor
 from limbeck.support import files, lock, machine, terminal
 from limbeck.support.cores import check_threads
@@ -55,6 +56,8 @@ _FIRST_FILES = {ASKED_NAME, "rows", "costs"}
 """All that a command leaves that ended with an error about its budget or rows: the corrected one replaces it."""
 # Parts of the time that a short training may take, and the teacher's outputs, by the time of a pass.
 _FIRST, _ASKED = 8.0, 4.0
+_FAMILIES = ("baseline", "soft-label", "embedding", "ranking")
+"""Families of methods that compare outputs, if any."""
 _COUNTED = ("size", "parameters")
 """Limits that can be checked before any shape is exported."""
 _FINAL = 2 / 3
@@ -141,9 +144,18 @@ def _checked(given: dict[str, Any], teacher: str) -> tuple[CompressSettings, Bud
     tried(needs_optuna)
     tried(lambda: need_extra("onnx", "compress"))
     tried(lambda: read_config(teacher))
-    known = catalog.names()
-    methods = () if asked is None else asked.methods
-    problems += [unknown("method", name, known) for name in methods if name not in known]
+    families = {entry.method: entry.family for entry in catalog.available()}
+    fit = [name for name, family in families.items() if family in _FAMILIES]
+    for name in () if asked is None else asked.methods:
+        if name not in families:
+            problems.append(unknown("method", name, fit))
+        elif name not in fit:
+            problems.append(
+                Problem(
+                    f"methods: {name} reads more than the outputs of one teacher, and nothing else is stored",
+                    f"choose among {', '.join(fit)}; train the shape that is found with {name}: limbeck distill",
+                )
+            )
     raise_problems(problems)
     return asked, budget
 
@@ -245,6 +257,7 @@ class _Compression:
                 f"length {length}: the teacher reads {positions} tokens at most",
                 f"give --length {positions} or less",
             )
+        class_names(rows.task, teacher.config, side="teacher")
         tokenizer, size = read_processor(self.teacher, kind.reads), teacher.config.vocab_size
         known = vocabularies(tokenizer, size, rows.texts, smaller=kind.repeats)
         shapes = Shapes(teacher, kind, tuple(known), len(rows.task.text_columns))
