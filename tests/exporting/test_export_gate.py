@@ -22,6 +22,7 @@ from typer.testing import CliRunner
 import tiny_runs as tiny
 from limbeck.cli.app import app
 from limbeck.data import RowsAsked
+from limbeck.data.splits import halved
 from limbeck.exporting import export_model, gate
 from limbeck.exporting.export_model import _times_faster, _try, export
 from limbeck.exporting.gate import cross_fitted
@@ -152,6 +153,20 @@ def test_candidates_of_one_query_stay_in_one_half():
     held = [{queries[place] for place in half} for half in halves]
     assert held[0] and held[1] and not held[0] & held[1]
     assert sorted(np.concatenate(halves).tolist()) == [*range(6)]
+
+
+def test_equal_texts_stay_in_one_half():
+    """Other rows fall into the halves that they had without any copy."""
+    tokens = [[place % 10] for place in range(40)]
+    table = Dataset.from_dict({"text": [str(one[0]) for one in tokens], "input_ids": tokens})
+    task = SimpleNamespace(kind=TASK_TYPES.get("sentence"), text_columns=("text",))
+    halves = {}
+    for name, rows in (("copies", table), ("once", table.select(range(10)))):
+        loaded = LoadedSplit(task=task, data="own", name="dev", rows=rows)
+        halves[name] = EncodedSplit(loaded, task, rows, None, 8).halves()
+    for copies, once in zip(halves["copies"], halves["once"], strict=True):
+        assert len(copies) == 20 and {place % 10 for place in copies} == set(once)
+    assert [one.tolist() for one in halves["once"]] == [one.tolist() for one in halved(10, None)]
 
 
 @pytest.mark.slow

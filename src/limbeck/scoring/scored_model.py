@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from datasets import Dataset, DatasetDict
 from torch import Tensor
 from transformers import AutoConfig, PretrainedConfig, PreTrainedModel
@@ -138,15 +139,22 @@ class EncodedSplit:
         return self.task.kind.results(self.task, outputs, of)
 
     def halves(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """The places of a random half of the rows, and of the others; rows that belong together stay together.
+        """The places of a random half of the rows, and of the others.
 
+        Rows that belong together, or that a model reads as the same, stay together.
         None if a row is several examples or can only be read together with all others, as in a search.
         """
         kind, rows = self.task.kind, self.loaded.rows
         if not kind.one_example_a_row or len(rows) != len(self.encoded):
             return None
         texts = {name: rows[name][:] for name in self.task.text_columns}
-        parts = halved(len(rows), kind.groups_of(self.task, texts))
+        groups = kind.groups_of(self.task, texts)
+        if groups is None and "input_ids" in self.encoded.column_names:
+            tokens = [tuple(row) for row in self.encoded["input_ids"]]
+            groups = pd.factorize(pd.Series(tokens))[
+                0
+            ]  # by first row: without copies, the rows' order
+        parts = halved(len(rows), groups)
         return parts if min(map(len, parts)) else None
 
 
