@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -12,10 +13,10 @@ from typer.testing import CliRunner
 import limbeck
 import tiny_runs as tiny
 from limbeck.cli.app import app
-from limbeck.outputs import writer as store_writer
 from limbeck.outputs.files import StoreFiles
 from limbeck.outputs.store import open_store
 from limbeck.outputs.writer import StoreWriter, remove_store
+from limbeck.support import lock
 from limbeck.support.errors import LimbeckError
 from limbeck.teachers.labeller import RowsMissingError
 from stopping_labeller import Stops
@@ -115,16 +116,16 @@ def test_two_processes_never_write_one_store(rows, tmp_path):
         limbeck.label(Stops(7), rows, out=folder, shard_rows=8)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     other = subprocess.Popen(
-        [sys.executable, "-c", HOLDS, str(folder / store_writer._LOCK)],
+        [sys.executable, "-c", HOLDS, str(folder / lock.LOCK)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
     try:
         assert other.stdout.readline() == "held\n"
-        with pytest.raises(LimbeckError, match="another process is writing this store"):
+        with pytest.raises(LimbeckError, match="is in use by another process"):
             limbeck.label(labeller, rows, out=folder, shard_rows=8)
-        with pytest.raises(LimbeckError, match="another process is writing this store"):
+        with pytest.raises(LimbeckError, match="is in use by another process"):
             remove_store(str(folder))
         assert labeller.seen == []
         assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
@@ -139,7 +140,7 @@ def test_the_process_that_writes_holds_the_lock_while_it_labels(rows, tmp_path):
 
     class Nested(Stops):
         def score(self, asked):
-            with pytest.raises(LimbeckError, match="another process is writing") as caught:
+            with pytest.raises(LimbeckError, match=f"is in use by process {os.getpid()}") as caught:
                 limbeck.label(Stops(), rows, out=tmp_path / "store", shard_rows=8)
             said.append(caught.value)
             return super().score(asked)

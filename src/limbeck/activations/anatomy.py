@@ -31,7 +31,6 @@ class LayerStack:
     """
 
     name: str
-    owner_name: str
     layers_name: str
     owner_reference: weakref.ref[PreTrainedModel]
     container_reference: weakref.ref[nn.Module]
@@ -171,15 +170,14 @@ def _side(name: str) -> str | None:
     return next((part for part in name.split(".") if part in ("encoder", "decoder")), None)
 
 
-def _owner_of(model: PreTrainedModel, name: str) -> tuple[str, PreTrainedModel]:
+def _owner_of(model: PreTrainedModel, name: str) -> PreTrainedModel:
     """The nearest `PreTrainedModel` around the module of that name."""
     parts = name.split(".")
     for length in range(len(parts) - 1, 0, -1):
-        owner_name = ".".join(parts[:length])
-        owner = model.get_submodule(owner_name)
+        owner = model.get_submodule(".".join(parts[:length]))
         if isinstance(owner, PreTrainedModel):
-            return owner_name, owner
-    return "", model
+            return owner
+    return model
 
 
 def _target_class(specification: Any) -> type[nn.Module] | None:
@@ -199,7 +197,7 @@ def _find_lists(model: PreTrainedModel) -> Iterator[tuple[str, nn.ModuleList, bo
     for name, module in model.named_modules():
         if not isinstance(module, nn.ModuleList) or len(module) == 0:
             continue
-        _, owner = _owner_of(model, name)
+        owner = _owner_of(model, name)
         classes = _layer_classes(owner)
         depth = getattr(owner.config, "num_hidden_layers", None)
         if classes:
@@ -214,9 +212,8 @@ def _find_lists(model: PreTrainedModel) -> Iterator[tuple[str, nn.ModuleList, bo
 def _build_stack(
     model: PreTrainedModel, layers_name: str, layers: nn.ModuleList, declared: bool
 ) -> LayerStack:
-    owner_name, owner = _owner_of(model, layers_name)
-    modules = tuple(layers)
-    return _stack(model, owner_name, owner, layers_name, layers, modules, declared, shared=False)
+    owner, modules = _owner_of(model, layers_name), tuple(layers)
+    return _stack(model, owner, layers_name, layers, modules, declared, shared=False)
 
 
 def _shared_stacks(model: PreTrainedModel) -> list[LayerStack]:
@@ -226,18 +223,17 @@ def _shared_stacks(model: PreTrainedModel) -> list[LayerStack]:
             module, nn.ModuleList
         ):
             continue
-        owner_name, owner = _owner_of(model, name)
+        owner = _owner_of(model, name)
         depth = owner.config.num_hidden_layers
         group_of = [int(call / (depth / len(module))) for call in range(depth)]
         groups = [next(group.children()) for group in module]
         modules = tuple(layer for group in group_of for layer in groups[group].children())
-        return [_stack(model, owner_name, owner, name, module, modules, True, shared=True)]
+        return [_stack(model, owner, name, module, modules, True, shared=True)]
     return []
 
 
 def _stack(
     model: PreTrainedModel,
-    owner_name: str,
     owner: PreTrainedModel,
     layers_name: str,
     layers: nn.ModuleList,
@@ -252,7 +248,6 @@ def _stack(
     indices = [getattr(entry, "index", 0) for entry in recordable(owner, "hidden_states")]
     return LayerStack(
         name="main",
-        owner_name=owner_name,
         layers_name=layers_name,
         owner_reference=weakref.ref(owner),
         container_reference=weakref.ref(model.get_submodule(layers_name.rpartition(".")[0])),

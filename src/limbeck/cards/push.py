@@ -55,9 +55,7 @@ def push_files(run: str | Path, repo: str) -> list[PushFile]:
     folder = files.at_home(run)
     if is_cascade(folder):
         return [*_cascade(folder)]
-    record = Record.load(folder)
-    if record.status != "finished":
-        raise LimbeckError(f"run {run} is {record.status}", "finish it first")
+    record = Record.of_finished(folder)
     found = [*_student(folder), _card(folder, repo), _record(record)]
     for place in exports_of(folder):
         found += _exported(place)

@@ -20,6 +20,7 @@ from limbeck.support.given import PREFIX
 if TYPE_CHECKING:
     from limbeck.outputs.store import OutputStore
     from limbeck.run import Result
+    from limbeck.tasks import TaskType
 
 _LABEL = 9
 """Columns of a label."""
@@ -59,16 +60,11 @@ _OF_ROWS = (
 """Settings of a run that define its rows and how they are read: a student of its model needs them too."""
 
 
-def _generates(kind: str) -> bool:
+def _kind_of(record: Record) -> TaskType | None:
     from limbeck.tasks import TASK_TYPES
 
-    return kind in TASK_TYPES and TASK_TYPES.get(kind).generates
-
-
-def _embeds(kind: str) -> bool:
-    from limbeck.tasks import TASK_TYPES
-
-    return kind in TASK_TYPES and TASK_TYPES.get(kind).embeds
+    name = str(record.recipe.get("kind"))
+    return TASK_TYPES.get(name) if name in TASK_TYPES else None
 
 
 def next_step(record: Record, path: Path) -> str | None:
@@ -78,7 +74,7 @@ def next_step(record: Record, path: Path) -> str | None:
     # A model with some of an encoder's layers is a student too: the one to compare others with.
     student = record.recipe.get("student") or {}
     if record.kind == "distill" or student.get("layers"):
-        if _generates(str(record.recipe.get("kind"))):  # nothing to export
+        if (kind := _kind_of(record)) is not None and kind.generates:  # nothing to export
             return None
         form = "numpy" if student.get("static") else "onnx-int8"
         return f"limbeck export {shlex.quote(str(path))} --format {form}"
@@ -98,7 +94,7 @@ def after_export(export: Path, run: Path) -> str | None:
     if record.recipe.get("parallel"):  # its rows are in a file that the run made
         return None
     # CSV holds no vectors.
-    form = "parquet" if _embeds(str(record.recipe.get("kind"))) else "csv"
+    form = "parquet" if (kind := _kind_of(record)) is not None and kind.embeds else "csv"
     target = f"{data.stem}-predictions.{form}"
     return shlex.join(["limbeck", "predict", str(export), record.data, "--to", target])
 

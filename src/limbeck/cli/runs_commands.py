@@ -75,24 +75,16 @@ def table(
     title: Annotated[str, typer.Option(help="A title for the table.")] = "",
 ) -> None:
     """Compare runs: mean ± standard deviation over seeds, methods by tasks."""
+    from limbeck import tables
     from limbeck.support.files import write_whole
-    from limbeck.tables import (
-        DEFAULT_FACTS,
-        Baseline,
-        build_table,
-        check_by,
-        collect,
-        render,
-        terminal,
-    )
 
-    records = collect(runs)
-    check_by(records, by or ())
-    built = build_table(
+    records = tables.collect(runs)
+    tables.check_by(records, by or ())
+    built = tables.build_table(
         records,
         profile=profile,
-        baseline=Baseline(tests.baseline, tests.correction, tests.variance),
-        facts=columns or DEFAULT_FACTS,
+        baseline=tables.Baseline(tests.baseline, tests.correction, tests.variance),
+        facts=columns or tables.DEFAULT_FACTS,
         by=by or (),
         split=split,
     )
@@ -100,12 +92,12 @@ def table(
     out = shown.out
     form = shown.form or (BY_SUFFIX.get(out.suffix, "terminal") if out else "terminal")
     if out is not None:
-        write_whole(out, render(built, form))
+        write_whole(out, tables.render(built, form))
     elif form == "terminal":
-        output().print(terminal(built))
+        output().print(tables.terminal(built))
     else:
         # As it is: a console would wrap it.
-        sys.stdout.write(render(built, form))
+        sys.stdout.write(tables.render(built, form))
 
 
 def compare(

@@ -30,7 +30,6 @@ from limbeck.compressing.trials import (
     RunWork,
     Trainings,
     Trial,
-    needs_optuna,
     numbered_trials,
 )
 from limbeck.compressing.vocabularies import vocabularies
@@ -141,7 +140,7 @@ def _checked(given: dict[str, Any], teacher: str) -> tuple[CompressSettings, Bud
     if asked is not None:
         tried(lambda: check_engine(asked.engine, asked.address))
         tried(lambda: check_threads([asked.threads]))
-    tried(needs_optuna)
+    tried(lambda: need_extra("optuna", "compress"))
     tried(lambda: need_extra("onnx", "compress"))
     tried(lambda: read_config(teacher))
     families = {entry.method: entry.family for entry in catalog.available()}

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -326,11 +325,3 @@ class Proposals:
         }
         found["method"] = CategoricalDistribution(self.methods)
         return {**found, "rate": FloatDistribution(*_RATES, log=True)}
-
-
-def needs_optuna() -> None:
-    """Raises LimbeckError where Optuna is not installed."""
-    if find_spec("optuna") is None:
-        raise LimbeckError(
-            "compress: Optuna is not installed", "pip install 'limbeck[optuna,onnx]'"
-        )

@@ -18,7 +18,7 @@ from transformers import PreTrainedTokenizerBase
 
 from limbeck.data import encoding, files, load
 from limbeck.data.reader import Document
-from limbeck.support.errors import LimbeckError
+from limbeck.support.errors import LimbeckError, first_line
 from limbeck.support.files import at_home
 from limbeck.support.settings import Count, Seed, Settings
 from limbeck.tasks.task import Task
@@ -302,7 +302,7 @@ def hub_documents(source: str, seed: int, *, progress: bool = False) -> Iterator
     # The Hub's client and the readers behind it raise kinds of four libraries, which share no base class and change
     # between releases; all mean that the rows were not had, and the kind is part of the message.
     except Exception as error:
-        reason = (str(error).splitlines() or [""])[0]
+        reason = first_line(error)
         raise LimbeckError(
             f"corpus {source!r}: cannot load {place}{f' ({config})' if config else ''}: "
             f"{type(error).__name__}: {reason}",

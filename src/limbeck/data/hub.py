@@ -13,7 +13,7 @@ from datasets import ClassLabel, Dataset, DatasetDict, load_dataset
 from limbeck.data import encoding
 from limbeck.data.reader import DataReader, DataRequest, Loaded, data_reader
 from limbeck.data.splits import check_splits, make_split, with_held_out_dev, with_test_as_dev
-from limbeck.support.errors import LimbeckError
+from limbeck.support.errors import LimbeckError, first_line
 from limbeck.support.files import at_home
 from limbeck.tasks.task import HubSource, Task
 
@@ -107,7 +107,7 @@ def fetch(task: Task, source: HubSource, root: Path | None) -> DatasetDict:
     # The Hub's client and the readers behind it raise kinds of four libraries, which share no base class and change
     # between releases; all mean that the rows were not had, and the kind is part of the message.
     except Exception as error:
-        reason = (str(error).splitlines() or [""])[0]
+        reason = first_line(error)
         raise LimbeckError(
             f"task {task.name!r}: cannot load {place} ({source.config}): {type(error).__name__}: {reason}",
             "check the network and that HF_HUB_OFFLINE is not set; or use --data DIR with a GLUE "

@@ -16,7 +16,7 @@ from limbeck.data.text_rows import TextRows
 from limbeck.outputs import key, manifest, scored_shard, shards, store
 from limbeck.outputs.files import StoreFiles
 from limbeck.outputs.writer import StoreWriter, alone
-from limbeck.support import terminal, words
+from limbeck.support import cells, terminal, words
 from limbeck.teachers.labeller import Labeller, RowsMissingError, costs_of
 
 _LIBRARIES = ("limbeck", "torch", "transformers")
@@ -268,7 +268,7 @@ def _say(
         )
     told = [
         f"about {words.human_size(estimate.bytes * left)}",
-        f"about {terminal.spoken(estimate.seconds * left)} ({1 / max(estimate.seconds, 1e-9):,.0f} rows/s)",
+        f"about {cells.duration(estimate.seconds * left)} ({1 / max(estimate.seconds, 1e-9):,.0f} rows/s)",
         *(f"{count * left:,.5g} {name}" for name, count in estimate.costs.items() if count),
     ]
     console.print(f"by one measured batch: {', '.join(told)}")

@@ -6,12 +6,11 @@ continued.
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 import numpy as np
-from filelock import FileLock, Timeout
 
 from limbeck.outputs import key
 from limbeck.outputs.columns import INDEX, ROW, OutputColumn, OutputLayout
@@ -26,12 +25,12 @@ from limbeck.outputs.shards import (
     write_shard,
 )
 from limbeck.outputs.store import OutputStore, need_manifest, read_manifest
+from limbeck.support import lock
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import damaged, is_temporary
 
 logger = logging.getLogger(__name__)
 
-_LOCK = ".limbeck-lock"
 # Next to its manifest; a start that was killed before the first one, or an earlier version's deletion, may leave it.
 _OF_STORE = re.compile(
     rf"shard-\d+\.parquet(\.part)?|{re.escape(MANIFEST)}\.part|{re.escape(MISSING)}(\.part)?"
@@ -186,33 +185,13 @@ def _sweep(files: StoreFiles) -> None:
                 path.unlink(missing_ok=True)
 
 
-@contextmanager
-def alone(files: StoreFiles) -> Iterator[None]:
+def alone(files: StoreFiles, option: str = "out") -> AbstractContextManager[None]:
     """While the block runs no other process of this machine writes the store; far away none is kept from it.
 
     Raises:
         LimbeckError: another one does.
     """
-    if files.folder is None:
-        yield
-        return
-    try:
-        files.folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise LimbeckError(
-            f"{files.url}: cannot make the folder ({error.strerror})", "name another with --out"
-        ) from None
-    lock = FileLock(files.folder / _LOCK)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        raise LimbeckError(
-            f"{files.url}: another process is writing this store", "wait for it, or end it"
-        ) from None
-    try:
-        yield
-    finally:
-        lock.release()
+    return nullcontext() if files.folder is None else lock.held(files.folder, option)
 
 
 def differing(found: StoreManifest, wanted: StoreManifest) -> dict[str, tuple[Any, Any]]:
@@ -266,7 +245,7 @@ def remove_store(url: str) -> int:
     """
     files = StoreFiles(url)
     manifest = need_manifest(files)
-    with alone(files):
+    with alone(files, option=""):
         # First its name, so that an interrupted deletion leaves nothing that looks complete.
         files.remove(MANIFEST)
         found = {name for name in files.names() if _OF_STORE.fullmatch(name)}
@@ -276,7 +255,7 @@ def remove_store(url: str) -> int:
         if files.folder is not None:
             _sweep(files)
     if files.folder is not None:
-        (files.folder / _LOCK).unlink(missing_ok=True)
+        (files.folder / lock.LOCK).unlink(missing_ok=True)
         with suppress(OSError):  # it holds something else
             files.folder.rmdir()
     return manifest.bytes

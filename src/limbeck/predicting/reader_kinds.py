@@ -310,10 +310,10 @@ def reader_of(facts: AboutModel, settings: PredictSettings, columns: int) -> rea
         before = "" if own is None else getattr(own.text_prompts, settings.prompt)
         return readers.EmbeddingReader(facts, tasks.SENTENCE, columns, before)
     reader: readers.RowReader
-    if kind.classes_as_text:
-        reader = TextReader(facts, kind, columns, settings.max_new_tokens)
-    elif kind.generates:
+    if kind.continues_texts:
         reader = ContinuingReader(facts, kind, columns, settings.max_new_tokens)
+    elif kind.generates:
+        reader = TextReader(facts, kind, columns, settings.max_new_tokens)
     elif kind.name in _READERS:
         reader = _READERS[kind.name](facts, kind, columns)
     elif kind.problem_of(facts.regression) is not None:

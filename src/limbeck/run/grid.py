@@ -23,7 +23,7 @@ from limbeck.run.earlier_run import EarlierRun
 from limbeck.run.prepare import Loaded, refuse_wrong
 from limbeck.run.run_folder import RunFolder
 from limbeck.students import RANDOM, TEAMS
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem, first_line
 from limbeck.support.files import file_name
 
 # A grid of runs: models and settings with several values each, every combination a cell. Part of
@@ -252,7 +252,7 @@ def _train(name: str, recipe: Recipe, path: Path, *, overwrite: bool, show: bool
         problems = [problem for problem in error.problems if problem.severity == "error"]
     except Exception as error:  # if one run fails, the others continue
         log.debug("%s failed", name, exc_info=True)
-        first = (str(error).strip().splitlines() or [""])[0]
+        first = first_line(error)
         fix = "run this one alone with --debug to see where; the others are not affected"
         problems = [Problem(f"{type(error).__name__}: {first}", fix)]
     record = Record.load(path) if (path / RECORD_NAME).is_file() else None

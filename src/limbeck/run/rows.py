@@ -27,6 +27,7 @@ from limbeck.run.models import labelling_of
 from limbeck.students import named_model, read_config
 from limbeck.support.errors import LimbeckError, Problem, problem_list, raise_problems
 from limbeck.support.positions import positions_by_config
+from limbeck.tasks.sentence_embedding import Embedding
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ def _with_settings(task: tasks.Task, recipe: Recipe) -> tasks.Task:
         task = replace(task, kind=kind.viewed(given.crop, flip))
     elif recipe.images is not None:
         raise LimbeckError(f"images: the task {task.name!r} has no images", "leave images out")
-    elif kind.embeds:
+    elif isinstance(kind, Embedding):
         task = replace(task, kind=embedding_kind(kind, recipe))
     elif recipe.embedding is not None:
         raise LimbeckError(
@@ -361,7 +362,7 @@ _PROMPTS = {
 """By setting, the type of text that its prompt precedes."""
 
 
-def embedding_kind(kind: tasks.TaskType, recipe: Recipe) -> tasks.TaskType:
+def embedding_kind(kind: Embedding, recipe: Recipe) -> Embedding:
     """The type with the models' and the recipe's prompts, pooling, width, tokens of a text and similarity.
 
     Prompts, tokens and similarity are the teacher's, or the student's own where the teacher is no embedding model.

@@ -39,6 +39,7 @@ from limbeck.support.files import TEACHER_LABELS, at_home, checksum_of_text, wri
 from limbeck.support.positions import positions_of
 from limbeck.tasks.retrieval import TRANSLATED
 from limbeck.tasks.rules import ScoredSplit
+from limbeck.tasks.sentence_embedding import Embedding
 from limbeck.teachers.teacher import Teacher
 
 logger = logging.getLogger(__name__)
@@ -273,7 +274,7 @@ def _held_out(recipe: Recipe, rows: int, groups: np.ndarray | None) -> SplitRows
 def _teacher(recipe: Recipe, columns: list[str], live_teacher: Teacher | None) -> _Asked:
     """The teacher, loaded, with a task of its own classes."""
     path, kind = str(recipe.teacher), tasks.get_task_type(recipe.kind or tasks.SENTENCE.name)
-    if kind.embeds:
+    if isinstance(kind, Embedding):
         kind = embedding_kind(kind, recipe)
         columns = ["sentence1", "sentence2"]
     model = (

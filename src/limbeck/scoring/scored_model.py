@@ -17,18 +17,7 @@ from datasets import Dataset, DatasetDict
 from torch import Tensor
 from transformers import AutoConfig, PretrainedConfig, PreTrainedModel
 
-from limbeck import preflight, tasks
-from limbeck.data import (
-    NOTHING_NAMED,
-    Collator,
-    Division,
-    Labelling,
-    RowsAsked,
-    batches_of,
-    encode,
-    load_task,
-    rows_fingerprint,
-)
+from limbeck import data, preflight, tasks
 from limbeck.data.splits import halved
 from limbeck.embedding import modules_of
 from limbeck.evaluation.model_outputs import compact_outputs_of, outputs_by_batch
@@ -95,7 +84,7 @@ class LoadedSplit:
     @cached_property
     def fingerprint(self) -> str:
         """Fingerprint of the rows' content."""
-        return rows_fingerprint(self.task, self.rows)
+        return data.rows_fingerprint(self.task, self.rows)
 
     @property
     def labeled(self) -> bool:
@@ -122,13 +111,13 @@ class EncodedSplit:
     max_length: int
 
     @property
-    def collator(self) -> Collator:
+    def collator(self) -> data.Collator:
         """Makes batches of the encoded rows."""
-        return Collator(self.processor, kind=self.task.kind)
+        return data.Collator(self.processor, kind=self.task.kind)
 
     def batches(self, size: int) -> Iterator[dict[str, Tensor]]:
         """The encoded rows in order, on CPU."""
-        return batches_of(self.encoded, self.collator, size, "cpu")
+        return data.batches_of(self.encoded, self.collator, size, "cpu")
 
     def results(self, outputs: np.ndarray, places: np.ndarray | None = None) -> tasks.Results:
         """Scores and predictions from the kept outputs of every row; with `places` of some rows alone."""
@@ -316,7 +305,9 @@ class ScoredModel:
 
     # ---- rows ----
 
-    def rows(self, asked: RowsAsked = NOTHING_NAMED, *, labeled: bool = True) -> LoadedSplit:
+    def rows(
+        self, asked: data.RowsAsked = data.NOTHING_NAMED, *, labeled: bool = True
+    ) -> LoadedSplit:
         """The rows that are named, otherwise the rows that the run, or the exported model, was measured on.
 
         Args:
@@ -332,7 +323,7 @@ class ScoredModel:
             return self._rows_of_export(measured_on, asked, labeled=labeled)
         return self._rows(asked, labeled=labeled)
 
-    def _rows(self, asked: RowsAsked, *, labeled: bool) -> LoadedSplit:
+    def _rows(self, asked: data.RowsAsked, *, labeled: bool) -> LoadedSplit:
         if self.recipe is not None:
             return self._rows_of_recipe(self.recipe, asked, labeled=labeled)
         if asked.task is None and asked.data is None:
@@ -341,18 +332,20 @@ class ScoredModel:
                 "add --task and --data, as in --task mrpc --data glue, or --data FILE with its columns",
             )
         asked = replace(asked, data=str(asked.data or HUB))
-        task, splits = load_task(
+        task, splits = data.load_task(
             asked.task,
             str(asked.data),
             text_columns=asked.text_columns,
             label_column=asked.label_column,
             kind=wanted_kind(self.kind, asked.task),
-            labelling=Labelling(teacher=names_of(self.config)),
+            labelling=data.Labelling(teacher=names_of(self.config)),
             for_training=False,
         )
         return _split_of(task, splits, asked, labeled=labeled)
 
-    def _rows_of_recipe(self, recipe: Recipe, asked: RowsAsked, *, labeled: bool) -> LoadedSplit:
+    def _rows_of_recipe(
+        self, recipe: Recipe, asked: data.RowsAsked, *, labeled: bool
+    ) -> LoadedSplit:
         if asked.data is not None and given.is_reference(recipe.data):
             # Rows that can be read, where the run's own were objects.
             recipe = recipe.model_copy(update={"data": str(asked.data)})
@@ -371,7 +364,7 @@ class ScoredModel:
         )
 
     def _rows_of_export(
-        self, manifest: ExportManifest | CascadeManifest, asked: RowsAsked, *, labeled: bool
+        self, manifest: ExportManifest | CascadeManifest, asked: data.RowsAsked, *, labeled: bool
     ) -> LoadedSplit:
         facts = manifest.gate
         wanted = replace(asked, max_length=asked.max_length or manifest.max_length)
@@ -415,7 +408,7 @@ class ScoredModel:
             length = task.kind.scored_length(usual)
         if model is not None:
             length = min(length, positions_of(model) or length)
-        encoded, _ = encode(loaded.rows, task, processor, length)
+        encoded, _ = data.encode(loaded.rows, task, processor, length)
         return EncodedSplit(loaded, task, encoded, processor, length)
 
     def score(self, loaded: LoadedSplit, *, side: str | None = None) -> Scored:
@@ -530,7 +523,7 @@ def find_export(path: str) -> Path:
 
 
 def _split_of(
-    task: tasks.Task, splits: DatasetDict, asked: RowsAsked, *, labeled: bool
+    task: tasks.Task, splits: DatasetDict, asked: data.RowsAsked, *, labeled: bool
 ) -> LoadedSplit:
     chosen = split_to_score(task, splits, asked.split, labeled=labeled)
     found = LoadedSplit(
@@ -599,15 +592,15 @@ def longest_of(model: PreTrainedModel, processor: tasks.Processor) -> int:
     return min(positions_of(model) or longest, longest)
 
 
-def student_labelling(recipe: Recipe, student: str | Path) -> Labelling:
+def student_labelling(recipe: Recipe, student: str | Path) -> data.Labelling:
     """Classes in the order of the student's head, whatever became of its teacher."""
     alone = recipe.model_copy(update={"teacher": None, "teachers": None})
     return replace(labelling_of(alone), teacher=names_at(student))
 
 
 def rows_of_run(
-    recipe: Recipe, student: str | Path, asked: RowsAsked
-) -> tuple[tasks.Task, DatasetDict, RowsAsked]:
+    recipe: Recipe, student: str | Path, asked: data.RowsAsked
+) -> tuple[tasks.Task, DatasetDict, data.RowsAsked]:
     """The rows that are named, otherwise the rows that a run by the recipe was scored on.
 
     Args:
@@ -629,7 +622,7 @@ def rows_of_run(
     given.refuse_absent_rows(str(wanted.data))
     # The split that the run drew from a single file of its own is drawn again the same way.
     drawn = own and asked.data is None
-    task, splits = load_task(
+    task, splits = data.load_task(
         wanted.task,
         str(wanted.data),
         text_columns=wanted.text_columns,
@@ -637,9 +630,9 @@ def rows_of_run(
         kind=recipe.kind if own or recipe.kind == "text" else None,
         labelling=student_labelling(recipe, student)
         if own
-        else Labelling(teacher=names_at(student)),
+        else data.Labelling(teacher=names_at(student)),
         for_training=drawn,
-        division=recipe.division if drawn else Division(),
+        division=recipe.division if drawn else data.Division(),
     )
     return task, splits, wanted
 
@@ -648,7 +641,7 @@ def own_task(recipe: Recipe, student: str | Path) -> tasks.Task:
     """The task that the run was trained on, of a user's own file as the file has it."""
     if recipe.task in tasks.TASKS and not (recipe.text_columns or recipe.label_column):
         return tasks.as_kind(tasks.get_task(str(recipe.task)), recipe.kind)
-    return rows_of_run(recipe, student, NOTHING_NAMED)[0]
+    return rows_of_run(recipe, student, data.NOTHING_NAMED)[0]
 
 
 # A model's shipped settings of how rows are read or scored; whether it has their classes, in their order.

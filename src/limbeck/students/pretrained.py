@@ -24,7 +24,7 @@ from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import get_session, validate_repo_id
 from safetensors import SafetensorError
 from torch import Tensor
-from transformers.utils import ADAPTER_CONFIG_NAME, SAFE_WEIGHTS_INDEX_NAME, cached_file
+from transformers.utils import ADAPTER_CONFIG_NAME, SAFE_WEIGHTS_INDEX_NAME
 from transformers.utils import logging as hub_logging
 
 from limbeck.activations import number_of_layers, stack_layers, stack_layers_name
@@ -45,6 +45,7 @@ from limbeck.support.errors import (
 )
 from limbeck.support.manifest import Manifest
 from limbeck.support.settings import DeviceMap
+from limbeck.support.words import listed
 from limbeck.tasks import SENTENCE, TEXT_READING, Processor, Reading, kind_of_config
 
 
@@ -257,7 +258,7 @@ def load_checkpoint(
     if head == "required" and not has_head:
         raise LimbeckError(
             f"model {str(path_or_name)!r} has no trained classification head "
-            f"(missing: {_some(sorted(missing & expected_head))})",
+            f"(missing: {listed(sorted(missing & expected_head), 6)})",
             "fine-tune it on the task first (limbeck finetune), or give a fine-tuned checkpoint",
         )
     return model.eval(), has_head
@@ -283,13 +284,13 @@ def _loading_problems(
     if missing:
         yield Problem(
             f"model {str(source)!r} does not fill its {type(model).__name__}: "
-            f"{len(missing)} weights missing: {_some(sorted(missing))}",
+            f"{len(missing)} weights missing: {listed(sorted(missing), 6)}",
             "its config.json and its weights belong to different models: save it again",
         )
     if info["mismatched_keys"]:
         shapes = [f"{k} {tuple(a)} for {tuple(b)}" for k, a, b in sorted(info["mismatched_keys"])]
         yield Problem(
-            f"model {str(source)!r}: weights of another shape than in config.json: {_some(shapes)}",
+            f"model {str(source)!r}: weights of another shape than in config.json: {listed(shapes, 6)}",
             "fix config.json (sizes, vocabulary, number of labels) or save the model again",
         )
     # Hugging Face drops surplus layers without a word; a "6-layer" file read as 3 is no baseline.
@@ -303,7 +304,7 @@ def _loading_problems(
     )
     if surplus:
         yield Problem(
-            f"model {str(source)!r} holds more layers than config.json states: {_some(surplus)}",
+            f"model {str(source)!r} holds more layers than config.json states: {listed(surplus, 6)}",
             "set the number of layers in config.json to the file's, and take fewer with student.layers",
         )
 
@@ -364,11 +365,6 @@ def _quiet() -> Iterator[None]:
         logger.removeFilter(_no_load_report)
         if bars:
             hub_logging.enable_progress_bar()
-
-
-def _some(names: Sequence[str], most: int = 6) -> str:
-    rest = len(names) - most
-    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
 # Weights of some layers of one model, copied into another model of the same class.
@@ -579,17 +575,11 @@ def refuse_unsafe_index_on_hub(name: str) -> None:
         LimbeckError: as `refuse_unsafe_weights`.
     """
     try:
-        index = cached_file(
-            name,
-            SAFE_WEIGHTS_INDEX_NAME,
-            _raise_exceptions_for_gated_repo=False,
-            _raise_exceptions_for_missing_entries=False,
-            _raise_exceptions_for_connection_errors=False,
-        )
+        index = find_file(name, SAFE_WEIGHTS_INDEX_NAME)
     except OSError:  # loading it reports why it is unavailable
         return
     if index is not None:
-        _refuse_index(name, Path(index))
+        _refuse_index(name, index)
 
 
 def refuse_damaged_student(source: str | Path, folder: Path) -> None:

@@ -47,7 +47,7 @@ def in_use(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def held(folder: Path, option: str = "out") -> Iterator[None]:
-    """As `in_use`, for one process alone; `option` names the folder in messages."""
+    """As `in_use`, for one process alone; `option` names the folder in messages, "" where no other can be chosen."""
     made = _make(folder, option)
     lock = FileLock(folder / LOCK)
     try:
@@ -121,12 +121,12 @@ def _is_gone(holder: dict[str, Any]) -> bool:
 
 
 def _refusal(folder: Path, holder: dict[str, Any], option: str) -> LimbeckError:
-    who, fix = "another process", ""
+    who, fixes = "another process", ["wait for it"]
     if holder:
         who = f"process {holder.get('process')} on {holder.get('host')}"
         who += f", since {holder.get('since')} ({holder.get('command')})"
-        fix = f"stop it (kill {holder.get('process')}), "
-    return LimbeckError(
-        f"{option}: {folder} is in use by {who}",
-        f"wait for it, {fix}or choose another place with --{option}",
-    )
+        fixes.append(f"or stop it (kill {holder.get('process')})")
+    if option:
+        fixes.append(f"or choose another place with --{option}")
+    start = f"{option}: " if option else ""
+    return LimbeckError(f"{start}{folder} is in use by {who}", ", ".join(fixes))

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from rich import progress
 from rich.console import Console
 
+from limbeck.support.cells import duration
+
 
 def messages(*, shown: bool = True) -> Console:
     """Make the console for messages of work in progress, on standard error."""
@@ -152,17 +154,8 @@ def row_bar(
             last = now
             if done is not None and first is not None and done > first:
                 left = (now - began) * (1 - done) / (done - first)
-                said += f", about {spoken(left)} left"
+                said += f", about {duration(left)} left"
             console.print(said)
 
     with bar:
         yield advance
-
-
-def spoken(seconds: float) -> str:
-    """A duration in words."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    if seconds < 5400:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"

@@ -24,7 +24,7 @@ from types import FrameType
 from typing import Any, Generic, NoReturn, Protocol, TypeVar, final
 
 from limbeck.support.cores import cores
-from limbeck.support.errors import LimbeckError, Problem, check_choice
+from limbeck.support.errors import LimbeckError, Problem, check_choice, first_line
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -375,7 +375,7 @@ def ray_session(address: str | None = None) -> Iterator[Any]:
                 configure_logging=False,
             )
         except (ConnectionError, ValueError, RuntimeError) as error:
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            reason = first_line(error)
             raise LimbeckError(f"engine ray: {reason}", _fix(address)) from error
     try:
         yield ray

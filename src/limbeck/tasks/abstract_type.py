@@ -347,38 +347,12 @@ class TaskType(ScoredOutputs):
         return self.row_layout != "own"
 
     @property
-    def names_classes(self) -> bool:
-        """Whether predictions are classes with names, of examples or of words."""
-        return self.labels_examples or self.weighs_classes
-
-    @property
     def resampled(self) -> str:
         """What of an example is another in every epoch of training, in words; "" for nothing."""
         return ""
 
     def viewed(self, crop: int | None, flip: bool) -> "TaskType":
         """The type of a task whose training images are cropped and mirrored so; text is as it is."""
-        return self
-
-    def embedding_as(
-        self,
-        pooling: str | None = None,
-        normalize: bool | None = None,
-        width: int | None = None,
-        prompts: Mapping[str, str] = rules.NO_PROMPTS,
-        max_tokens: int | None = None,
-        similarity: str | None = None,
-    ) -> "TaskType":
-        """The type of a run whose models embed so; of others it is as it is.
-
-        Args:
-            pooling: which tokens speak for a text.
-            normalize: whether embeddings are divided by their length.
-            width: numbers of the student's.
-            prompts: prefixes of a `sentence`, a `query` or a `passage` that differ from the model's own.
-            max_tokens: tokens that the student reads of a text that is scored, and is shipped to read.
-            similarity: how two embeddings are compared.
-        """
         return self
 
     def scored_length(self, max_length: int) -> int:

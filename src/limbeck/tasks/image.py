@@ -18,7 +18,7 @@ from transformers import AutoModelForImageClassification
 
 from limbeck import vision
 from limbeck.activations.compat import IMAGE_CLASSIFIERS
-from limbeck.support.errors import LimbeckError, Problem, problem_list
+from limbeck.support.errors import LimbeckError, Problem, first_line, problem_list
 from limbeck.support.machine import on_host
 from limbeck.tasks.abstract_type import TASK_TYPES, task_type
 from limbeck.tasks.classes import Classes
@@ -43,7 +43,7 @@ class ImageReading(Reading):
         try:
             return vision.read_processor(source)
         except (OSError, ValueError) as error:
-            first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            first = first_line(error)
             raise LimbeckError(
                 f"model {source!r} has no image processor that can be read: {first}",
                 "put its preprocessor_config.json next to its config.json",
