@@ -260,6 +260,14 @@ def test_repeated_seeds_count_once_and_say_so():
     assert "2 runs of kd on rte, seed 1 are averaged into one." in table.notes
 
 
+def test_rows_of_other_data_that_a_run_was_trained_on_are_noted():
+    runs = [a_run("kd", seed, 80.0) for seed in (1, 2)]
+    for run in runs:
+        run.examples.in_train = {"dev": 3, "test of other.csv": 128, "dev of new.csv": 0}
+    notes = [note for note in build_table(runs).notes if "training" in note]
+    assert notes == ["128 rows of test of other.csv are also training or dev rows."]
+
+
 def test_one_seed_with_other_settings_is_a_row_of_its_own():
     runs = [a_run("kd", seed, 80.0 + seed) for seed in (1, 2)]
     faster = [a_run("kd", seed, 70.0 + seed) for seed in (1, 2)]

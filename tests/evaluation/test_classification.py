@@ -215,3 +215,15 @@ def test_one_class_a_row_has_no_counts_beside_its_matrix():
     rows = {"label": [0, 1], "prediction": [0, 0]}
     titles = [one.title for one in class_tables(task_classification(TASKS["sst2"], rows))]
     assert titles == ["All classes, 2 rows", "By class"]
+
+
+def test_what_a_tagger_is_scored_on_are_words():
+    """Three rows of six words: "983 rows" stood over 90 of them."""
+    task = TASKS["ner"]
+    tags = [[0, 1], [2], [0, 0, 1]]
+    found = task_classification(
+        task, {"label": tags, "prediction": tags}, {"label": tags, "prediction": tags}
+    )
+    assert (found.rows, found.unit) == (6, "words")
+    assert whole_table(found).title == "All classes, 6 words"
+    assert [table.cells[0][1] for table in class_tables(found)][1] == "words"

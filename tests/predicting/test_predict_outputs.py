@@ -17,8 +17,11 @@ from transformers import (
     AutoModelForQuestionAnswering,
     AutoModelForSeq2SeqLM,
     AutoTokenizer,
+    BertConfig,
+    BertForTokenClassification,
     LlamaConfig,
     LlamaForTokenClassification,
+    RobertaTokenizer,
     pipeline,
 )
 
@@ -27,12 +30,14 @@ import kind_models as kinds
 import tiny_runs as tiny
 from limbeck import LimbeckError, predict
 from limbeck.data import RowsAsked
+from limbeck.predicting.predict_rows import write_predictions
 from limbeck.records.facts import ClassFacts, ClassificationScores, ModelScores
 from limbeck.scoring import ScoredModel
 from limbeck.tasks.rules import ROW
 from limbeck.tasks.spans import OFFSETS, SPANS, best_spans
 from limbeck.tasks.task import TASKS
 from synthetic_records import a_run
+from tokenizer_families import _trained, family
 
 TEXTS = tiny.sentences(23)
 TAGGED = ["ann saw rome .", "annabelle lee saw the cat .", "who saw lee in rome ?", "the cat"]
@@ -133,6 +138,30 @@ def test_entities_are_the_pipelines(folders) -> None:
     assert any(len(row["prediction"]) for row in found)
 
 
+@pytest.mark.parametrize("name", ["roberta", "xlm-roberta"])
+def test_words_of_pieces_without_a_sign_end_at_white_space(name, tmp_path) -> None:
+    """RoBERTa splits "Bob's" before it makes pieces; in rows of words it is one word with one tag."""
+    prefixed = RobertaTokenizer(add_prefix_space=True)  # as lists of words are read
+    tokenizer = _trained(prefixed) if name == "roberta" else family(name)
+    config = BertConfig(
+        vocab_size=len(tokenizer), hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+        intermediate_size=16, id2label=dict(enumerate(["O", "B-X", "I-X", "B-Y", "I-Y"])),
+    )  # fmt: skip
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(2)
+        BertForTokenClassification(config).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    texts = [" Is Bob's U.S. flag New-York ?", " a.b c'd e-f", " What 's up , doc", " x"]
+    rows = predict(str(tmp_path), [{"tokens": text.split()} for text in texts])
+    for found, row in zip(predict(str(tmp_path), texts), rows, strict=True):
+        said = [
+            f"{word}/{one['label']}" for one in found["prediction"] for word in one["text"].split()
+        ]
+        pairs = zip(row["tokens"], row["prediction"], strict=True)
+        assert said == [f"{word}/{tag[2:]}" for word, tag in pairs if tag != "O"]
+    assert said or row["prediction"] == ["O"]
+
+
 def test_words_get_a_tag_each(folders) -> None:
     """The first piece of each word has its tag, as the model sees it."""
     rows = [{"tokens": text.split()} for text in TAGGED]
@@ -143,6 +172,16 @@ def test_words_get_a_tag_each(folders) -> None:
         assert row["prediction"] == [one["entity"] for one in firsts]
         likely = [max(one.values()) for one in row["probabilities"]]
         np.testing.assert_allclose(likely, [one["score"] for one in firsts], rtol=1e-4)
+
+
+def test_written_next_to_predictions_tags_have_their_names(folders, tmp_path) -> None:
+    tags = [kinds.TAGS[place % len(kinds.TAGS)] for place in range(4)]
+    rows = [{"tokens": ["ann", "saw", "rome", "."], "tags": tags}] * 3
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    asked_rows = RowsAsked(task="mine", data=str(tmp_path / "rows.jsonl"))
+    write_predictions(folders["tokens"], tmp_path / "p.jsonl", asked_rows)
+    found = json.loads((tmp_path / "p.jsonl").read_text().splitlines()[0])
+    assert found["tags"] == tags and {*found["prediction"]} <= {*kinds.TAGS}
 
 
 def test_words_beyond_the_limit_have_no_tag(folders) -> None:

@@ -139,6 +139,13 @@ def test_scored_again_it_has_the_same_scores(student) -> None:
     assert evaluate(student.path) == pytest.approx(student.scores["dev"])
 
 
+def test_rows_in_which_nothing_can_be_ranked_have_no_score(teacher, tmp_path) -> None:
+    """One candidate a query is always the first: they scored 100."""
+    alone = [row | {"passages": row["passages"][:1], "labels": [1.0]} for row in candidates(12, 3)]
+    with pytest.raises(LimbeckError, match="each of 12 queries has one candidate"):
+        evaluate(teacher.path, data=str(write(tmp_path / "alone.jsonl", alone)))
+
+
 @pytest.mark.parametrize("method", [pytest.param("kd", marks=pytest.mark.slow), "rail-kd-l"])
 @pytest.mark.slow
 def test_methods_of_other_task_types_rank_as_well(place, teacher, tmp_path, method) -> None:

@@ -22,7 +22,7 @@ CONLL = "-DOCSTART- -X- O O\n\nann NNP B-NP B-PER\nsaw VBD B-VP O\nrome NNP B-NP
 
 
 def test_conll_columns(tmp_path):
-    (tmp_path / "train.conll").write_text(CONLL * 12)
+    (tmp_path / "train.conll").write_text(CONLL.replace("O\nsaw", "O \nsaw") * 12)
     (tmp_path / "dev.conll").write_text("word\ttag\nthe cat\tO\nrome\tB-LOC\r\n\n\n")
     task, splits = load_task("mine", tmp_path, kind="tokens")
     assert (task.kind, task.labels) == (TOKENS, ("O", "B-LOC", "B-PER"))
@@ -65,6 +65,10 @@ def test_tables_of_words_and_tags(tmp_path):
     both = [row | {"tags": ["O", "O"]} for row in usual]
     (tmp_path / "both.jsonl").write_text("\n".join(map(json.dumps, both)))
     assert load_task("mine", tmp_path / "both.jsonl", kind="tokens")[0].labels == ("O",)
+    rows[3] = {"w": ["ann", "saw"], "t": ["O", None]}
+    file.write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(LimbeckError, match=r"row 4: t is \['O', None\](.|\n)*a word has no tag"):
+        load_task("mine", file, **names)
     rows[3] = {"w": ["ann", "saw"], "t": ["O"]}
     file.write_text("\n".join(map(json.dumps, rows)))
     with pytest.raises(LimbeckError, match="row 4: 2 words and 1 tags"):
@@ -100,6 +104,43 @@ def test_squad_files(tmp_path):
     file.write_text(json.dumps(rows))
     with pytest.raises(LimbeckError, match="question 6: not in SQuAD's layout: no 'answers'"):
         load_task("mine", file, kind="spans")
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        ({"text": ["ann"], "answer_start": [-7]}, "an answer_start is no place in the text"),
+        ({"text": ["ann"], "answer_start": [8]}, "an answer_start is no place in the text"),
+        ({"text": ["ann"], "answer_start": ["0"]}, "an answer_start is no place in the text"),
+        ({"text": [None], "answer_start": [0]}, "an answer is no text"),
+    ],
+)
+def test_strange_answers_are_refused_with_their_row(answers, said, tmp_path):
+    """A negative start is a place counted from the end to Python: the model learned "not in this window"."""
+    row = {
+        "question": "who ?",
+        "context": "ann did",
+        "answers": {"text": ["ann"], "answer_start": [0]},
+    }
+    file = tmp_path / "rows.jsonl"
+    file.write_text("\n".join(map(json.dumps, [row] * 11 + [row | {"answers": answers}])))
+    with pytest.raises(LimbeckError, match=f"rows.jsonl, row 12: {said}"):
+        load_task("mine", file, kind="spans")
+
+
+@pytest.mark.parametrize("kind", ["tokens", "spans"])
+def test_a_test_file_without_labels_is_no_test_split(kind, tmp_path):
+    """As for classes: such files are what a competition gives."""
+    rows = {
+        "tokens": {"tokens": ["ann", "saw"], "tags": ["B-PER", "O"]},
+        "spans": {"question": "who ?", "context": "ann did", "answers": {"text": ["ann"], "answer_start": [0]}},
+    }  # fmt: skip
+    bare = {name: value for name, value in rows[kind].items() if name not in ("tags", "answers")}
+    (tmp_path / "train.jsonl").write_text("\n".join([json.dumps(rows[kind])] * 12))
+    (tmp_path / "test.jsonl").write_text("\n".join([json.dumps(bare)] * 5))
+    assert {*load_task("mine", tmp_path, kind=kind)[1]} == {"train", "dev"}
+    (tmp_path / "test.jsonl").write_text("\n".join([json.dumps(rows[kind])] * 5))
+    assert len(load_task("mine", tmp_path, kind=kind)[1]["test"]) == 5
 
 
 def test_answers_that_stand_elsewhere_are_found():

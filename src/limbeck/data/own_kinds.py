@@ -84,7 +84,7 @@ def read_conll(path: Path) -> Columns:
 
 
 def _conll_fields(line: str) -> list[str]:
-    return line.split("\t") if "\t" in line else line.split(" ")
+    return line.split("\t") if "\t" in line else line.rstrip(" ").split(" ")
 
 
 # Reading SQuAD's own JSON: articles of paragraphs of questions.
@@ -116,10 +116,10 @@ def read_squad(path: Path, articles: Sequence[Any]) -> Columns:
                     texts, found = (asked["question"], paragraph["context"]), asked["answers"]
                     answers = [one["text"] for one in found]
                     starts = [one["answer_start"] for one in found]
-                    if not all(isinstance(text, str) for text in (*texts, *answers)):
-                        raise TypeError(f"a question, context or answer is no text: {asked!r:.80}")
-                    if not all(type(one) is int and 0 <= one <= len(texts[1]) for one in starts):
-                        raise TypeError(f"an answer_start is no place in the text: {found!r:.80}")
+                    if not all(isinstance(text, str) for text in texts):
+                        raise TypeError(f"a question or context is no text: {asked!r:.80}")
+                    if strange := _strange_answer(answers, starts, texts[1]):
+                        raise TypeError(f"{strange}: {found!r:.80}")
                     unanswered += not found
                     rows.append((*texts, {"text": answers, "answer_start": starts}))
     except (KeyError, TypeError) as error:
@@ -134,6 +134,15 @@ def read_squad(path: Path, articles: Sequence[Any]) -> Columns:
             "take them out: every question needs an answer in its context, as in SQuAD 1.1",
         )
     return [list(column) for column in zip(*rows, strict=True)]
+
+
+def _strange_answer(texts: Sequence[Any], starts: Sequence[Any], context: str) -> str | None:
+    """What of a question's answers is no text, or no place in its context; None if nothing is."""
+    if not all(isinstance(text, str) for text in texts):
+        return "an answer is no text"
+    if not all(type(one) is int and 0 <= one <= len(context) for one in starts):
+        return "an answer_start is no place in the text"
+    return None
 
 
 # ---- the readers ----
@@ -184,6 +193,8 @@ class OwnKind(OnDisk):
         files = files_of(request.path, request.files, layouts[0].endings)
         layout = _layout(layouts, request, files["train"])
         names = _named(layout, request, files["train"])
+        if layout.label and "test" in files and not _has_labels(files["test"], names[-1]):
+            del files["test"]
         read = {split: layout.read(file, names) for split, file in files.items()}
         train, tags = files["train"], read["train"][-1]
         task = request.known or _new_task(request, layout, _tags(train, names[-1], tags))
@@ -236,6 +247,15 @@ def _usual_label(usual: KindLayout, path: Path) -> str:
         return label
     with closing(files.open_rows(path)) as source:
         return other if other in source.columns and label not in source.columns else label
+
+
+def _has_labels(path: Path, label: str) -> bool:
+    """Whether a file has labels; a file that has only the columns of its kind is taken to have some."""
+    squad = files.ending_of(path) == ".json" and squad_articles(path) is not None
+    if _in_columns(path) or squad:
+        return True
+    with closing(files.open_rows(path)) as source:
+        return label in source.columns
 
 
 def _groups(path: Path, column: str | None) -> np.ndarray | None:
@@ -309,9 +329,12 @@ def _read_tokens(path: Path, names: Sequence[str]) -> Columns:
     for row, both in enumerate(zip(*columns, strict=True), start=1):
         for name, values in zip(names, both, strict=True):
             if not isinstance(values, list) or not all(isinstance(v, str) for v in values):
+                lacks = isinstance(values, list) and None in values
                 raise LimbeckError(
                     f"{path}, row {row}: {name} is {values!r:.80}, expected a list of strings",
-                    'write {"tokens": ["…"], "tags": ["O"]}, one object per line',
+                    "leave out rows in which a word has no tag (predict gives none to words beyond max_length)"
+                    if lacks
+                    else 'write {"tokens": ["…"], "tags": ["O"]}, one object per line',
                 )
         words, tags = both
         if len(words) != len(tags) or not words:
@@ -327,9 +350,9 @@ def _read_spans(path: Path, names: Sequence[str]) -> Columns:
     if articles is not None:
         return read_squad(path, articles)
     table = _table(path, names)
-    *texts, label = names
-    written = list(table.columns[label])
-    for row, answers in enumerate(written, start=1):
+    *names_of_texts, label = names
+    texts, written = [table.texts(name) for name in names_of_texts], list(table.columns[label])
+    for row, (context, answers) in enumerate(zip(texts[-1], written, strict=True), start=1):
         both = answers if isinstance(answers, dict) else {}
         found = both.get("text"), both.get("answer_start")
         lists = [one for one in found if isinstance(one, list)]
@@ -338,7 +361,12 @@ def _read_spans(path: Path, names: Sequence[str]) -> Columns:
                 f"{path}, row {row}: {label} is {answers!r:.80}",
                 'expected {"text": ["…"], "answer_start": [0]}, as in SQuAD',
             )
-    return [*map(table.texts, texts), written]
+        if strange := _strange_answer(lists[0], lists[1], context):
+            raise LimbeckError(
+                f"{path}, row {row}: {strange}: {answers!r:.80}",
+                "answer_start is the number of the answer's first character in the context, from 0",
+            )
+    return [*texts, written]
 
 
 def _read_texts(path: Path, names: Sequence[str]) -> Columns:

@@ -64,6 +64,7 @@ def task_classification(
         found.agreement = found.student.accuracy
     else:
         found = classification_scores(task.labels, labels, own, other)
+    found.unit = "rows" if task.kind.row_classes(task) else "words"
     if other is None:
         return found
     if not several:

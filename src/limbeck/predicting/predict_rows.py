@@ -131,7 +131,7 @@ def write_predictions(
     by_class = bool(task.kind.row_classes(task))
     found = predict(
         model,
-        _named(task, loaded.rows) if by_class else loaded.rows.remove_columns("index"),
+        _named(task, loaded.rows) if task.labels else loaded.rows.remove_columns("index"),
         to=to,
         **how,
         text_columns=task.text_columns,
@@ -143,12 +143,14 @@ def write_predictions(
 
 
 def _named(task: Task, rows: Dataset) -> Dataset:
-    """The rows with their classes' names instead of ids, and without the row number."""
+    """The rows with the names of their classes, or of each word's, instead of ids, and without the row number."""
+    of_words = not task.kind.row_classes(task)
     kept = rows.remove_columns("index")
     if task.label_column not in rows.column_names:
         return kept
     names: list[Any] = []
     for label in rows[task.label_column][:]:
-        name = task.kind.written_label(task, label)
+        name = [task.labels[one] for one in label] if of_words else None
+        name = name or task.kind.written_label(task, label)
         names.append(None if name == NO_LABEL else name)
     return kept.remove_columns(task.label_column).add_column(task.label_column, names)

@@ -35,7 +35,8 @@ class TagReader(readers.RowReader):
 
     Rows are lists of words, each of which gets a tag (none beyond the length limit), or texts, whose entities are found
     as transformers' pipeline finds them by the strategy `first`: neighbouring words of one type are one entity, its
-    score is the mean of theirs.
+    score is the mean of theirs. Where pieces of words have no sign of their own (byte-level BPE, Unigram), a word ends
+    at white space, as in lists of words, whatever the tokenizer splits before it makes pieces ("Bob", "'s").
     """
 
     outputs = (readers.LABELS, readers.SCORES, readers.PROBABILITIES, readers.LOGITS)
@@ -74,20 +75,25 @@ class TagReader(readers.RowReader):
         columns: Rows = dict(encoded)
         columns["index"] = list(range(len(rows)))
         columns[_WORDS], columns[_PLACES] = [], []
-        for row, _ in enumerate(rows):
+        model_of_pieces = model.processor.backend_tokenizer.model
+        marked = bool(getattr(model_of_pieces, "continuing_subword_prefix", None))
+        for row, text in enumerate(rows):
             words = encoded.word_ids(row)
             firsts = [
                 (place, word)
                 for place, (before, word) in enumerate(pairwise([None, *words]))
                 if word is not None and word != before
             ]
-            columns[_PLACES].append([place for place, _ in firsts])
             # For a text a word's first and last character; for a list its index.
-            spans = [(word, word + 1) for _, word in firsts]
+            begun = {place: (word, word + 1) for place, word in firsts}
             if not self.of_words:
-                chars = [encoded.word_to_chars(row, word) for _, word in firsts]
-                spans = [without_space(rows[row], one.start, one.end) for one in chars]
-            columns[_WORDS].append(spans)
+                chars = {place: encoded.word_to_chars(row, word) for place, word in firsts}
+                begun = {
+                    place: without_space(text, one.start, one.end) for place, one in chars.items()
+                }
+                begun = begun if marked else _between_spaces(text, begun)
+            columns[_PLACES].append([*begun])
+            columns[_WORDS].append([*begun.values()])
         cut = sum(bool(one.overflowing) for one in encoded.encodings)
         return columns, cut
 
@@ -139,6 +145,18 @@ class TagReader(readers.RowReader):
         tag = pa.string() if self.of_words else pa.struct([*fields.items()])
         types = (tag, pa.float32(), self.class_struct, self.class_struct)
         return self.named([pa.list_(one) for one in types], asked)
+
+
+def _between_spaces(text: str, words: Mapping[int, tuple[int, int]]) -> dict[int, tuple[int, int]]:
+    """Words by their first token, with those joined that no white space divides."""
+    found: dict[int, tuple[int, int]] = {}
+    first = None
+    for place, (start, end) in words.items():
+        if first is not None and start and not any(map(str.isspace, text[start - 1 : start + 1])):
+            found[first] = found[first][0], end
+        else:
+            found[first := place] = start, end
+    return found
 
 
 def _entities(tags: Sequence[str], *, grouped: bool) -> list[tuple[str, list[int]]]:

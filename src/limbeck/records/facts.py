@@ -134,6 +134,8 @@ class ClassificationScores(RecordPart):
 
     rows: int
     """Labelled rows; of a tagger, words."""
+    unit: str = "rows"
+    """Their name, in the plural."""
     names: list[str] = Field(default_factory=list)
     """All classes in the order of their ids, which is the order of `confusion` too."""
     student: ModelScores

@@ -47,8 +47,8 @@ def teacher_scores(record: Record) -> dict[str, Numbers]:
     return record.outputs[0].scores if record.outputs else {}
 
 
-def repeated_said(examples: Examples) -> list[str]:
-    """A sentence for each scored split that has training rows among its own."""
+def repeated_said(examples: Examples, *, own: bool = True) -> list[str]:
+    """A sentence for each scored split that has training rows among its own; `own`: also for the run's dev and test."""
     totals = {"dev": examples.dev, "test": examples.test}
     known = {split: "" if total is None else f" of {total:,}" for split, total in totals.items()}
     return [
@@ -56,7 +56,7 @@ def repeated_said(examples: Examples) -> list[str]:
         if split in known
         else f"{count:,} rows of {split.partition(' #')[0]} are also training or dev rows."
         for split, count in examples.in_train.items()
-        if count
+        if count and (own or split not in known)
     ]
 
 

@@ -439,7 +439,8 @@ def _of_rows(prepared: Prepared) -> Iterator[Problem]:
     if final is None and task.name not in TASKS:
         yield Problem(
             "test: there are no labeled test rows, so every score is of rows that choose something",
-            "name some with --test FILE, or cut some with --test-share 0.1",
+            "name some with --test FILE"
+            + (", or cut some with --test-share 0.1" if not task.kind.rows_without_labels else ""),
             "note",
         )
     if recipe.label_column == TEACHER_LABEL:

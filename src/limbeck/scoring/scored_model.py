@@ -537,6 +537,10 @@ def _split_of(
     )
     if labeled:
         refuse_gaps(found)
+        if wrong := task.kind.check_rows(task, found.rows):
+            raise LimbeckError(
+                [Problem(f"{chosen}: {what}", "fix or remove those rows") for what in wrong]
+            )
     return found
 
 

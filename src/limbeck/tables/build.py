@@ -23,6 +23,7 @@ from limbeck.tables.notes import (
     latency_notes,
     other_settings,
     repeat_notes,
+    seen_notes,
     teacher_notes,
     teacher_of,
 )
@@ -120,7 +121,7 @@ def build_table(
     follows = any(profiles.knows(run.task) for run in records)
     notes = [about if follows else "", said, _seed_note(rows), *test_notes]
     notes += left_out + _agreement_notes(students)
-    notes += comparability_notes(students) + teacher_notes(students)
+    notes += seen_notes(students) + comparability_notes(students) + teacher_notes(students)
     rows_of = {id(run): index for index, group in enumerate(groups) for run in group.runs}
     notes += repeat_notes(students, lambda run: rows_of[id(run)])
     notes += _floor_notes(students) if any(row.role == "floor" for row in rows) else []

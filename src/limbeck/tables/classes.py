@@ -53,13 +53,13 @@ def whole_table(found: ClassificationScores) -> CellTable:
         for name, values in lines
         if any(value is not None for value in values)
     ]
-    return CellTable(f"All classes, {found.rows:,} rows", [["measure", *names], *known])
+    return CellTable(f"All classes, {found.rows:,} {found.unit}", [["measure", *names], *known])
 
 
 def class_table(found: ClassificationScores) -> CellTable:
     """Precision, recall and F1 of each class that has rows; compared with the teacher's."""
     taught = found.teacher is not None
-    heading = ["class", "rows"]
+    heading = ["class", found.unit]
     for score in ("precision", "recall", "F1"):
         heading += [score, "teacher's", "difference"] if taught else [score]
     cells = [heading]
@@ -169,7 +169,7 @@ def agreement_words(found: ClassificationScores) -> list[str]:
     """The share of rows that both predict alike; nothing without a teacher."""
     if found.agreement is None:
         return []
-    said = f"student and teacher agree on {found.agreement:.1f} % of {found.rows:,} rows"
+    said = f"student and teacher agree on {found.agreement:.1f} % of {found.rows:,} {found.unit}"
     if found.divergence is not None:
         said += (
             f"; mean Jensen-Shannon divergence of their probabilities: {found.divergence:.3f} bits"

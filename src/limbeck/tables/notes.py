@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from limbeck.records import Record
-from limbeck.records.words import grouped
+from limbeck.records.words import grouped, repeated_said
 from limbeck.support.words import count_of, short_name
 from limbeck.tables.model import place_of, place_title, several_sources
 
@@ -257,6 +257,12 @@ def failure_notes(runs: Sequence[Record]) -> list[str]:
     if unfinished:
         notes.append(f"Not finished (running or stopped), not counted: {'; '.join(unfinished)}.")
     return notes
+
+
+def seen_notes(runs: Sequence[Record]) -> list[str]:
+    """Rows of other data that a run was scored on, and trained on as well."""
+    said = (one for run in _ended(runs) for one in repeated_said(run.examples, own=False))
+    return [*dict.fromkeys(said)]
 
 
 def repeat_notes(runs: Sequence[Record], row_of: Callable[[Record], Any]) -> list[str]:

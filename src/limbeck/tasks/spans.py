@@ -124,7 +124,8 @@ class Spans(TaskType):
             longest = questions[lengths.index(max(lengths))]
             raise LimbeckError(
                 f"the question {longest[:60]!r} has {max(lengths)} tokens, which leaves no room for its context",
-                f"raise max_length to {needed * 3 // 2 + 1} or more; 384 is usual for SQuAD",
+                f"raise max_length to {needed * 3 // 2 + 1} or more if the model reads as many (384 is usual), "
+                "or leave this row out",
             )
 
     def pad_labels(
