@@ -372,6 +372,7 @@ USUAL_TEXTS = (
     ("premise", "hypothesis"),
     ("question1", "question2"),
     ("question", "sentence"),
+    ("question", "context"),
     ("sentence",),
     ("text",),
 )
