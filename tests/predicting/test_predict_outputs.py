@@ -184,6 +184,17 @@ def test_written_next_to_predictions_tags_have_their_names(folders, tmp_path) ->
     assert found["tags"] == tags and {*found["prediction"]} <= {*kinds.TAGS}
 
 
+def test_a_question_without_end_is_cut_and_stops_no_other_row(folders) -> None:
+    rows = [
+        {"question": "who " * length + "?", "context": "ann saw rome and lee"}
+        for length in (2, 90, 3)
+    ]
+    found = predict(folders["spans"], rows, max_length=24)
+    assert found.cut == 1 and all(row["prediction"] for row in found)
+    alone = [predict(folders["spans"], [row], max_length=24).rows[0] for row in rows]
+    assert [row["prediction"] for row in found] == [row["prediction"] for row in alone]
+
+
 def test_words_beyond_the_limit_have_no_tag(folders) -> None:
     found = predict(folders["tokens"], [{"tokens": ["ann", "saw", "rome", "."]}], max_length=5)
     assert found.rows[0]["prediction"][3] is None and found.cut == 1

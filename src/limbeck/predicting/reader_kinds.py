@@ -23,7 +23,7 @@ from limbeck.support.errors import LimbeckError
 from limbeck.tasks import modality, positions
 from limbeck.tasks.language_models import opened
 from limbeck.tasks.rules import ROW, Rows
-from limbeck.tasks.spans import OFFSETS, best_spans, without_space
+from limbeck.tasks.spans import OFFSETS, best_spans, room_for_questions, without_space
 from limbeck.tasks.text import answer_limit
 
 _WORDS, _PLACES = "words", "places"
@@ -186,10 +186,18 @@ class SpanReader(readers.RowReader):
     one_pass = False
 
     def encode(self, model: RowModel, texts: Sequence[list[Any]]) -> tuple[Rows, int]:
-        """An example for each window."""
-        encoded, cut = super().encode(model, texts)
+        """An example for each window; a question that leaves its context no room is cut."""
+        questions, contexts = texts
+        room = room_for_questions(model.processor, model.max_length)
+        coded = model.processor(questions, add_special_tokens=False, return_offsets_mapping=True)
+        shorter = [
+            question if len(places) <= room else question[: places[room - 1][1]]
+            for question, places in zip(questions, coded["offset_mapping"], strict=True)
+        ]
+        encoded, cut = super().encode(model, [shorter, contexts])
         encoded["index"] = list(range(len(encoded[ROW])))
-        return encoded, cut
+        longer = sum(one != other for one, other in zip(questions, shorter, strict=True))
+        return encoded, cut + longer
 
     def kept(self, outputs: PassOutputs, batch: Mapping[str, Tensor]) -> list[Any]:
         """The logits (N, 2) of the real tokens."""

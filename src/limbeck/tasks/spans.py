@@ -78,7 +78,7 @@ class Spans(TaskType):
         """A row for each window; `row` names the split's row it is of."""
         questions, contexts = ([*rows[column]] for column in task.text_columns)
         stride = max_length // 3
-        self._check_questions(tokenizer, questions, max_length - stride)
+        self._check_questions(tokenizer, questions, max_length)
         encoded = tokenizer(
             questions,
             contexts,
@@ -116,16 +116,16 @@ class Spans(TaskType):
         return columns
 
     def _check_questions(
-        self, tokenizer: modality.Processor, questions: list[str], room: int
+        self, tokenizer: modality.Processor, questions: list[str], max_length: int
     ) -> None:
         lengths = [len(ids) for ids in tokenizer(questions, add_special_tokens=False)["input_ids"]]
-        needed = max(lengths) + tokenizer.num_special_tokens_to_add(pair=True) + 1
-        if needed > room:
+        over = max(lengths) - room_for_questions(tokenizer, max_length)
+        if over > 0:
             longest = questions[lengths.index(max(lengths))]
             raise LimbeckError(
                 f"the question {longest[:60]!r} has {max(lengths)} tokens, which leaves no room for its context",
-                f"raise max_length to {needed * 3 // 2 + 1} or more if the model reads as many (384 is usual), "
-                "or leave this row out",
+                f"raise max_length to {max_length + over * 3 // 2 + 1} or more if the model reads as many (384 is "
+                "usual), or leave this row out",
             )
 
     def pad_labels(
@@ -222,6 +222,11 @@ class Spans(TaskType):
         """No answer, which never is the right one."""
         rules.need_rows(task, labels)
         return 0.0, "nothing"
+
+
+def room_for_questions(tokenizer: modality.Processor, max_length: int) -> int:
+    """Tokens of a question that leave its context room to move on by a third of `max_length` in each window."""
+    return max_length - max_length // 3 - int(tokenizer.num_special_tokens_to_add(pair=True)) - 1
 
 
 def _place(answers: dict[str, list[Any]], offsets: list[list[int]]) -> tuple[int, int]:
