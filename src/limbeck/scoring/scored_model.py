@@ -537,16 +537,16 @@ def _split_of(
     )
     if labeled:
         refuse_gaps(found)
-        if wrong := task.kind.check_rows(task, found.rows):
-            raise LimbeckError(
-                [Problem(f"{chosen}: {what}", "fix or remove those rows") for what in wrong]
-            )
     return found
 
 
 def refuse_gaps(loaded: LoadedSplit) -> None:
-    """Raise LimbeckError for rows to score of which some have no label, as training rows may."""
+    """Raise LimbeckError for rows to score of which some have no label, as training rows may, or nothing to rank."""
     task = loaded.task
+    if task.kind.candidates is not None and (wrong := task.kind.check_rows(task, loaded.rows)):
+        raise LimbeckError(
+            [Problem(f"{loaded.name}: {what}", "fix or remove those rows") for what in wrong]
+        )
     if no_unlabelled(task.kind) is not None or task.kind.candidates is not None:
         return
     known = labelled_rows(loaded.rows.with_format("numpy")[task.label_column][:])
