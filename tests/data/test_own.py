@@ -73,6 +73,28 @@ def test_decimals_become_a_regression(tmp_path, suffix):
     assert (len(splits["train"]), len(splits["dev"])) == (36, 4)
 
 
+def test_numbers_as_text_are_numbers_where_labels_say_so(tmp_path):
+    """Of JSON lines text is a name; predict writes numbers of a CSV file so."""
+    path = write(tmp_path / "d.jsonl", forty(["0.5", "4", "2.25", "3.75"]))
+    task, splits = load_task("d", path, **COLUMNS, labelling=Labelling(holds="numbers"))
+    assert task.regression and {*splits["dev"]["label"]} <= {0.5, 4.0, 2.25, 3.75}
+    task, _ = load_task("d", path, **COLUMNS)
+    assert task.labels == ("0.5", "2.25", "3.75", "4")
+    assert "they are text (labels=numbers reads their numbers)" in str(task.said)
+    write(path, forty(["0.5", "4", "much"]))
+    with pytest.raises(LimbeckError, match="labels: numbers, but label column 'y' holds 'much'"):
+        load_task("d", path, **COLUMNS, labelling=Labelling(holds="numbers"))
+
+
+def test_a_number_without_end_is_no_number(tmp_path):
+    """1e400 alone made each of 47 numbers a class."""
+    path = write(tmp_path / "d.csv", forty([f"{at / 8}" for at in range(39)] + ["1e400"]))
+    with pytest.raises(
+        LimbeckError, match=r"39 different numbers, and in 1 of 40 rows no number: '1e400'"
+    ):
+        load_task("d", path, **COLUMNS)
+
+
 def test_pairs_keep_the_order_they_are_named_in(tmp_path):
     path = write(tmp_path / "d.csv", [{"y": i % 2, "b": f"b{i}", "a": f"a{i}"} for i in range(9)])
     task, splits = load_task(None, path, text_columns=["a", "b"], label_column="y")

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from datasets import Dataset
 from scipy.optimize import minimize_scalar
 from sklearn import metrics
 
 from limbeck.evaluation.row_tests import mcnemar, row_tests, score_difference
 from limbeck.records.facts import McNemarFacts
+from limbeck.scoring.evaluation import _other_rows
+from limbeck.scoring.scored_model import LoadedSplit, refuse_gaps
+from limbeck.support.errors import LimbeckError
 from limbeck.tables.classes import row_test_words
 from limbeck.tasks import TASKS, as_kind
 
@@ -99,6 +105,20 @@ def test_other_rows_are_refused():
     rows = {"label": [0, 1], "prediction": [0, 1]}
     with pytest.raises(ValueError, match="same rows"):
         row_tests(TASKS["sst2"], rows, rows | {"label": [1, 0]})
+
+
+def test_models_of_other_kinds_keep_other_predictions():
+    """Words beside class ids ended in a traceback, and gaps among the labels of a decoder did too."""
+    records = [SimpleNamespace(examples=SimpleNamespace(fingerprints={"dev": "same"}))] * 2
+    written = as_kind(TASKS["sst2"], "text")
+    folders = [Path("one"), Path("two")]
+    (found,) = _other_rows(folders, records, [TASKS["sst2"], written], "dev")
+    assert "are of kinds sentence and text" in found.message
+    assert _other_rows(folders, records, [written] * 2, "dev") == []
+    rows = Dataset.from_dict({"label": [0, -100]})
+    for task in (TASKS["sst2"], written):
+        with pytest.raises(LimbeckError, match="1 of 2 rows have no label"):
+            refuse_gaps(LoadedSplit(task=task, data="own", name="dev", rows=rows))
 
 
 @pytest.mark.parametrize(("first", "second", "rows"), [(5, 1, 20), (0, 3, 12), (9, 4, 60)])

@@ -184,6 +184,22 @@ def test_written_next_to_predictions_tags_have_their_names(folders, tmp_path) ->
     assert found["tags"] == tags and {*found["prediction"]} <= {*kinds.TAGS}
 
 
+def test_predictions_of_models_that_write_are_their_texts(folders, tmp_path) -> None:
+    """No probabilities were asked for, and were missed; of prompt and answer the prompt is read."""
+    classes = [{"sentence": text, "label": "positive"} for text in TEXTS[:6]]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, classes)))
+    rows = RowsAsked(task="sst2", data=str(tmp_path / "rows.jsonl"), label_column="label")
+    write_predictions(folders["text"], tmp_path / "p.jsonl", rows)
+    found = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines()]
+    assert [{*row} for row in found] == [{"sentence", "label", "prediction"}] * 6
+    asks = [{"prompt": "ann saw", "answer": "rome ."}] * 3
+    (tmp_path / "asks.jsonl").write_text("\n".join(map(json.dumps, asks)))
+    rows = RowsAsked(task="mine", data=str(tmp_path / "asks.jsonl"))
+    write_predictions(folders["causal-lm"], tmp_path / "c.jsonl", rows)
+    (found, *_) = map(json.loads, (tmp_path / "c.jsonl").read_text().splitlines())
+    assert found["answer"] == "rome ." and isinstance(found["prediction"], str)
+
+
 def test_a_question_without_end_is_cut_and_stops_no_other_row(folders) -> None:
     rows = [
         {"question": "who " * length + "?", "context": "ann saw rome and lee"}

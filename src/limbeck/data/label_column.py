@@ -123,13 +123,15 @@ def read_labels(
         LimbeckError: labels that are missing, do not fit together, or contradict the settings.
     """
     parsed = _parse_untyped(tables, labels)
+    if given.holds == "numbers":  # as text too, as JSON lines and tables may hold them
+        parsed = {split: values and [*map(_number_of, values)] for split, values in parsed.items()}
     there = {
         split: [value for value in values or () if value is not None]
         for split, values in parsed.items()
     }
     known = [value for values in there.values() for value in values]
     kinds = {type(value) for value in known}
-    if len(kinds) > 1 and not kinds <= {int, float}:
+    if len(kinds) > 1 and not kinds <= {int, float} and given.holds != "numbers":
         raise LimbeckError(
             f"label column {column!r} mixes {' and '.join(sorted(k.__name__ for k in kinds))}",
             "use text or integers for classes, decimal numbers for a regression",
@@ -157,14 +159,22 @@ def read_labels(
     return LabelColumn(names, by_split, _said_classes(column, why, names, kinds, given))
 
 
+def _number_of(value: Any) -> Any:
+    """A text that is a number as such; other values as they are."""
+    number = finite(value) if isinstance(value, str) else None
+    return value if number is None else number
+
+
 def _holds(values: list[Any], kinds: set[type], given: Labelling, column: str) -> tuple[Holds, str]:
     """Whether a column contains classes or numbers, and why it is read that way."""
     numeric = kinds <= {int, float}
     fractions = [value for value in values if isinstance(value, float) and value % 1]
     holds = "classes" if given.classes or given.ordered else given.holds
     if holds == "numbers" and not numeric:
+        other = next(value for value in values if type(value) not in (int, float))
         raise LimbeckError(
-            f"labels: numbers, but label column {column!r} holds {values[0]!r}", "leave labels out"
+            f"labels: numbers, but label column {column!r} holds {other!r}",
+            "write a number in every row, or leave labels out",
         )
     if holds == "classes" and fractions:
         raise LimbeckError(
@@ -175,6 +185,8 @@ def _holds(values: list[Any], kinds: set[type], given: Labelling, column: str) -
         said = "classes" if given.classes else "kind" if given.ordered else "labels"
         return holds, f"set by {said}"
     if not numeric:
+        if all(finite(value) is not None for value in {*values}):
+            return "classes", "they are text (labels=numbers reads their numbers)"
         return "classes", "they are not numbers"
     if len(given.teacher) == 1:
         return "numbers", "the teacher puts out one number"
@@ -330,7 +342,10 @@ def check_written_labels(
     # A million rows of two classes need a look at two texts.
     if counts.total() < len(values) or any(map(_is_gap, counts)):
         _check_values(values, column, path, gaps=gaps)
-    words = {text: n for text, n in counts.items() if not _DECIMAL.fullmatch(text.strip())}
+    numbers = {
+        text for text in counts if _DECIMAL.fullmatch(text.strip()) and finite(text) is not None
+    }
+    words = {text: n for text, n in counts.items() if text not in numbers}
     if words and len(counts) - len(words) > _FEW_NUMBERS:
         first = next(row for row, value in enumerate(values, start=1) if value in words)
         raise LimbeckError(
@@ -358,7 +373,8 @@ def _check_values(values: Sequence[Any], column: str, path: Path, *, gaps: bool)
         if not isinstance(value, str | int | float | None):
             raise LimbeckError(
                 f"{path}, row {row}: {column} holds {type(value).__name__}",
-                "of several labels a row set kind=multi-label"
+                "of several labels a row set kind=multi-label, or in a checkpoint's config.json problem_type "
+                "multi_label_classification"
                 if isinstance(value, list)
                 else "use text or integers for classes, decimal numbers for a regression",
             )

@@ -128,13 +128,14 @@ def write_predictions(
     """
     loaded = ScoredModel.open(model, how.get("backend")).rows(asked, labeled=False)
     task = loaded.task
-    by_class = bool(task.kind.row_classes(task))
+    by_class = bool(task.kind.row_classes(task)) and not task.kind.generates
+    columns = task.text_columns[: 1 if task.kind.continues_texts else None]
     found = predict(
         model,
         _named(task, loaded.rows) if task.labels else loaded.rows.remove_columns("index"),
         to=to,
         **how,
-        text_columns=task.text_columns,
+        text_columns=columns,
         output=["labels", "probabilities"] if by_class else ["labels"],
         overwrite=overwrite,
         show=show,

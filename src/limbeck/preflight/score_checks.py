@@ -238,7 +238,10 @@ def check_teacher_score(
             "note",
         )
         return
-    verdict = "not significantly better" if better else "no better"
+    verdict = "no better"
+    if better:
+        tested = metrics.plain_metric(task.primary) == "accuracy"
+        verdict = "not significantly better" if tested else "hardly better"
     order = ", check the order of its classes," if task.labels else ""
     yield Problem(
         f"{side}: its dev score {score:.1f} ({origin}) is {verdict} than always "

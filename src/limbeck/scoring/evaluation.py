@@ -325,6 +325,11 @@ def _other_rows(
             for task in tasks
         )
         yield Problem(f"{named} are of other tasks: {said}", "compare runs of one task")
+    if len(kinds := {task.kind.name for task in tasks}) > 1:
+        yield Problem(
+            f"{named} are of kinds {' and '.join(sorted(kinds))}, whose predictions have different forms",
+            "compare their scores: limbeck table",
+        )
     if one is None or one != other:
         yield Problem(
             f"{named} were not scored on the same rows of {split} (fingerprints {one} and {other})",

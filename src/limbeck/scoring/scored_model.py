@@ -35,7 +35,7 @@ from limbeck.support import files, given
 from limbeck.support.errors import LimbeckError, Problem, check_choice, raise_problems, unknown
 from limbeck.support.positions import positions_of
 from limbeck.support.settings import DeviceMap
-from limbeck.tasks.abstract_type import labelled_rows, no_unlabelled
+from limbeck.tasks.abstract_type import labelled_rows
 from limbeck.tasks.metrics import TEACHER_LABEL
 
 logger = logging.getLogger(__name__)
@@ -547,7 +547,8 @@ def refuse_gaps(loaded: LoadedSplit) -> None:
         raise LimbeckError(
             [Problem(f"{loaded.name}: {what}", "fix or remove those rows") for what in wrong]
         )
-    if no_unlabelled(task.kind) is not None or task.kind.candidates is not None:
+    one_each = task.kind.labels_examples and task.kind.reads.in_columns
+    if not one_each or task.kind.rows_without_labels or task.kind.candidates is not None:
         return
     known = labelled_rows(loaded.rows.with_format("numpy")[task.label_column][:])
     if not known.all():
