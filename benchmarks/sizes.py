@@ -325,7 +325,8 @@ def table() -> None:
                 statistics.mean(one.get("teacher_ms", two["torch_ms"]) for one, two in pairs) / ms
             )
             found = {one["found"] for one in ours if "found" in one}
-            found |= {f"{100 * one['sent']:.0f} % sent on" for one in ours if "sent" in one}
+            if sent := [one["sent"] for one in ours if "sent" in one]:
+                found |= {f"{100 * statistics.mean(sent):.0f} % sent on"}
             cells = [
                 ": ".join([name, *sorted(found)]),
                 len(both),
