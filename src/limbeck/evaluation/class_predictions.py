@@ -40,7 +40,7 @@ class ClassPredictions:
 
 def has_class_scores(task: Task) -> bool:
     """Whether rows, or words, of the task have classes that can be counted one by one."""
-    return bool(task.labels) and (task.kind.labels_examples or task.kind.weighs_classes)
+    return bool(task.kind.row_classes(task) or task.kind.class_names(task.labels))
 
 
 def class_predictions(task: Task, predictions: Predictions) -> ClassPredictions:

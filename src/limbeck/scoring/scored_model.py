@@ -547,8 +547,7 @@ def refuse_gaps(loaded: LoadedSplit) -> None:
         raise LimbeckError(
             [Problem(f"{loaded.name}: {what}", "fix or remove those rows") for what in wrong]
         )
-    one_each = task.kind.labels_examples and task.kind.reads.in_columns
-    if not one_each or task.kind.rows_without_labels or task.kind.candidates is not None:
+    if not task.kind.scored_by_rows:
         return
     known = labelled_rows(loaded.rows.with_format("numpy")[task.label_column][:])
     if not known.all():

@@ -347,6 +347,12 @@ class TaskType(ScoredOutputs):
         return self.row_layout != "own"
 
     @property
+    def scored_by_rows(self) -> bool:
+        """Whether a score needs a label of each row: not of each word, and of no list that is ranked."""
+        alone = self.candidates is None and not self.rows_without_labels
+        return alone and self.labels_examples and self.reads.in_columns
+
+    @property
     def resampled(self) -> str:
         """What of an example is another in every epoch of training, in words; "" for nothing."""
         return ""
