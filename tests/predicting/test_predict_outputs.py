@@ -354,6 +354,13 @@ def test_images_by_path_by_pattern_and_as_bytes(folders, tmp_path) -> None:
     found = predict(folders["image"], str(root / "*" / "*"), output=["labels", "scores"])
     assert [row["image"] for row in found] == [str(path) for path in paths]
     by_bytes = predict(folders["image"], [{"image": path.read_bytes()} for path in paths])
+    csv = tmp_path / "paths.csv"  # a blank cell ended all rows
+    csv.write_text(
+        "".join(f"{line}\n" for line in ("image,row", f"{paths[0]},1", ",2", f"{paths[1]},3"))
+    )
+    some = predict(folders["image"], csv)
+    kept = [found.rows[0]["prediction"], None, found.rows[1]["prediction"]]
+    assert [row["prediction"] for row in some] == kept and some.blank == 1
     assert [row["prediction"] for row in by_bytes] == [row["prediction"] for row in found]
     processor = sets.image_processor(8)
     model = AutoModelForImageClassification.from_pretrained(folders["image"]).eval()

@@ -86,8 +86,8 @@ class ImageReading(Reading):
         return None
 
     def is_blank(self, value: Any) -> bool:
-        """No image at all."""
-        return value is None
+        """No image at all, or an empty path, as a CSV file has it."""
+        return value is None or (isinstance(value, str) and not value.strip())
 
 
 @task_type("image")
