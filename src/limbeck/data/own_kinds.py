@@ -101,6 +101,11 @@ def squad_articles(path: Path) -> list[Any] | None:
     return articles if isinstance(articles, list) else None
 
 
+def _articles(path: Path) -> list[Any] | None:
+    """The same, of a file whose name may be such a file's."""
+    return squad_articles(path) if files.ending_of(path) == ".json" else None
+
+
 def read_squad(path: Path, articles: Sequence[Any]) -> Columns:
     """Questions, contexts and answers.
 
@@ -251,8 +256,7 @@ def _usual_label(usual: KindLayout, path: Path) -> str:
 
 def _has_labels(path: Path, label: str) -> bool:
     """Whether a file has labels; a file that has only the columns of its kind is taken to have some."""
-    squad = files.ending_of(path) == ".json" and squad_articles(path) is not None
-    if _in_columns(path) or squad:
+    if _in_columns(path) or _articles(path) is not None:
         return True
     with closing(files.open_rows(path)) as source:
         return label in source.columns
@@ -262,8 +266,7 @@ def _groups(path: Path, column: str | None) -> np.ndarray | None:
     """As `groups_of`, for a table; raises LimbeckError for a file that has only the columns of its kind."""
     if column is None:
         return None
-    squad = files.ending_of(path) == ".json" and squad_articles(path) is not None
-    if files.form_of(path) in (None, "text") or squad:
+    if files.form_of(path) in (None, "text") or _articles(path) is not None:
         raise LimbeckError(
             f"group_column: {path} has no column {column!r}",
             "give a table with that column (CSV, JSON lines, Parquet), or files for train, dev and test",
@@ -346,8 +349,7 @@ def _read_tokens(path: Path, names: Sequence[str]) -> Columns:
 
 
 def _read_spans(path: Path, names: Sequence[str]) -> Columns:
-    articles = squad_articles(path) if files.ending_of(path) == ".json" else None
-    if articles is not None:
+    if (articles := _articles(path)) is not None:
         return read_squad(path, articles)
     table = _table(path, names)
     *names_of_texts, label = names

@@ -151,7 +151,9 @@ def _named(task: Task, rows: Dataset) -> Dataset:
         return kept
     names: list[Any] = []
     for label in rows[task.label_column][:]:
-        name = [task.labels[one] for one in label] if of_words else None
-        name = name or task.kind.written_label(task, label)
+        if of_words:
+            names.append([task.labels[one] for one in label])
+            continue
+        name = task.kind.written_label(task, label)
         names.append(None if name == NO_LABEL else name)
     return kept.remove_columns(task.label_column).add_column(task.label_column, names)
