@@ -64,6 +64,12 @@ def write_pictures(root: Path, classes: Mapping[str, int], *, each: int = 6) -> 
     return root
 
 
+def opened(path: Path) -> Image.Image:
+    """An image in memory, its file closed."""
+    with Image.open(path) as image:
+        return image.copy()
+
+
 def cifar_records(labels: Sequence[Sequence[int]], seed: int = 0) -> tuple[bytes, np.ndarray]:
     """Records of CIFAR's binary files, and the pixels in them [n, 3, 32, 32]."""
     pixels = np.random.default_rng(seed).integers(0, 256, (len(labels), 3, 32, 32), np.uint8)

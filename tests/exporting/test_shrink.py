@@ -5,19 +5,25 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from transformers import (
+    AutoImageProcessor,
     AutoModelForCausalLM,
+    AutoModelForImageClassification,
     AutoModelForSequenceClassification,
     AutoTokenizer,
     BertConfig,
     BertForSequenceClassification,
     T5Config,
     T5ForConditionalGeneration,
+    ViTConfig,
+    ViTForImageClassification,
 )
 from typer.testing import CliRunner
 
+from image_sets import image_processor
 from limbeck import students
 from limbeck.cli.app import app
 from limbeck.data.text_rows import read_text_rows
@@ -256,3 +262,37 @@ def test_a_language_model_predicts_the_tokens_that_stay_as_before(name, tmp_path
     torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
     said = models[1].generate(given[1], max_new_tokens=4, do_sample=False)
     assert said.shape[1] > 10
+
+
+def test_words_that_were_tagged_are_text_to_shrink_to(place, tmp_path):
+    """In CoNLL's columns and as lists, as data for a tagger are written."""
+    words = [text.split() for text in corpus()[:30]]
+    (tmp_path / "rows.conll").write_text(
+        "\n\n".join("\n".join(f"{word} O" for word in row) for row in words)
+    )
+    lines = (json.dumps({"tokens": row, "tags": ["O"] * len(row)}) for row in words)
+    (tmp_path / "rows.jsonl").write_text("\n".join(lines))
+    (tmp_path / "rows.txt").write_text("\n".join(map(" ".join, words)))
+    for name in ("rows.conll", "rows.jsonl", "rows.txt"):
+        (texts,) = read_text_rows(tmp_path / name).take(np.arange(30)).values()
+        assert texts == [" ".join(row) for row in words]
+    data = [str(tmp_path / "rows.conll")]
+    found = shrink(place / "model", tmp_path / "out", vocabulary="corpus", data=data)
+    assert found.vocabulary is not None and found.vocabulary.after < found.vocabulary.before
+
+
+def test_images_have_no_text_to_shrink_by(tmp_path):
+    shape = {"hidden_size": 8, "num_attention_heads": 1, "intermediate_size": 8, "patch_size": 4}
+    model = ViTForImageClassification(ViTConfig(**shape, num_hidden_layers=3, image_size=8))
+    model.save_pretrained(tmp_path / "model")
+    image_processor(8).save_pretrained(tmp_path / "model")
+    with pytest.raises(LimbeckError, match="reads images, and only layers"):
+        shrink(tmp_path / "model", tmp_path / "out", ffn=4, data=["x.txt"])
+    assert shrink(tmp_path / "model", tmp_path / "out", layers=2).layers["main"] == [1, 2]
+    loaded = AutoModelForImageClassification.from_pretrained(tmp_path / "out")
+    assert loaded.config.num_hidden_layers == 2
+    pixels = torch.rand(1, 3, 8, 8)
+    first = model.vit.eval()(pixels, output_hidden_states=True).hidden_states[1]
+    theirs = loaded.vit.eval()(pixels, output_hidden_states=True).hidden_states[1]
+    assert torch.equal(first, theirs)
+    assert AutoImageProcessor.from_pretrained(tmp_path / "out").size["height"] == 8

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow.parquet as parquet
 import pytest
 import torch
+from datasets import Dataset
 from PIL import Image
 from transformers import (
     AutoModel,
@@ -354,6 +355,11 @@ def test_images_by_path_by_pattern_and_as_bytes(folders, tmp_path) -> None:
     found = predict(folders["image"], str(root / "*" / "*"), output=["labels", "scores"])
     assert [row["image"] for row in found] == [str(path) for path in paths]
     by_bytes = predict(folders["image"], [{"image": path.read_bytes()} for path in paths])
+    bare = [*map(sets.opened, paths)]
+    opened = [{"image": image} for image in bare]
+    for rows in (opened, bare, Dataset.from_list(opened)):  # datasets decodes its images
+        again = predict(folders["image"], rows)
+        assert [row["prediction"] for row in again] == [row["prediction"] for row in found]
     csv = tmp_path / "paths.csv"  # a blank cell ended all rows
     csv.write_text(
         "".join(f"{line}\n" for line in ("image,row", f"{paths[0]},1", ",2", f"{paths[1]},3"))
@@ -370,6 +376,17 @@ def test_images_by_path_by_pattern_and_as_bytes(folders, tmp_path) -> None:
             likely = model(pixels).logits.softmax(-1)[0]
         assert row["prediction"] == str(int(likely.argmax()))
         assert math.isclose(row["score"], float(likely.max()), rel_tol=2e-2)  # pixels are rounded
+
+
+def test_beside_predictions_of_images_are_the_paths_of_their_files(folders, tmp_path) -> None:
+    root = sets.write_pictures(tmp_path / "images" / "train", {"3": 20, "7": 200}, each=3)
+    rows = RowsAsked(task="mine", data=str(root.parent))
+    write_predictions(folders["image"], tmp_path / "p.jsonl", rows)
+    found = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines()]
+    assert {row["image"] for row in found} <= {str(path) for path in root.glob("*/*")}
+    assert [{*row} for row in found] == [{"image", "label", "prediction", "probabilities"}] * len(
+        found
+    )
 
 
 def test_parquet_holds_embeddings_as_lists_and_probabilities_by_class(folders, tmp_path) -> None:

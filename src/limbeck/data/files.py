@@ -23,6 +23,7 @@ import datasets
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as parquet
+from PIL import Image
 from datasets import ClassLabel, Features
 
 from limbeck.support.errors import LimbeckError
@@ -49,6 +50,8 @@ ARCHIVES = (".bz2", ".xz", ".zip", ".7z", ".tar", ".tgz")
 """Endings of formats that are not read here."""
 TEXT_COLUMN = "text"
 """Name of the one column of plain text."""
+IMAGE_COLUMN = "image"
+"""Name of the one column of files that are images."""
 STANDARD_INPUT = "-"
 _AT_ONCE, _BYTES_AT_ONCE = 8192, 1 << 25
 _PIECE = 1 << 20
@@ -56,6 +59,7 @@ _PIECE = 1 << 20
 _LONGEST_FIELD = 2**28
 # Lines of JSON whose columns are known before any work.
 _LOOKED_AT = 100
+_PICTURE = datasets.Image()
 
 
 def known_endings(*more: str) -> str:
@@ -331,13 +335,20 @@ class GivenSource(RowSource):
     def _row(self, row: Any) -> dict[str, Any]:
         self._number += 1
         if isinstance(row, Mapping):
-            return {str(name): value for name, value in row.items()}
+            return {str(name): _stored(value) for name, value in row.items()}
         if row is None or isinstance(row, str):
             return {TEXT_COLUMN: row}
+        if isinstance(row, Image.Image):
+            return {IMAGE_COLUMN: _stored(row)}
         raise LimbeckError(
             f"{self.name}, row {self._number}: found {type(row).__name__}, expected a text or a dictionary",
             'give texts, or rows {"text": …}',
         )
+
+
+def _stored(value: Any) -> Any:
+    """An opened image by its file's path or bytes, as `datasets.Image` stores it; other values as they are."""
+    return _PICTURE.encode_example(value) if isinstance(value, Image.Image) else value
 
 
 class ParquetSource(RowSource):

@@ -385,9 +385,11 @@ def _table(path: Path, names: Sequence[str]) -> FileTable:
     return table
 
 
+WORDS = "tokens"
+"""The column of the words that are tagged."""
 _TEXT = KindLayout(("text",), None, (), _read_texts)
 _LAYOUTS = {
-    TOKENS.name: (KindLayout(("tokens",), "tags", files.CONLL, _read_tokens, "ner_tags"),),
+    TOKENS.name: (KindLayout((WORDS,), "tags", files.CONLL, _read_tokens, "ner_tags"),),
     SPANS.name: (KindLayout(("question", "context"), "answers", (), _read_spans),),
     MASKED.name: (_TEXT,),
     CAUSAL_LM.name: (KindLayout(("prompt", "answer"), None, (), _read_texts), _TEXT),

@@ -8,6 +8,7 @@ from typing import Any
 
 from limbeck.data.files import (
     FORMATS,
+    IMAGE_COLUMN,
     STANDARD_INPUT,
     GivenSource,
     RowSource,
@@ -20,8 +21,6 @@ from limbeck.support import given
 from limbeck.support.errors import LimbeckError, Problem, check_choice, collecting, raise_problems
 from limbeck.support.files import at_home, no_such_file
 
-IMAGE_COLUMN = "image"
-"""The column of files that are images."""
 _IMAGES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff"})
 _PATTERN = frozenset("*?[")
 

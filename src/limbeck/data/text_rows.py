@@ -15,9 +15,18 @@ import pyarrow.compute as pc
 from datasets import Dataset, DatasetDict, Features, Value
 
 from limbeck.data import beir, candidates, glue, load, own, row_ids, stream
-from limbeck.data.files import TEXT_COLUMN, form_of
+from limbeck.data.files import CONLL, TEXT_COLUMN, ending_of, form_of
+from limbeck.data.own_kinds import WORDS, read_conll
 from limbeck.data.splits import in_memory, stacked
-from limbeck.data.table import FileTable, read_table, taken, unnamed_texts, usual_label, usual_texts
+from limbeck.data.table import (
+    ArrowColumn,
+    FileTable,
+    read_table,
+    taken,
+    unnamed_texts,
+    usual_label,
+    usual_texts,
+)
 from limbeck.support import given
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home
@@ -171,7 +180,7 @@ def read_unlabelled(
 
 def _of_file(file: Path, task: Task | None, named: Sequence[str]) -> TextRows:
     """The texts of a file, with the columns of a task or of training."""
-    table = read_table(file)
+    table = _spelled(file) if task is None else read_table(file)
     names: Sequence[str]
     if form_of(file) == "text":  # one text per line, whatever the task calls its column
         names = [TEXT_COLUMN]
@@ -194,6 +203,19 @@ def _of_file(file: Path, task: Task | None, named: Sequence[str]) -> TextRows:
     texts = (table.text(name, gaps=True, fix=fix) for name in names)
     called = named or (names if task is None else ours)
     return _with_text(file, dict(zip(ours, texts, strict=True)), called)
+
+
+def _spelled(file: Path) -> FileTable:
+    """A file's columns, words that were tagged as one text."""
+    if ending_of(file) in CONLL:
+        texts = [" ".join(words) for words in read_conll(file)[0]]
+        return FileTable(file, {TEXT_COLUMN: ArrowColumn(texts)}, False, {})
+    table = read_table(file)
+    rows = [*table.columns.get(WORDS, ())]
+    if not any(isinstance(words, list) for words in rows):
+        return table
+    texts = [" ".join(filter(None, words)) if isinstance(words, list) else words for words in rows]
+    return replace(table, columns={WORDS: ArrowColumn(texts)})
 
 
 def _columns_of(task: Task | None, table: FileTable) -> Sequence[str]:

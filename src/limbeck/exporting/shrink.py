@@ -30,7 +30,7 @@ from limbeck.students.vocabulary import shrink_vocabulary
 from limbeck.support import files
 from limbeck.support.cells import magnitude
 from limbeck.support.errors import LimbeckError, check_choice
-from limbeck.tasks import TASKS, task_type_of
+from limbeck.tasks import TASKS, kind_of_config, task_type_of
 
 SHRUNK_NAME = "shrunk-model.json"
 """What stayed, in the folder of a shrunk model."""
@@ -115,6 +115,13 @@ def _shrunk(model: str, out: str | Path, overwrite: bool, settings: dict[str, An
             "leave it out, or add --vocabulary; layers depend on it with --pick importance",
         )
     check_choice("task", asked.task, TASKS)
+    config = students.read_config(model)
+    reads = kind_of_config(config).reads
+    if not reads.in_columns and (weighs or cuts):
+        raise LimbeckError(
+            f"model {model} reads {reads.name}, and only layers leave it without text",
+            "give --layers, with --pick first, last, skip or upper",
+        )
     place = files.at_home(out)
     refuse_occupied(place, overwrite=overwrite, name=SHRUNK_NAME)
     rows = {
@@ -122,8 +129,8 @@ def _shrunk(model: str, out: str | Path, overwrite: bool, settings: dict[str, An
         for one in (*asked.data, *asked.also)
     }
     training = [rows[one] for one in asked.data]
-    precision = getattr(students.read_config(model), "dtype", None)
-    tokenizer, loaded = students.read_tokenizer(model), students.load_model(model)
+    precision = getattr(config, "dtype", None)
+    tokenizer, loaded = students.read_processor(model, reads), students.load_model(model)
     refuse_unfit(model, loaded, tokenizer)
     before = loaded.num_parameters()
     loaded, layers = _cut(loaded, spec, [*_weighed(training, loaded, tokenizer)] if weighs else [])

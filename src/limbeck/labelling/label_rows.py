@@ -89,6 +89,12 @@ def label(
         source = LabellerSource(named(teacher), asked)
         sources = [*([] if data is None else [data]), *more]
         raise_problems(_problems(asked, source, sources, prompt, endpoint))
+        for path in source.paths:
+            if not (reads := kind_of_config(read_config(path)).reads).in_columns:
+                raise LimbeckError(
+                    f"teacher {path} reads {reads.name}, and label stores outputs for text",
+                    "name it as the --teacher of `limbeck distill`, which reads it in training",
+                )
         if asked.answers:
             source = logged_source(asked, prompt)
             (found,) = source.teachers

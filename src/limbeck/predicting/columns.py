@@ -12,7 +12,7 @@ ALL, NONE = "all", "none"
 _USUAL = {
     "tokens": (("tokens",), ("words",), (files.TEXT_COLUMN,), ("sentence",)),
     "spans": (("question", "context"),),
-    "image": ((stream.IMAGE_COLUMN,), ("img",), ("file",)),
+    "image": ((files.IMAGE_COLUMN,), ("img",), ("file",)),
     "causal-lm": (("prompt",), (files.TEXT_COLUMN,)),
 }
 _WIDTHS = {
@@ -84,7 +84,7 @@ def _not_found(
 
 def _check_single(facts: AboutModel, source: str, column: str) -> None:
     """Raise LimbeckError for images that are no model's text, and for a header like several columns in one."""
-    if column == stream.IMAGE_COLUMN and facts.kind.name != "image":
+    if column == files.IMAGE_COLUMN and facts.kind.name != "image":
         raise LimbeckError(
             f"{source} holds images, and {facts.name} reads {facts.kind.reads.noun}s",
             "name files of rows, or a model of images",

@@ -130,9 +130,12 @@ def write_predictions(
     task = loaded.task
     by_class = bool(task.kind.row_classes(task)) and not task.kind.generates
     columns = task.text_columns[: 1 if task.kind.continues_texts else None]
+    rows = _named(task, loaded.rows) if task.labels else loaded.rows.remove_columns("index")
+    if not task.kind.reads.in_columns:
+        rows, how["keep"] = _by_path(rows, columns[0])
     found = predict(
         model,
-        _named(task, loaded.rows) if task.labels else loaded.rows.remove_columns("index"),
+        rows,
         to=to,
         **how,
         text_columns=columns,
@@ -141,6 +144,15 @@ def write_predictions(
         show=show,
     )
     return found, loaded.labeled
+
+
+def _by_path(rows: Dataset, column: str) -> tuple[Dataset, list[str]]:
+    """Rows of images with the paths of their files, and the columns to write: no image's bytes."""
+    others = [name for name in rows.column_names if name != column]
+    paths = [picture["path"] for picture in rows[column][:]]
+    if None in paths:
+        return rows, others
+    return rows.remove_columns(column).add_column(column, paths), [column, *others]
 
 
 def _named(task: Task, rows: Dataset) -> Dataset:
