@@ -23,8 +23,8 @@ import datasets
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as parquet
-from PIL import Image
 from datasets import ClassLabel, Features
+from PIL import Image
 
 from limbeck.support.errors import LimbeckError
 from limbeck.support.plain import encodable, json_reason, loads, regular

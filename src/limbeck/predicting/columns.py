@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from limbeck.data import candidates, files, stream, table
+from limbeck.data import candidates, files, table
 from limbeck.predicting.about_model import AboutModel
 from limbeck.predicting.readers import EMBEDDINGS
 from limbeck.predicting.settings import PredictSettings
