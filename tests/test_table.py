@@ -107,9 +107,11 @@ def test_the_teachers_own_run_is_not_a_student_row(tmp_path):
     assert [row.label for row in table.rows] == ["teacher", "kd"]
 
 
-def test_teachers_of_one_depth_and_other_widths_are_rows_of_their_own():
+@pytest.mark.parametrize("size", ["hidden_size", "embedding_parameters"])
+def test_teachers_of_one_depth_and_other_sizes_are_rows_of_their_own(size):
+    """Other models of one width differ in their vocabularies, and their mean was one row."""
     wide, narrow = a_teacher(90.0, "runs/wide"), a_teacher(70.0, "runs/narrow")
-    narrow = narrow.model_copy(update={"hidden_size": 128})
+    narrow = narrow.model_copy(update={size: 128})
     table = build_table([a_run("kd", 1, 63.0, teacher=wide), a_run("pkd", 1, 63.0, teacher=narrow)])
     teachers = [row.average.mean for row in table.rows if row.role == "teacher"]
     assert teachers == [90.0, 70.0]

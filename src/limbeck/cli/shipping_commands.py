@@ -214,7 +214,7 @@ def shrink(
     if found.vocabulary is not None:
         console.say(f"Tokens:  {found.vocabulary.said}", hang=9)
         console.say(f"Length:  {found.vocabulary.lengths}", hang=9)
-    console.say(f"Files:   {out} (model and tokenizer)", hang=9)
+    console.say(f"Files:   {out} (a folder for from_pretrained)", hang=9)
 
 
 @options.takes_groups

@@ -5,6 +5,7 @@ Part of `limbeck.tables`; `tests_against` adds the paired comparisons, renderers
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -234,10 +235,11 @@ def _shown_columns(
 def _teacher_rows(
     teachers: Sequence[TeacherRow], columns: Sequence[model.TableColumn]
 ) -> list[model.Row]:
-    """A row for each depth and width: teachers of one shape are taken for the seeds of one."""
+    """A row for each depth, width and size of embeddings: teachers of one shape are taken for the seeds of one."""
     rows = []
-    shapes = grouped(teachers, lambda one: (one.facts.layers or 0, one.facts.hidden_size or 0))
-    for (depth, _), own in sorted(shapes.items(), reverse=True):
+    shape = attrgetter("layers", "hidden_size", "embedding_parameters")
+    shapes = grouped(teachers, lambda one: tuple(size or 0 for size in shape(one.facts)))
+    for (depth, *_), own in sorted(shapes.items(), reverse=True):
         scores: against.Scores = {
             column.key: {
                 n: t.scores[column.key] for n, t in enumerate(own) if column.key in t.scores
