@@ -20,6 +20,8 @@ class StaticReader:
         self.config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self.arrays = load_file(folder / "model.safetensors")
+        names = (name for name in self.arrays if name.startswith("head.") and "weight" in name)
+        self.layers = sorted(names)
 
     def __call__(self, texts: list[str]) -> np.ndarray:
         """Outputs (B, d) of texts."""
@@ -33,9 +35,7 @@ class StaticReader:
         taken = ids[part]
         output = arrays["weights.weight"][taken, 0] @ arrays["vectors.weight"][taken]
         output /= max(1, len(taken))
-        for layer in sorted(
-            name for name in arrays if name.startswith("head.") and "weight" in name
-        ):
+        for layer in self.layers:
             inputs = output if layer == "head.0.weight" else np.maximum(output, 0)
             output = arrays[layer] @ inputs + arrays[layer.replace("weight", "bias")]
         if "pairs.weight" in arrays:
