@@ -40,6 +40,16 @@ def test_lists_are_pairs_and_dev_is_made_of_whole_queries(tmp_path) -> None:
     assert len(alone["dev"]) == 90
 
 
+def test_a_query_in_other_case_stays_with_its_equal(tmp_path) -> None:
+    """Docs: rows of the same text stay together, case and outer whitespace left aside."""
+    rows = lists(20)
+    again = [row | {"query": f" {row['query'].upper()}"} for row in rows]
+    _, splits = load_task(None, lines(tmp_path / "mine.jsonl", rows + again))
+    train, dev = ({*splits[split]["query"]} for split in ("train", "dev"))
+    assert len(dev) == 4 and not {one.strip().lower() for one in train} & {*map(str.lower, dev)}
+    assert {f" {one.strip().upper()}" for one in dev} <= dev
+
+
 def test_a_table_of_pairs(tmp_path) -> None:
     (tmp_path / "train.csv").write_text("ask,found,y\nq,a,1\nq,b,\nr,a,0.5\n")
     (tmp_path / "dev.csv").write_text("ask,found,y\nq,a,1\nq,c,\n")

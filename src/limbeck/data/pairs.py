@@ -15,7 +15,7 @@ from datasets import Dataset, DatasetDict
 from limbeck.data import beir, candidates, files
 from limbeck.data.own import Rows, files_of, made_splits, split_files
 from limbeck.data.reader import DataRequest, Loaded, OnDisk, data_reader
-from limbeck.data.splits import Division, SplitRows, hold_out, with_labels
+from limbeck.data.splits import Division, SplitRows, hold_out, plain_text, with_labels
 from limbeck.data.table import read_table
 from limbeck.support.errors import LimbeckError, Problem, raise_problems
 from limbeck.tasks import PAIR_SCORE, metrics, pair_score
@@ -69,7 +69,7 @@ class OwnPairs(OnDisk):
             kind=PAIR_SCORE,
         )
         queries = rows["train"].texts[candidates.QUERY] if "train" in rows else []
-        groups = np.unique(queries, return_inverse=True)[1]
+        groups = np.unique([plain_text(query) for query in queries], return_inverse=True)[1]
         splits = made_splits(request, task, rows, groups, _whole_queries)
         return task, DatasetDict({split: _judged(split, found) for split, found in splits.items()})
 
