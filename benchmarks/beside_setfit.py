@@ -38,11 +38,11 @@ from sentence_transformers import SentenceTransformer
 import limbeck
 from embeddings import Inputs
 from limbeck.evaluation.compare import paired_t_test
-from limbeck.support.files import write_whole
 from static import cosines_of, similarities, torch_reader
+from study import JsonRecord
 from which_method import difference
 
-RECORD = Path(__file__).parent / "records" / "beside_setfit.json"
+RECORD = JsonRecord("beside_setfit", indent=1)
 LABELED, DEV, TEST = 20, 500, 1000  # the first a class
 KEPT = (2, 4, 6)
 SETFIT, OWN = "SetFit, 6 layers", "limbeck finetune, 6 layers"
@@ -245,26 +245,17 @@ def run(args: argparse.Namespace) -> None:
         bench = Bench(seed, args)
         for part, names in (("questions", QUESTIONS), ("embeddings", EMBEDDINGS)):
             for name in names:
-                known = read().get(part, {}).get(name, {})
-                if str(seed) in known:
+                if RECORD.has(part, name, seed):
                     continue
                 found = bench.question(name) if part == "questions" else bench.embedding(name)
-                record = read()
-                record.setdefault(part, {}).setdefault(name, {})[str(seed)] = found
-                write_whole(RECORD, json.dumps(record, indent=1) + "\n")
+                RECORD.keep(found, part, name, seed)
                 print(part, seed, name, found, flush=True)
-
-
-def read() -> dict[str, Any]:
-    """By part and model what each seed came to."""
-    found: dict[str, Any] = json.loads(RECORD.read_text()) if RECORD.exists() else {}
-    return found
 
 
 def table() -> None:
     """A row a model: mean and deviation, and the difference from a peer."""
     peers = {THEIRS: STUDENT, OURS: STUDENT, OWN: SETFIT, EMBEDDINGS[2]: EMBEDDINGS[1]}
-    for part, models in read().items():
+    for part, models in RECORD.read().items():
         print(f"| {part} | seeds | score | less | points (95 %) |\n|:---|---:|---:|:---|---:|")
         for name, seeds in models.items():
             scores = [one["score"] for one in seeds.values()]

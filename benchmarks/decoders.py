@@ -16,7 +16,6 @@ the student's mean loss, the share of its tokens at which the teacher has the sa
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import statistics
 import time
@@ -26,16 +25,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from filelock import FileLock
 from scipy.stats import ttest_rel
 from torch.nn.functional import cross_entropy, kl_div
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import limbeck
 from limbeck.students.execution import resolve_precision
-from limbeck.support.files import write_whole
+from study import JsonRecord
 
-RECORD = Path(__file__).parent / "records" / "decoders.json"
+RECORD = JsonRecord("decoders")
 ROWS, LENGTH, HELD_OUT, BATCH = 640, 64, 128, 8
 TEACHER_ROWS = 320
 STEPS = ROWS // BATCH
@@ -154,30 +152,21 @@ def run(args: argparse.Namespace) -> None:
     """Measure the cells without a record, seed by seed."""
     texts = list(pd.read_csv(rows(args)["held_out"])["text"])
     for name, layers, seed in cells(args):
-        if str(seed) in read().get(str(layers), {}).get(name, {}):
+        if RECORD.has(layers, name, seed):
             continue
         began = time.process_time()
         place = made(name, layers, seed, args)
         found: dict[str, Any] = {"cpu_seconds": round(time.process_time() - began)}
         teacher = made(TEACHER, 30, 0, args) / "student"
         found |= beside(place / "student", teacher, texts)
-        with FileLock(RECORD.with_suffix(".lock")):  # other processes keep records too
-            record = read()
-            record.setdefault(str(layers), {}).setdefault(name, {})[str(seed)] = found
-            write_whole(RECORD, json.dumps(record) + "\n")
+        RECORD.keep(found, layers, name, seed)
         means = {key: np.mean(value).round(3) for key, value in found.items()}
         print(layers, name, seed, means, flush=True)
 
 
-def read() -> dict[str, Any]:
-    """The results of each seed, by number of layers and student."""
-    found: dict[str, Any] = json.loads(RECORD.read_text()) if RECORD.exists() else {}
-    return found
-
-
 def table() -> None:
     """A row a student: means over its seeds, and its loss less that of `kd` over the same texts and seeds."""
-    record = read()
+    record = RECORD.read()
     teacher = record.pop("30")
     for layers, students in record.items():
         students |= teacher

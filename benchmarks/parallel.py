@@ -15,7 +15,6 @@ Resumable: what has a record in `benchmarks/records/parallel.json` is not made a
 """
 
 import argparse
-import json
 import random
 from pathlib import Path
 from typing import Any
@@ -32,8 +31,9 @@ from limbeck.scoring.evaluation import evaluate
 from limbeck.support.files import write_whole
 from limbeck.tasks.metrics import ndcg
 from static import torch_reader
+from study import JsonRecord
 
-RECORD = Path(__file__).parent / "records" / "parallel.json"
+RECORD = JsonRecord("parallel", indent=1)
 LANGUAGES = {"de": "German", "fr": "French"}
 STATIC = {"student.static": True, "batch_size": 128, "epochs": 5}
 STUDENTS: dict[str, dict[str, Any]] = {
@@ -53,9 +53,8 @@ def run(args: argparse.Namespace) -> None:
         SENTENCE_EMBEDDERS.from_pretrained(args.model).save_pretrained(embedder)
     for language in args.languages:
         for name in args.students:
-            found = read()
             key = f"{LANGUAGES[language]}, {name}"
-            if key in found:
+            if RECORD.has(key):
                 continue
             recipe = Recipe.load(
                 None, teacher=str(embedder), parallel=str(cut(args, language)), max_length=64, attention="eager",
@@ -69,13 +68,13 @@ def run(args: argparse.Namespace) -> None:
                 "student": made.record.scores["test"] | mixed(out / "student", test),
                 "teacher": teacher | mixed(embedder, test),
             }
-            found[key] = {
+            found: dict[str, Any] = {
                 side: {one: scores[one] for one in SCORES} for side, scores in sides.items()
             }
             cuts = {"pairs": args.pairs, "characters": args.characters}
-            found[key] |= {"rows": made.record.examples.train, **cuts}
-            write_whole(RECORD, json.dumps(found, indent=1) + "\n")
-            print(key, found[key], flush=True)
+            found |= {"rows": made.record.examples.train, **cuts}
+            RECORD.keep(found, key)
+            print(key, found, flush=True)
 
 
 def mixed(model: Path, test: Path) -> dict[str, float]:
@@ -103,12 +102,6 @@ def cut(args: argparse.Namespace, language: str) -> Path:
     return path
 
 
-def read() -> dict[str, Any]:
-    """By language and student both sides' scores."""
-    found: dict[str, Any] = json.loads(RECORD.read_text()) if RECORD.exists() else {}
-    return found
-
-
 def table() -> None:
     """Print one row a student, the teacher's above them."""
     print(
@@ -116,7 +109,7 @@ def table() -> None:
         " training texts |\n|:---|---:|---:|---:|---:|---:|"
     )
     seen = set()
-    for key, found in sorted(read().items(), key=lambda one: one[0].split(",")[0]):
+    for key, found in sorted(RECORD.read().items(), key=lambda one: one[0].split(",")[0]):
         language = key.split(",")[0]
         both = {f"{language}, the teacher itself": ("teacher", "")} if language not in seen else {}
         seen.add(language)

@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from filelock import FileLock
 from scipy.stats import ttest_rel
 
 import limbeck
@@ -36,10 +35,10 @@ from limbeck.exporting.cascade import cascade
 from limbeck.latency.settings import BenchSettings
 from limbeck.report.svg import standalone
 from limbeck.runtimes.manifest import is_export
-from limbeck.support.files import write_whole
+from study import RECORDS, JsonRecord
 
-RECORD = Path(__file__).parent / "records" / "sizes.json"
-COMPRESSED = RECORD.with_name("compress_sst2.json")
+RECORD = JsonRecord("sizes", indent=1)
+COMPRESSED = RECORDS / "compress_sst2.json"
 PICTURE = Path(__file__).parents[1] / "docs" / "assets" / "compress.svg"
 TEACHER, PLAIN = "teacher, 6 layers", "3 layers"
 SHALLOW, SLIM, FEW_TOKENS = "2 layers", "3 layers, ffn 384", "3 layers, 12,000 tokens"
@@ -280,29 +279,19 @@ def run(args: argparse.Namespace) -> None:
             if args.compress:
                 names = (f"compress, {args.compress}, {args.hours:g} h",)
             for name in names:
-                record = read()
-                if str(seed) in record.get(task, {}).get(name, {}):
+                if RECORD.has(task, name, seed):
                     continue
                 if args.compress:
                     found = compressed(task, seed, args)
                 else:
                     found = measured(task, name, seed, args)
-                with FileLock(RECORD.with_suffix(".lock")):
-                    record = read()
-                    record.setdefault(task, {}).setdefault(name, {})[str(seed)] = found
-                    write_whole(RECORD, json.dumps(record, indent=1) + "\n")
+                RECORD.keep(found, task, name, seed)
                 print(task, seed, name, found, flush=True)
-
-
-def read() -> dict[str, Any]:
-    """By task and student what each seed came to."""
-    found: dict[str, Any] = json.loads(RECORD.read_text()) if RECORD.exists() else {}
-    return found
 
 
 def table() -> None:
     """A row a student: means over its seeds, compared with the teacher and with plain 3 layers."""
-    for task, students in read().items():
+    for task, students in RECORD.read().items():
         tweets = task == "sst2"
         heads = [task, "seeds", "score", "of the teacher's", "less 3 layers'", *["tweets"] * tweets]
         print(f"| {' | '.join(heads)} | MB | ms | faster than the teacher in torch |")
@@ -345,7 +334,7 @@ def table() -> None:
 def differences() -> None:
     """The pairs whose seeds were paired, three of them or more: a row a task."""
     found: dict[str, float] = {}
-    for task, students in read().items():
+    for task, students in RECORD.read().items():
         for pair in PAIRS:
             runs = [students.get(name, {}) for name in pair]
             both = sorted(runs[0].keys() & runs[1].keys())

@@ -35,7 +35,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from filelock import FileLock
 from scipy.stats import spearmanr, ttest_1samp, ttest_rel
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
@@ -51,12 +50,11 @@ from limbeck.recipe import Recipe
 from limbeck.records.record import read_raw
 from limbeck.runtimes.manifest import is_export
 from limbeck.students import load_model, read_tokenizer
-from limbeck.support.files import write_whole
 from limbeck.tasks.metrics import correlation
-from study import records_of
+from study import JsonRecord, records_of
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"  # times are of one thread
-RECORD = Path(__file__).parent / "records" / "static.json"
+RECORD = JsonRecord("static")
 STATIC_NAME, TFIDF = "static, teacher's logits", "TF-IDF, teacher's classes"
 BY_KD = "static by kd, without word pairs"
 LABELED = (
@@ -267,15 +265,11 @@ class Bench:
         for task in self.args.tasks:
             make = self.embedders if task == "STS-B" else self.classifiers
             for name, found in make(task, TASKS[task]):
-                with FileLock(RECORD.with_suffix(".lock")):
-                    record = read()
-                    record.setdefault(task, {}).setdefault(name, {})[str(self.seed)] = found
-                    write_whole(RECORD, json.dumps(record) + "\n")
+                RECORD.keep(found, task, name, self.seed)
                 print(task, self.seed, name, found["score"], found["microseconds"], flush=True)
 
     def _missing(self, task: str, names: tuple[str, ...]) -> list[str]:
-        known = read().get(task, {})
-        found = [name for name in names if str(self.seed) not in known.get(name, {})]
+        found = [name for name in names if not RECORD.has(task, name, self.seed)]
         if find_spec("skeletoken") is None or find_spec("tokenlearn") is None:
             print(
                 f"{task}: model2vec is left out: pip install --no-deps skeletoken tokenlearn",
@@ -508,15 +502,9 @@ def cosines_of(read: Reader, pairs: pd.DataFrame) -> np.ndarray:
     return found
 
 
-def read() -> dict[str, Any]:
-    """By task and model what each seed came to."""
-    found: dict[str, Any] = json.loads(RECORD.read_text()) if RECORD.exists() else {}
-    return found
-
-
 def table() -> None:
     """Mean and, of several seeds, deviation: one row a model. Then what the issue of pairs and cascades comes to."""
-    record = read()
+    record = RECORD.read()
     for task, models in record.items():
         macro = task in FILES
         score = "Spearman" if task == "STS-B" else "accuracy"

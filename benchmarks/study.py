@@ -8,6 +8,7 @@ table. Several processes may work on one study; claims and records are those of 
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections.abc import Iterable
@@ -24,6 +25,7 @@ from limbeck.recipe import Recipe
 from limbeck.records import write_collection
 from limbeck.records.record import SUFFIX, read_raw
 from limbeck.run import distill
+from limbeck.support.files import write_whole
 from limbeck.teachers.teacher import Teacher
 
 RECORDS = Path(__file__).parent / "records"
@@ -32,6 +34,46 @@ RECORDS = Path(__file__).parent / "records"
 def records_of(study: str) -> Path:
     """The file of a study's records."""
     return RECORDS / f"{study}{SUFFIX}"
+
+
+@dataclass(frozen=True)
+class JsonRecord:
+    """What a benchmark measured, by names, in a JSON file of the records; several processes may add to it.
+
+    Attributes:
+        name: of the file.
+        indent: of its lines; None for a single line.
+    """
+
+    name: str
+    indent: int | None = None
+
+    @property
+    def path(self) -> Path:
+        """Its file."""
+        return RECORDS / f"{self.name}.json"
+
+    def read(self) -> dict[str, Any]:
+        """All of it; empty before the first run."""
+        found: dict[str, Any] = (
+            json.loads(self.path.read_text(encoding="utf-8")) if self.path.exists() else {}
+        )
+        return found
+
+    def has(self, *names: object) -> bool:
+        """Whether something was measured under these names."""
+        found = self.read()
+        return all((found := found.get(str(name))) is not None for name in names)
+
+    def keep(self, found: Any, *names: object) -> None:
+        """Add what was measured under these names."""
+        *groups, last = map(str, names)
+        with FileLock(self.path.with_suffix(".lock")):
+            record = part = self.read()
+            for name in groups:
+                part = part.setdefault(name, {})
+            part[last] = found
+            write_whole(self.path, json.dumps(record, indent=self.indent) + "\n")
 
 
 METHODS = ("finetune", "kd", "pkd-skip", "ckd-no", "alp-kd", "rail-kd-l", "rail-kd-c")

@@ -18,7 +18,6 @@ third of it, and stored outputs save it.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import time
 from collections.abc import Iterator, Mapping
@@ -30,7 +29,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from filelock import FileLock
 
 from embeddings_table import Pairs, p_text, read_runs
 from limbeck.evaluation.compare import Comparison, holm, paired, paired_t_test, seeds_and_rows
@@ -39,13 +37,12 @@ from limbeck.recipe import Recipe
 from limbeck.records import Record, read_collection
 from limbeck.run import distill
 from limbeck.run.run_folder import kept_predictions
-from limbeck.support.files import write_whole
 from limbeck.teachers.teacher import Teacher
 from static import LABELS, LENGTHS, STATIC_NAME, TFIDF, Sample
-from static import read as read_static
-from study import records_of
+from static import RECORD as STATIC_RECORD
+from study import JsonRecord, records_of
 
-RECORD = Path(__file__).parent / "records" / "which_method.json"
+RECORD = JsonRecord("which_method")
 TEACHER, ALONE = "teacher", "labels alone"
 # Method, passes over the rows, whether these are all or those with labels.
 STUDENTS = {
@@ -65,12 +62,6 @@ COMMON: dict[str, Any] = {
     "task": "own-rows", "text_columns": ["text"], "label_column": "label", "max_length": 32, "batch_size": 32,
     "lr": 1e-4, "precision": "auto", "attention": "eager",
 }  # fmt: skip
-
-
-def read() -> dict[str, Any]:
-    """By task and model what each seed came to."""
-    found: dict[str, Any] = json.loads(RECORD.read_text()) if RECORD.exists() else {}
-    return found
 
 
 def run(args: argparse.Namespace) -> None:
@@ -104,7 +95,7 @@ def run(args: argparse.Namespace) -> None:
 def _keep(
     task: str, name: str, seed: int, recipe: Recipe, out: Path, teacher: Teacher | None = None
 ) -> None:
-    known = str(seed) in read().get(task, {}).get(name, {})
+    known = RECORD.has(task, name, seed)
     if known and (teacher is not None or (out / "student").is_dir()):
         return
     began = time.process_time()
@@ -124,10 +115,7 @@ def _keep(
         found["floor"] = round(record.floor.scores["dev"]["primary"] or 0.0, 2)
     if known:
         return
-    with FileLock(RECORD.with_suffix(".lock")):
-        kept = read()
-        kept.setdefault(task, {}).setdefault(name, {})[str(seed)] = found
-        write_whole(RECORD, json.dumps(kept) + "\n")
+    RECORD.keep(found, task, name, seed)
     print(task, seed, name, found["score"], found["steps"], found["seconds"], flush=True)
 
 
@@ -303,7 +291,7 @@ STATIC = {
 def cases() -> Iterator[Case]:
     """Every case that has a record of several methods."""
     three = ("3 of 6", "teacher")
-    for task, models in read().items():
+    for task, models in RECORD.read().items():
         arms = of_rows(
             models,
             {name: f"`{name.removesuffix(', text')}`" for name in TEXT} | {ALONE: "`finetune`"},
@@ -334,7 +322,7 @@ def cases() -> Iterator[Case]:
             yield Case((rows, "none", f"{layers} of 6", start, title), arms)
             if layers == 3 and (arms := of_study("distilled_start", f"{task}-", layers=layers)):
                 yield Case((rows, "none", f"{layers} of 6", "distilled", title), arms)
-    for task, models in read_static().items():
+    for task, models in STATIC_RECORD.read().items():
         if arms := of_rows(models, STATIC):
             yield Case(("1,000", "the rest", "static", "teacher", task), arms)
     for layers in (3, 2):
@@ -353,7 +341,7 @@ def _few(prefix: str, has: tuple[str, str, str, str, str], names: dict[str, str]
 
 def steps() -> Iterator[tuple[str, ...]]:
     """What more steps bring: the same method for half and for three times as long."""
-    for task, models in read().items():
+    for task, models in RECORD.read().items():
         arms = of_rows(models, {name: name for name in STEPS})
         for name, arm in sorted(arms.items(), key=lambda pair: STEPS.index(pair[0])):
             less = difference(arm.less(arms[STEPS[1]])) if name != STEPS[1] else "–"
