@@ -13,8 +13,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME, Record
 from limbeck.run import inputs
@@ -23,6 +21,7 @@ from limbeck.run.earlier_run import EarlierRun
 from limbeck.run.prepare import Loaded, refuse_wrong
 from limbeck.run.run_folder import RunFolder
 from limbeck.students import RANDOM, TEAMS
+from limbeck.support import terminal
 from limbeck.support.errors import LimbeckError, Problem, first_line
 from limbeck.support.files import file_name
 
@@ -180,7 +179,7 @@ def train_grid(
     recipes = _recipes(cells, recipe, settings)
     folder = Path(out)
     _check(recipes, folder, overwrite=overwrite)
-    console = Console(stderr=True, quiet=not show, highlight=False, markup=False, emoji=False)
+    console = terminal.messages(shown=show)
     members = []
     for number, (name, one) in enumerate(recipes.items(), start=1):
         console.print(f"[{number}/{len(recipes)}] {name}", markup=False, style="bold")

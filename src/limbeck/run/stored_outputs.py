@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from datasets import Dataset, LargeList, List
-from rich.console import Console
 from torch import Tensor
 
 from limbeck.activations import Request, token_mask
@@ -127,7 +126,7 @@ def with_stored_outputs(
     Raises:
         LimbeckError: `cache: always` where outputs cannot be stored.
     """
-    console = Console(stderr=True, quiet=not show, markup=False, emoji=False)
+    console = terminal.messages(shown=show)
     recipe, execution = prepared.recipe, prepared.execution
     answers, stored = dict(execution.teacher_outputs), list(execution.stored)
     asked, reasons = _storable(prepared)

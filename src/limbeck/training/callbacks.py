@@ -15,7 +15,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.progress import Progress as Bar
 from rich.progress import TaskID
 from transformers import (
@@ -173,7 +172,7 @@ class Display(TrainerCallback):
         # Without dev scores an epoch's line holds the loss.
         self.unscored = stage is not None and not stage.last
         self.loss = ""
-        self.console = Console(stderr=True, quiet=not shown, markup=False, emoji=False)
+        self.console = terminal.messages(shown=shown)
         self.bar: Bar | None = None
         self.task = TaskID(0)
         self.said = 0.0

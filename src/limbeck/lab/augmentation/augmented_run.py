@@ -318,7 +318,7 @@ def augmented(
     Raises:
         LimbeckError: the folder of stored teacher outputs and augmented examples cannot be written.
     """
-    console = Console(stderr=True, quiet=not show, markup=False, emoji=False)
+    console = terminal.messages(shown=show)
     augmenter = replace(augmenter, precision=recipe.precision)
     store, key = default_store(), augmenter.key(rows, task.text_columns)
     entry = store.find(key)

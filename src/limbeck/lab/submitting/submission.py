@@ -10,13 +10,12 @@ from typing import Any
 
 import xxhash
 from datasets import Dataset
-from rich.console import Console
 
 from limbeck.data import glue, hub, load_task, rows_fingerprint, splits
 from limbeck.predicting.predict_rows import predict
 from limbeck.records import RECORD_NAME, Record
 from limbeck.students.pretrained import refuse_damaged_student
-from limbeck.support import given, plain, registry
+from limbeck.support import given, plain, registry, terminal
 from limbeck.support.errors import LimbeckError, Problem, collecting, raise_problems
 from limbeck.support.files import at_home, write_whole
 from limbeck.support.manifest import Manifest
@@ -286,7 +285,7 @@ def _predicted(
     made_of = f"{student} {rows_fingerprint(TASKS[file.task], rows)}"
     path = work / f"{file.name}-{xxhash.xxh3_64_hexdigest(made_of.encode())}.jsonl"
     if not path.is_file():
-        Console(stderr=True, quiet=not show, markup=False).print(f"{file.name} by {run.folder}")
+        terminal.messages(shown=show).print(f"{file.name} by {run.folder}")
         predict(
             run.folder,
             rows,
