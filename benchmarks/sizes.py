@@ -44,6 +44,7 @@ TEACHER, PLAIN = "teacher, 6 layers", "3 layers"
 SHALLOW, SLIM, FEW_TOKENS = "2 layers", "3 layers, ffn 384", "3 layers, 12,000 tokens"
 MORE_TOKENS = "3 layers, 19,000 tokens"
 FOUR_BITS = f"{MORE_TOKENS}, trained in 4 bits"
+EIGHT_THOUSAND = "3 layers, 8,000 tokens"
 THIN, SMALL = "3 layers, ffn 256, 8,000 tokens", "3 layers, ffn 256, 4,400 tokens"
 SMALLEST = "3 layers, ffn 256, 3,800 tokens, trained in 4 bits"
 STATIC = "static, 8,000 tokens"
@@ -64,7 +65,7 @@ STUDENTS: dict[str, dict[str, Any]] = {
         "student.vocabulary": 19_000,
         "student.embedding_bits": 4,
     },
-    "3 layers, 8,000 tokens": {"student.layers": 3, "student.vocabulary": 8000},
+    EIGHT_THOUSAND: {"student.layers": 3, "student.vocabulary": 8000},
     SHALLOW: {"student.layers": 2},
     SLIM: {"student.layers": 3, "student.ffn": 384},
     "2 layers, 8,000 tokens": {"student.layers": 2, "student.vocabulary": 8000},
@@ -104,6 +105,7 @@ PRECISIONS: dict[str, dict[str, Any]] = {
 }
 FORMS = {
     MORE_TOKENS: ["4 bits"],
+    EIGHT_THOUSAND: ["", "int4"],
     THIN: ["", "4 bits", "int4"],
     SMALL: ["int4"],
     SMALLEST: ["int4"],
