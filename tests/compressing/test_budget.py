@@ -62,3 +62,8 @@ def test_a_command_that_ended_before_any_outputs_may_be_corrected(tmp_path):
     (tmp_path / "outputs").mkdir()
     with pytest.raises(LimbeckError, match="holds another compression"):
         _take(tmp_path, {"budget": "size=2MB"}, False)
+
+
+def test_a_small_latency_is_said_as_it_was_given():
+    assert str(Budget.parse("latency=0.00001ms")) == "latency 1e-05 ms"
+    assert str(Budget.parse("latency=2ms")) == "latency 2.00 ms"

@@ -406,6 +406,15 @@ def test_the_run_ships_the_precision_that_is_recommended_now(tmp_path, monkeypat
     assert place == run / "exported/onnx-int8" and refreshed == [run, run]
 
 
+def test_a_folder_that_was_moved_says_so_at_once(made_up, tmp_path):
+    """Minutes later a run in it was called another's: its rows and outputs are named by their paths."""
+    made_up.run(tmp_path / "out")
+    (tmp_path / "out").rename(tmp_path / "moved")
+    with pytest.raises(LimbeckError, match="was begun as") as refused:
+        made_up.run(tmp_path / "moved")
+    assert f"move it back to {tmp_path / 'out'}" in str(refused.value)
+
+
 def test_another_compressions_folder_is_refused(made_up, tmp_path):
     made_up.run(tmp_path / "out")
     with pytest.raises(LimbeckError, match="holds another compression"):
@@ -515,7 +524,7 @@ def test_a_search_killed_in_a_batch_goes_on_and_ends_the_same(at_once, tmp_path,
     assert len(trials_of(whole)) == 9 and trained == 9 + 2 * 2
     (out / "trials").mkdir(parents=True)
     for name in ["compress.json", *(f"trials/{number:03}.json" for number in ended)]:
-        (out / name).write_text((whole / name).read_text())
+        (out / name).write_text((whole / name).read_text().replace(str(whole), str(out)))
     at_once.trainings.clear()
     found = at_once.run(out, jobs=jobs)
     assert len(at_once.trainings) == trained - len(ended)

@@ -10,12 +10,19 @@ import pytest
 import torch
 from transformers import (
     AutoImageProcessor,
+    AutoModel,
     AutoModelForCausalLM,
     AutoModelForImageClassification,
     AutoModelForSequenceClassification,
     AutoTokenizer,
     BertConfig,
+    BertForMultipleChoice,
+    BertForPreTraining,
     BertForSequenceClassification,
+    BertModel,
+    CanineConfig,
+    CanineModel,
+    CanineTokenizer,
     T5Config,
     T5ForConditionalGeneration,
     ViTConfig,
@@ -296,3 +303,62 @@ def test_images_have_no_text_to_shrink_by(tmp_path):
     theirs = loaded.vit.eval()(pixels, output_hidden_states=True).hidden_states[1]
     assert torch.equal(first, theirs)
     assert AutoImageProcessor.from_pretrained(tmp_path / "out").size["height"] == 8
+
+
+@pytest.mark.parametrize("of", [BertModel, BertForPreTraining, BertForMultipleChoice])
+def test_a_model_keeps_its_own_class_and_head(place, tmp_path, of):
+    """A drawn classification head was written in their place."""
+    config = AutoModelForSequenceClassification.from_pretrained(place / "model").config
+    torch.manual_seed(0)
+    model = of(config).eval()
+    model.save_pretrained(tmp_path / "model")
+    tokenizer = AutoTokenizer.from_pretrained(place / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    data = [str(place / "text.txt")]
+    found = shrink(tmp_path / "model", tmp_path / "out", vocabulary="corpus", data=data)
+    assert found.vocabulary is not None and found.vocabulary.after < found.vocabulary.before
+    smaller, told = of.from_pretrained(tmp_path / "out", output_loading_info=True)
+    assert not told["missing_keys"] and not told["unexpected_keys"]
+    text, kept = corpus()[0], AutoTokenizer.from_pretrained(tmp_path / "out")
+    ids = [one(text, return_tensors="pt")["input_ids"] for one in (tokenizer, kept)]
+    if of is BertForMultipleChoice:
+        ids = [one[None] for one in ids]
+    theirs, ours = (
+        one(input_ids=numbers)[-1]
+        for one, numbers in zip((model, smaller.eval()), ids, strict=True)
+    )
+    torch.testing.assert_close(theirs, ours)
+
+
+def test_a_folder_without_a_tokenizer_is_refused(place, tmp_path):
+    """transformers makes one of five special tokens, to which every word is unknown."""
+    config = AutoModelForSequenceClassification.from_pretrained(place / "model").config
+    BertModel(config).save_pretrained(tmp_path / "model")
+    data = [str(place / "text.txt")]
+    with pytest.raises(LimbeckError, match="the tokenizer's files are missing"):
+        shrink(tmp_path / "model", tmp_path / "out", vocabulary="corpus", data=data)
+
+
+def test_unknown_tokens_are_said(place, tmp_path):
+    (tmp_path / "signs.txt").write_text("\N{SNOWMAN} \N{COMET}\n" * 3, encoding="utf-8")
+    data, also = [str(place / "text.txt")], [str(tmp_path / "signs.txt")]
+    out = tmp_path / "out"
+    found = shrink(place / "model", out, vocabulary="corpus", data=data, also=also)
+    assert "signs.txt 2.0 tokens a text (before: 2.0; unknown: 6 in all, before: 6)" in (
+        found.vocabulary.lengths
+    )
+    assert "unknown" not in found.vocabulary.lengths.split("signs.txt")[0]
+
+
+def test_a_model_without_a_table_of_tokens_loses_layers(tmp_path):
+    shape = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 16}
+    config = CanineConfig(num_hidden_layers=3, num_hash_functions=2, num_hash_buckets=32, **shape)
+    CanineModel(config).save_pretrained(tmp_path / "model")
+    CanineTokenizer().save_pretrained(tmp_path / "model")
+    found = shrink(tmp_path / "model", tmp_path / "out", layers=2)
+    assert len(found.layers["main"]) == 2
+    assert AutoModel.from_pretrained(tmp_path / "out").config.num_hidden_layers == 2
+    data = [str(tmp_path / "x.txt")]
+    (tmp_path / "x.txt").write_text("text\n")
+    with pytest.raises(LimbeckError, match="has no pieces"):
+        shrink(tmp_path / "model", tmp_path / "out2", vocabulary="corpus", data=data)

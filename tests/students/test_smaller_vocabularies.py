@@ -8,8 +8,9 @@ import json
 import numpy as np
 import pytest
 import torch
-from tokenizers import Tokenizer
-from tokenizers.models import WordPiece
+from tokenizers import Tokenizer, decoders
+from tokenizers.models import BPE, WordPiece
+from tokenizers.pre_tokenizers import ByteLevel
 from transformers import (
     AutoTokenizer,
     BertConfig,
@@ -293,6 +294,18 @@ def test_what_a_text_leaves_free_goes_to_the_first_tokens_that_texts_can_have(na
     for number in sorted({*range(last)} - {*kept}):
         text = tokenizer.decode([number])
         assert tokenizer(text, add_special_tokens=False)["input_ids"] != [number]
+
+
+def test_white_space_of_byte_level_tokenizers_is_text():
+    """Indentation and blank lines, which byte-level BPE has tokens for."""
+    numbers = {one: at for at, one in enumerate(["a", "Ġ", "Ċ", "ĠĠ", "ĊĊ", "ĠĠĠĠ", "Ġa"])}
+    merges = [("Ġ", "Ġ"), ("Ċ", "Ċ"), ("ĠĠ", "ĠĠ"), ("Ġ", "a")]
+    backend = Tokenizer(BPE(numbers, merges))
+    backend.pre_tokenizer = ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend)
+    assert tokenizer("a    ")["input_ids"] == [0, 5]
+    assert tokens_to_keep(tokenizer, np.zeros(7), "100", row_bytes=4) == [*range(7)]
 
 
 def test_a_tokenizer_without_parts_beside_its_model_is_filled_too():

@@ -97,7 +97,7 @@ def _number(name: str, value: str) -> float | None:
 def amount(name: str, value: float) -> str:
     """A limit or cost in words, with its unit."""
     if name == "latency":
-        return f"{milliseconds(value)[0]} ms"
+        return f"{milliseconds(value)[0] if value >= 0.01 else f'{value:g}'} ms"
     if name == "parameters":
         return magnitude(value)
     if value < _MB / 10:

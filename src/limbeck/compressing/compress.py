@@ -161,16 +161,22 @@ def _checked(given: dict[str, Any], teacher: str) -> tuple[CompressSettings, Bud
 
 def _take(place: Path, asked: dict[str, Any], overwrite: bool) -> None:
     """Take the folder for this compression; with more time or trials the same one continues."""
-    path = place / ASKED_NAME
+    path, asked = place / ASKED_NAME, {"out": str(place), **asked}
     others = [one for one in place.iterdir() if not one.name.startswith(".limbeck")]
     if path.is_file():
         known, asked = (
             json.loads(path.read_text(encoding="utf-8")),
             json.loads(json.dumps(asked, default=str)),
         )
+        begun = known.setdefault("out", asked["out"])
         if known == asked:
             return
         if not overwrite and not {one.name for one in others} <= _FIRST_FILES:
+            if known | {"out": asked["out"]} == asked:
+                raise LimbeckError(
+                    f"out: {place} was begun as {begun}, and its runs name their files by that path",
+                    f"move it back to {begun} to continue, or choose another folder with --out",
+                )
             was, now = known.pop("files", {}), asked.pop("files", {})
             changed = [one for one in {**was, **now} if was.get(one) != now.get(one)]
             since = f": since it began, these have changed: {', '.join(changed)}"

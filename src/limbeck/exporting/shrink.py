@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import transformers
 from pydantic import Field
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import PretrainedConfig, PreTrainedModel
 
 from limbeck import students
 from limbeck.data import text_rows
@@ -130,7 +131,8 @@ def _shrunk(model: str, out: str | Path, overwrite: bool, settings: dict[str, An
     }
     training = [rows[one] for one in asked.data]
     precision = getattr(config, "dtype", None)
-    tokenizer, loaded = students.read_processor(model, reads), students.load_model(model)
+    tokenizer = students.read_processor(model, reads)
+    loaded = students.load_model(model, auto=_own_class(config))
     refuse_unfit(model, loaded, tokenizer)
     before = loaded.num_parameters()
     loaded, layers = _cut(loaded, spec, [*_weighed(training, loaded, tokenizer)] if weighs else [])
@@ -157,6 +159,14 @@ def _shrunk(model: str, out: str | Path, overwrite: bool, settings: dict[str, An
         files.write_whole(part / SHRUNK_NAME, json.dumps(said, indent=1))
         files.put_in_place(part, place)
     return facts
+
+
+def _own_class(config: PretrainedConfig) -> Any:
+    """The class of a model whose head, if any, is of no task type; None where a task type has its head."""
+    name, kind = next(iter(config.architectures or ()), ""), kind_of_config(config)
+    ending = kind.auto.__name__.removeprefix("AutoModel")
+    of_kind = kind.claims(config) or name in kind.heads or name.endswith(ending)
+    return None if of_kind else getattr(transformers, name, None)
 
 
 def _cut(

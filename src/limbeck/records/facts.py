@@ -282,11 +282,13 @@ class VocabularyFacts(RecordPart):
 
     @property
     def lengths(self) -> str:
-        """How long texts become, in words."""
-        return ", ".join(
-            f"{name} {one.after:.1f} tokens a text (before: {one.before:.1f})"
-            for name, one in self.texts.items()
-        )
+        """How long texts become, in words, and how much of them no token spells."""
+        found = []
+        for name, one in self.texts.items():
+            unknown = f"; unknown: {one.unknown_after:,} in all, before: {one.unknown_before:,}"
+            said = f"before: {one.before:.1f}{unknown * bool(one.unknown_after)}"
+            found.append(f"{name} {one.after:.1f} tokens a text ({said})")
+        return ", ".join(found)
 
 
 class KeptFacts(RecordPart):

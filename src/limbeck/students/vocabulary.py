@@ -1,8 +1,10 @@
 """A smaller vocabulary: tokens that a text does not need leave a tokenizer, and their rows a model's tables.
 
 Part of `limbeck.students`. Tokens that spell a text stay: added (special) tokens, single characters, bytes, and tokens
-with a character that has no token of its own. So a text is read in more pieces, and with no unknown token where it
-had none. For a BPE token, its merge parts stay too. If no token of a text was removed, it is encoded as before.
+with a character that has no token of its own. So a text is read in more pieces, and with no unknown token where it had
+none. An exception is WordPiece with tokens of such characters: it reads a text without a removed token from the left,
+and may no longer come to them. For a BPE token, its merge parts stay too. If no token of a text was removed, it is
+encoded as before.
 """
 
 import copy
@@ -10,6 +12,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -91,7 +94,9 @@ class TokenizerFile:
         """Whether some text has this token: `[unused7]` is in no text, as its brackets are tokens of their own."""
         read, splits = self._backend.normalizer, self._backend.pre_tokenizer
         text, decoder = token.removeprefix(self._prefix), self._backend.decoder
-        text = text if decoder is None else decoder.decode([text]).strip()
+        if decoder is not None:
+            decoded = decoder.decode([text])
+            text = decoded.strip() or decoded
         text = text if read is None else read.normalize_str(text)
         one_word = splits is None or len(splits.pre_tokenize_str(text)) == 1
         at_once = not self._ranks or self.model.get("ignore_merges")
@@ -261,7 +266,9 @@ def with_rows(model: PreTrainedModel, kept: Sequence[int]) -> PreTrainedModel:
 
 
 def _table(model: PreTrainedModel) -> Tensor:
-    found = getattr(model.get_input_embeddings(), "weight", None)
+    found = None
+    with suppress(NotImplementedError):  # CANINE's characters have no table
+        found = getattr(model.get_input_embeddings(), "weight", None)
     if not isinstance(found, Tensor):
         raise _without_table(model)
     return found

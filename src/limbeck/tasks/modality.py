@@ -91,6 +91,8 @@ class TextReading(Reading):
     def load(self, source: str) -> Processor:
         """A checkpoint's tokenizer, in lower case if an embedding model's folder specifies it."""
         found = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+        if found.get_vocab().keys() <= {*found.all_special_tokens}:  # as made without any file
+            raise ValueError("it has special tokens alone: the tokenizer's files are missing")
         return embedder.in_lower_case(found) if folder.lower_cased(source) else found
 
     def describe(self, processor: Processor) -> str:
