@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from typer.testing import CliRunner
 
+import limbeck
 import several_labels as several
 import tiny_runs as tiny
 from limbeck.cards.card import write_card
@@ -455,3 +456,35 @@ def test_an_exported_checkpoint_is_a_member(models, tmp_path):
     )
     assert made.members[1].max_length == 9
     assert predict(tmp_path / "made", [{"review": "a good film"}], text_columns=["review"])
+
+
+def test_the_share_sent_on_is_that_of_the_written_thresholds(models, tmp_path):
+    """It was the mean of two other thresholds', which each half of the rows chose for the other."""
+    fast, slow, data = models
+    made = cascade([fast, slow], tmp_path / "made", asked(data), wanted={"agreement": 90.0})
+    answered = [
+        row["answered_by"] for row in predict(tmp_path / "made", data, text_columns=["review"])
+    ]
+    share = 100 * answered.count("slow") / len(answered)
+    (line,) = (one for one in lines_of(made) if "reach slow" in one)
+    assert f"with these thresholds {share:.1f} % of rows" in line
+    assert not any("saves no time" in one for one in lines_of(made)[:-1])
+    slower = [made.members[0].model_copy(update={"seconds": 9.0}), made.members[1]]
+    said = lines_of(made.model_copy(update={"members": slower}))
+    assert "fast is slower than slow, and saves no time: name the fastest first" in said
+
+
+def test_rows_that_a_member_was_trained_on_are_said(models, tmp_path):
+    _, slow, data = models
+    how = {"data": str(data), **OWN, "epochs": 1, "floor": False, "student.init": str(slow)}
+    run = limbeck.distill("finetune", out=tmp_path / "run", report=False, **how).path
+    made = cascade([run, slow], tmp_path / "made", asked(data))
+    assert made.known == {str(run): 60}
+    said = "60 of these rows are training or dev rows of run: its score measures memorization"
+    assert said in lines_of(made)
+    assert "measures memorization" in (tmp_path / "made" / "README.md").read_text()
+    others = tiny.write_csv(tmp_path / "others.csv", 90).read_text().splitlines()
+    (tmp_path / "others.csv").write_text(
+        "\n".join([others[0], *(f"indeed {one}" for one in others[1:])])
+    )
+    assert not cascade([run, slow], tmp_path / "other", asked(tmp_path / "others.csv")).known

@@ -139,6 +139,24 @@ def test_model2vec_reads_classifiers(problem, probable, head_width, tmp_path) ->
     assert {path.suffix for path in tmp_path.iterdir()} == {".json", ".safetensors"}
 
 
+def test_model2vecs_script_takes_the_thresholds_of_the_student(tmp_path) -> None:
+    """It cut at ½, whatever had been tuned."""
+    pytest.importorskip("model2vec.inference")
+    problem = "multi_label_classification"
+    made = student(id2label={0: "bad", 1: "good"}, problem_type=problem, pairs=0)
+    likely = torch.sigmoid(outputs(made)).numpy()
+    made.config.label_thresholds = [float(np.median(likely[:, 0])) - 1e-4, 0.0]
+    write_model2vec(made, tiny.tokenizer(), tmp_path)
+    script = snippet(SimpleNamespace(runtime="model2vec", kind="multi-label"), None)
+    (tmp_path / "predict.py").write_text(script)
+    found = runpy.run_path(str(tmp_path / "predict.py"))["predict"](TEXTS)
+    expected = [
+        ["bad"] * bool(row[0] > made.config.label_thresholds[0]) + ["good"] for row in likely
+    ]
+    assert [list(one) for one in found] == expected
+    assert 0 < sum(len(one) == 1 for one in expected) < len(expected)
+
+
 @pytest.mark.parametrize("normalize", [False, True])
 @pytest.mark.parametrize("int8", [False, True])
 def test_sentence_transformers_reads_embeddings(int8, normalize, tmp_path) -> None:

@@ -37,6 +37,7 @@ from limbeck.runtimes.cascade import (
     centred,
     confidence_problems,
 )
+from limbeck.scoring.evaluation import known_rows
 from limbeck.scoring.scored_model import EncodedSplit, LoadedSplit, ScoredModel, refuse_gaps
 from limbeck.scoring.stored_member import SENT_ON, StoredMember, is_store
 from limbeck.students import labels_of
@@ -160,7 +161,14 @@ def _made(
         reads += [replace(reads[0], task=task) for _ in stored]
         begin("thresholds", None)
         answers = MembersAnswers([*members, *stored], reads, logits, seconds)
-        manifest = answers.measured(*wished).model_copy(update={"asks": asks})
+        own = () if asked.data is None else members  # by default a run's own dev rows are meant
+        known = {
+            member.name: known_rows(member.recipe, member.place, loaded)
+            for member in own
+            if member.recipe is not None
+        }
+        update = {"asks": asks, "known": {name: count for name, count in known.items() if count}}
+        manifest = answers.measured(*wished).model_copy(update=update)
         return write_members(manifest, answers.members, part)
 
 
@@ -547,18 +555,27 @@ def lines_of(manifest: CascadeManifest) -> list[str]:
         f"wanted {wish} {value:g}; on {held} ({manifest.gate.rows:,} in all): {manifest.metric} "
         f"{shown.score:.1f} (alone {alone}), {shown.agreement:.1f} % predicted as {slow} predicts"
     )
+    found += [
+        f"{manifest.known[one.name]:,} of these rows are training or dev rows of {name}: its score measures "
+        "memorization"
+        for name, one in zip(names, manifest.members, strict=True)
+        if one.name in manifest.known
+    ]
     if (gap := manifest.difference) is not None:
         found.append(
             f"{gap['difference']:+.2f} points compared with {slow}, 95 % interval {gap['low']:+.2f} to "
             f"{gap['high']:+.2f}"
         )
-    reach = f"{100 * shown.sent[-1]:.1f} % of rows reach {slow}"
+    seconds = manifest.chosen.seconds
+    reach = f"with these thresholds {100 * manifest.chosen.sent[-1]:.1f} % of rows reach {slow}"
     found.append(
-        f"{reach}; {1e3 * shown.seconds:.2f} ms a row, "
-        f"{last.seconds / shown.seconds:.1f} times as fast as {slow} alone ({1e3 * last.seconds:.2f} ms)"
+        f"{reach}; {1e3 * seconds:.2f} ms a row, "
+        f"{last.seconds / seconds:.1f} times as fast as {slow} alone ({1e3 * last.seconds:.2f} ms)"
         if last.timed
         else f"{reach}, whose time is not known"
     )
+    if last.timed and manifest.members[0].seconds > last.seconds:
+        found.append(f"{names[0]} is slower than {slow}, and saves no time: name the fastest first")
     if last.stored:
         found.append(
             f"{slow} holds stored outputs of {last.teacher}: other rows that are sent on need {last.teacher}; "
@@ -580,6 +597,6 @@ def readme(manifest: CascadeManifest) -> str:
         f"the others on.\n\n{measured}\n\n| model | {manifest.metric} | ms a row |\n| :--- | ---: | ---: |\n{rows}\n\n"
         f"![score against rows sent on]({CURVE_NAME})\n\n"
         f"{curve_table(manifest).markdown()}\n\nMeasured on {manifest.gate.rows:,} rows of "
-        f"{manifest.gate.task}, split {manifest.gate.split}; processor: {manifest.machine}.\n\n"
+        f"{manifest.gate.data}, split {manifest.gate.split}; processor: {manifest.machine}.\n\n"
         "```\nlimbeck evaluate FOLDER\nlimbeck predict FOLDER rows.csv --to predictions.csv\n```\n"
     )

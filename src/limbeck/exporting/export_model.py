@@ -185,7 +185,9 @@ def refused(
     measured = [one.measured for one in tried if one.measured is not None]
     fix = "raise --max-drop, or choose --format onnx"
     if settings.format in STATIC_FORMATS:
-        fix = "raise --max-drop, or choose --format numpy; model2vec holds no word pairs: train with student.pairs=0"
+        fix = "raise --max-drop, or choose --format numpy"
+        if settings.format.startswith("model2vec"):
+            fix += "; model2vec holds no word pairs: train with student.pairs=0"
     if not measured:
         return LimbeckError(f"{model} cannot be exported as {settings.format}: {lines}", fix)
     best = min(measured, key=lambda one: one.drop)

@@ -1,5 +1,6 @@
 """The exported folder: written next to its place, and renamed when it is complete."""
 
+import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -107,12 +108,21 @@ def modules_of(manifest: ExportManifest) -> list[str]:
     return [manifest.runtime, reader, "numpy"]
 
 
+def _change_without_pairs(folder: Path) -> float | None:
+    """What a static student's score lost with its word pairs; None where it kept them or had none."""
+    place = folder / "config.json"
+    config = json.loads(place.read_text(encoding="utf-8")) if place.is_file() else {}
+    found: float | None = config.get("score_change_without_word_pairs")
+    return found
+
+
 def readme(folder: Path, manifest: ExportManifest) -> str:
     """Markdown about a folder that holds its snippet."""
     template = templates_of("limbeck.exporting").get_template("README.md.j2")
     return template.render(
         manifest=manifest,
         modules=modules_of(manifest),
+        pairs=_change_without_pairs(folder),
         snippet=(folder / SNIPPET_FILE).read_text(encoding="utf-8"),
         number=lambda value: "–" if value is None else f"{value:.2f}",
     )

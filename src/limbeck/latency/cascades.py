@@ -42,7 +42,7 @@ def cascade_lines(
 def _expected(cascade: CascadeManifest, timed: Mapping[Path, Measurement]) -> str:
     """Each member's time of a row, times the share of rows that reach it."""
     times = [_milliseconds(cascade, one, timed) for one in cascade.members]
-    sent = [1.0, *cascade.shown.sent]
+    sent = [1.0, *cascade.chosen.sent]
     terms = [
         f"{ms:.3g}" if share == 1 else f"{100 * share:.1f} % × {ms:.3g}"
         for ms, share in zip(times, sent, strict=True)

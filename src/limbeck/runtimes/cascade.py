@@ -148,6 +148,8 @@ class CascadeManifest(_Record):
     difference: dict[str, Any] | None = None
     """Score less the last member's on the cross-fitted rows, with its 95 % interval."""
     curve: list[CascadePoint] = Field(default_factory=list)
+    known: dict[str, int] = Field(default_factory=dict)
+    """By member how many of the rows it was trained or selected on, where these are many."""
     asks: dict[str, Any] = Field(default_factory=dict)
     """An endpoint instead of the last model: `endpoint`, settings that affect its answers; `prompt`; `columns`."""
     machine: str | None = None

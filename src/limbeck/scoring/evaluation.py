@@ -144,34 +144,33 @@ def evaluation_of(
         found = replace(found, classification=recorded, row_tests=record.row_tests.get(name))
     # A teacher that is named here need not be the run's own, of which alone the record speaks.
     kept = found if teacher is None else replace(found, classification=None, row_tests=None)
-    if name not in record.scores and " of " in name:
-        _note_known_rows(record, recipe, folder, name, loaded)
+    others = name not in record.scores and " of " in name
+    if others and (known := known_rows(recipe, folder / "student", loaded)):
+        record.examples.in_train[name] = known
+        log.warning(MEMORIZED, known, len(loaded.rows))
     _keep(record, folder, kept, loaded.fingerprint)
     return found
 
 
-def _note_known_rows(
-    record: Record, recipe: Recipe, folder: Path, name: str, loaded: LoadedSplit
-) -> None:
-    """Record how many of some other rows the run was trained or selected on, where its own can still be read.
+MEMORIZED = (
+    "%d of these %d rows are training or dev rows of the run: their score measures memorization"
+)
 
-    A few repetitions (`REPEATED`) are the data's own.
+
+def known_rows(recipe: Recipe, student: str | Path, loaded: LoadedSplit) -> int:
+    """How many of some other rows a run was trained or selected on, where its own can still be read.
+
+    A few repetitions (`REPEATED`) are the data's own, and count as none.
     """
     if not loaded.task.kind.reads.in_columns:
-        return
+        return 0
     try:
-        own, splits, _ = rows_of_run(recipe, folder / "student", NOTHING_NAMED)
+        own, splits, _ = rows_of_run(recipe, student, NOTHING_NAMED)
     except LimbeckError:
-        return
+        return 0
     known = [splits[split] for split in ("train", "dev") if split in splits]
-    count = count_among(loaded.task, {name: loaded.rows}, own, known)[name]
-    if count > REPEATED * len(loaded.rows):
-        record.examples.in_train[name] = count
-        log.warning(
-            "%d of these %d rows are training or dev rows of the run: their score measures memorization",
-            count,
-            len(loaded.rows),
-        )
+    count = count_among(loaded.task, {loaded.name: loaded.rows}, own, known)[loaded.name]
+    return count if count > REPEATED * len(loaded.rows) else 0
 
 
 def _beside(scored: Scored, name: str, teacher: str | None, *, texts: bool) -> Evaluation:

@@ -96,6 +96,8 @@ def write_model2vec(
     }
     if student.pairs is not None:
         settings["score_change_without_word_pairs"] = without_pairs
+    if (thresholds := getattr(config, "label_thresholds", None)) is not None:
+        settings["label_thresholds"] = thresholds
     if head := _head_arrays(student):
         activation = _ACTIVATIONS.get(config.problem_type or "", "softmax")
         names: Any = config.id2label
