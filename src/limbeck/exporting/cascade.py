@@ -161,10 +161,11 @@ def _made(
         reads += [replace(reads[0], task=task) for _ in stored]
         begin("thresholds", None)
         answers = MembersAnswers([*members, *stored], reads, logits, seconds)
-        own = () if asked.data is None else members  # by default a run's own dev rows are meant
+        # By default a run's own dev rows are meant.
+        trained = [] if asked.data is None else members
         known = {
             member.name: known_rows(member.recipe, member.place, loaded)
-            for member in own
+            for member in trained
             if member.recipe is not None
         }
         update = {"asks": asks, "known": {name: count for name, count in known.items() if count}}
