@@ -109,7 +109,7 @@ def modules_of(manifest: ExportManifest) -> list[str]:
 
 
 def _change_without_pairs(folder: Path) -> float | None:
-    """What a static student's score lost with its word pairs; None where it kept them or had none."""
+    """The change of a static student's score without its word pairs; None if they were not left out."""
     place = folder / "config.json"
     config = json.loads(place.read_text(encoding="utf-8")) if place.is_file() else {}
     found: float | None = config.get("score_change_without_word_pairs")
