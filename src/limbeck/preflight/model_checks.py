@@ -265,8 +265,8 @@ def check_labels(side: str, config: PretrainedConfig, task: Task) -> Iterator[Pr
         return
     if len(own) != len(wanted):
         lacking = [name for name in task.labels if name not in own]
-        fewer = len(lacking) == len(wanted) - len(own)  # it knows all others
-        leave = f"leave out the rows of {', '.join(map(repr, lacking))}, or " if fewer else ""
+        some = 0 < len(lacking) < len(wanted)  # it knows others
+        leave = f"leave out or rename the rows of {', '.join(map(repr, lacking))}, or " * some
         yield Problem(
             f"{side}: it has {len(own)} output{'s' * (len(own) != 1)} ({', '.join(own)}), the task {task.name!r} "
             f"needs {len(wanted)}" + (f" ({', '.join(task.labels)})" if task.labels else ""),

@@ -8,12 +8,15 @@ import shutil
 from pathlib import Path
 
 import pytest
+from transformers import BertConfig
 
 import tiny_runs as tiny
+from limbeck.preflight.model_checks import check_labels
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.scoring import evaluate
 from limbeck.support.errors import LimbeckError
+from limbeck.tasks.task import Task
 
 OWN = {"text_columns": ["review"], "label_column": "verdict"}
 
@@ -73,4 +76,12 @@ def test_a_class_that_the_student_does_not_have_is_named(run, place, tmp_path):
         LimbeckError, match=r"student: it has 2 outputs .*needs 3 .*neutral"
     ) as found:
         evaluate(run, data=data, **OWN)
-    assert found.value.problems[0].fix.startswith("leave out the rows of 'neutral', or give")
+    assert found.value.problems[0].fix.startswith("leave out or rename the rows of 'neutral'")
+
+
+def test_one_strange_class_among_fewer_is_named(tmp_path):
+    """It was no model of the task's, so the advice was to train another."""
+    config = BertConfig(id2label={0: "HUM", 1: "LOC", 2: "NUM"})
+    own = Task("q", "q", ("text",), ("FOO", "HUM"), (), "accuracy")
+    (found,) = check_labels("student", config, own)
+    assert found.fix.startswith("leave out or rename the rows of 'FOO', or give a student")
