@@ -588,6 +588,8 @@ def lines_of(manifest: CascadeManifest) -> list[str]:
 
 def readme(manifest: CascadeManifest) -> str:
     """The folder's card."""
+    gate = manifest.gate
+    named = "" if gate.recipe else f" ({Path(gate.data).name})"
     measured = "\n".join(f"- {line}" for line in lines_of(manifest))
     rows = "\n".join(
         f"| {name} | {one.score:.1f} | {f'{1e3 * one.seconds:.2f}' if one.timed else '–'} |"
@@ -597,7 +599,7 @@ def readme(manifest: CascadeManifest) -> str:
         f"# A cascade of {len(manifest.members)} models\n\nA fast model answers the rows that it is sure of and sends "
         f"the others on.\n\n{measured}\n\n| model | {manifest.metric} | ms a row |\n| :--- | ---: | ---: |\n{rows}\n\n"
         f"![score against rows sent on]({CURVE_NAME})\n\n"
-        f"{curve_table(manifest).markdown()}\n\nMeasured on {manifest.gate.rows:,} rows of "
-        f"{manifest.gate.data}, split {manifest.gate.split}; processor: {manifest.machine}.\n\n"
+        f"{curve_table(manifest).markdown()}\n\nMeasured on {gate.rows:,} rows of "
+        f"{gate.task}{named}, split {gate.split}; processor: {manifest.machine}.\n\n"
         "```\nlimbeck evaluate FOLDER\nlimbeck predict FOLDER rows.csv --to predictions.csv\n```\n"
     )
