@@ -89,12 +89,7 @@ def label(
         source = LabellerSource(named(teacher), asked)
         sources = [*([] if data is None else [data]), *more]
         raise_problems(_problems(asked, source, sources, prompt, endpoint))
-        for path in source.paths:
-            if not (reads := kind_of_config(read_config(path)).reads).in_columns:
-                raise LimbeckError(
-                    f"teacher {path} reads {reads.name}, and label stores outputs for text",
-                    "name it as the --teacher of `limbeck distill`, which reads it in training",
-                )
+        _refuse_images(source)
         if asked.answers:
             source = logged_source(asked, prompt)
             (found,) = source.teachers
@@ -194,6 +189,16 @@ def _problems(
         )
     elif not source.teachers and not asked.answers:
         yield Problem("no teacher is named", "--teacher MODEL, or --endpoint URL")
+
+
+def _refuse_images(source: LabellerSource) -> None:
+    """Raise LimbeckError for a named teacher that reads no text."""
+    for path in source.paths:
+        if not (reads := kind_of_config(read_config(path)).reads).in_columns:
+            raise LimbeckError(
+                f"teacher {path} reads {reads.name}, and label stores outputs for text",
+                "name it as the --teacher of `limbeck distill`, which reads it in training",
+            )
 
 
 def _content(labeller: Labeller, source: LabellerSource, texts: Sequence[str]) -> ShardContent:

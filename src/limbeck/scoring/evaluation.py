@@ -147,14 +147,13 @@ def evaluation_of(
     others = name not in record.scores and " of " in name
     if others and (known := known_rows(recipe, folder / "student", loaded)):
         record.examples.in_train[name] = known
-        log.warning(MEMORIZED, known, len(loaded.rows))
+        log.warning(
+            "%d of these %d rows are training or dev rows of the run: their score measures memorization",
+            known,
+            len(loaded.rows),
+        )
     _keep(record, folder, kept, loaded.fingerprint)
     return found
-
-
-MEMORIZED = (
-    "%d of these %d rows are training or dev rows of the run: their score measures memorization"
-)
 
 
 def known_rows(recipe: Recipe, student: str | Path, loaded: LoadedSplit) -> int:

@@ -12,7 +12,6 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -266,9 +265,7 @@ def with_rows(model: PreTrainedModel, kept: Sequence[int]) -> PreTrainedModel:
 
 
 def _table(model: PreTrainedModel) -> Tensor:
-    found = None
-    with suppress(NotImplementedError):  # CANINE's characters have no table
-        found = getattr(model.get_input_embeddings(), "weight", None)
+    found = getattr(model.get_input_embeddings(), "weight", None)
     if not isinstance(found, Tensor):
         raise _without_table(model)
     return found
