@@ -109,3 +109,11 @@ def on_post_page(output: str, **_: object) -> str:
 
 
 on_post_template = on_post_page  # of the page 404
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Writes the search's index as a script too, which the theme reads on pages that are opened from a folder."""
+    index = Path(config.site_dir, "search", "search_index.json").read_text(encoding="utf-8")
+    Path(config.site_dir, "search", "search_index.js").write_text(
+        f"var __index = {index}", encoding="utf-8"
+    )

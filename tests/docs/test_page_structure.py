@@ -6,6 +6,7 @@ import importlib.util
 import re
 import runpy
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 from pages import PAGES, ROOT, anchors, fences, name_of, prose
@@ -91,6 +92,18 @@ def test_what_scrolls_on_the_site_takes_the_keyboards_focus() -> None:
     assert re.search(r'<div class="arithmatex"[^>]* tabindex="0"><math', shown)
     for hook in ("on_post_page", "on_post_template"):
         assert hooks[hook]('<a role="dialog">') == '<a role="dialog" aria-label="Search">'
+
+
+def test_pages_opened_from_a_folder_find_the_searchs_index(tmp_path) -> None:
+    for name in ("mkdocs", "latex2mathml"):  # of the extra docs
+        pytest.importorskip(name)
+    hooks = runpy.run_path(str(ROOT / "scripts" / "site.py"))
+    (tmp_path / "search").mkdir()
+    (tmp_path / "search" / "search_index.json").write_text('{"docs":["é"]}', encoding="utf-8")
+    hooks["on_post_build"](SimpleNamespace(site_dir=str(tmp_path)))
+    script = (tmp_path / "search" / "search_index.js").read_text(encoding="utf-8")
+    assert script == 'var __index = {"docs":["é"]}'
+    assert "polyfills: [assets/folder-search.js]" in (ROOT / "mkdocs.yml").read_text("utf-8")
 
 
 def test_colours_of_the_site_contrast() -> None:

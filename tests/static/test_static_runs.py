@@ -275,7 +275,7 @@ def test_another_start_and_tokenizer(place, settings) -> None:
 @pytest.mark.parametrize(
     ("method", "changes", "said"),
     [
-        ("rail-kd-l", {}, r"objectives.rail: it compares layers, and the student has no layers"),
+        ("rail-kd-l", {}, r"objectives.rail: it compares layers, and a static student has no layers"),
         ("kd", {"mixup.alpha": 1.0}, r"mixup: mixup works inside layers.*\n.*leave mixup out"),
         ("kd", {"student.layers": 2}, r"student\.layers: a static student has no layers to choose"),
         ("kd", {"optimizer": "sgd"}, r"optimizer: sgd does not read the sparse gradients"),

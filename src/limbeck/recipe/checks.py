@@ -110,6 +110,12 @@ def _static(recipe: RecipeFields) -> Iterator[Problem]:
                     f"{prefix}{key}: {transform.name} works inside layers, and a static student has no layers",
                     f"leave {prefix}{key} out",
                 )
+        for name, term in stage.objectives.items():
+            if term.needs_layers:
+                yield Problem(
+                    f"{prefix}objectives.{name}: it compares layers, and a static student has no layers",
+                    "compare outputs (method kd, kd-soft or logit-mse; embedding-mse for embeddings)",
+                )
 
 
 def _vocabulary(recipe: RecipeFields) -> Iterator[Problem]:
