@@ -52,7 +52,7 @@ net: $(STAMP) ## hold every recipe, command and error text against tests/net/ref
 # Without --quiet, which would hide warnings from --strict.
 docs: $(DOCS_STAMP) ## build the searchable documentation into site/, links checked
 	@NO_MKDOCS_2_WARNING=1 "$(BIN)/mkdocs" build --strict
-	@echo "Built in site/. To read and search it: $(BIN)/python -m http.server --directory site"
+	@echo "Built. Open site/index.html in a browser."
 
 $(DOCS_STAMP): $(STAMP)
 	@"$(BIN)/python" -m pip install --quiet --editable '.[docs]'
