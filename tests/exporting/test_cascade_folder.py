@@ -151,6 +151,8 @@ def test_rows_without_labels_are_judged_by_the_slow_model(models, tmp_path):
     assert made.members[1].score == 100.0
     assert made.chosen.agreement >= 90.0
     assert curve_table(made).cells[0][2:] == ["agreement"]
+    card = (tmp_path / "made" / "README.md").read_text(encoding="utf-8")
+    assert "limbeck predict FOLDER" in card and "limbeck evaluate" not in card
 
 
 def test_a_wish_that_no_threshold_meets_is_refused_with_what_can_be(models, tmp_path):
@@ -168,6 +170,8 @@ def test_everything_wrong_is_said_together(models, tmp_path):
     with pytest.raises(LimbeckError) as refused:
         cascade([fast], tmp_path / "made", asked(data), wanted={"score": 101.0, "cost": 5.0})
     assert "name two or three" in str(refused.value)
+    with pytest.raises(LimbeckError, match="fast is named twice"):
+        cascade([fast, fast], tmp_path / "made", asked(data))
     assert "wanted together" in str(refused.value)
     assert "score 101: out of range" in str(refused.value)
 
@@ -203,6 +207,20 @@ def test_each_member_reads_texts_of_its_own_length(models, tmp_path):
     )
     assert sure.any() and np.allclose(scored.outputs[sure], logits[sure], atol=1e-5)
     assert scored.results.scores["primary"] == pytest.approx(made.chosen.score)
+
+
+def test_a_checkpoint_reads_more_than_the_run_that_names_the_rows(tmp_path):
+    rows = tiny.write_csv(tmp_path / "rows.csv", 60)
+    own = {"data": str(rows), **OWN, "student.layers": 1, "epochs": 1, "max_length": 3}
+    teacher = tiny.save(tiny.knowing_teacher(2), tmp_path / "slow")
+    recipe = limbeck.Recipe.load("kd", teacher=str(teacher), **own)
+    run = limbeck.distill(recipe, out=tmp_path / "run", report=False).path
+    made = cascade([run, teacher], tmp_path / "made")
+    assert made.members[0].max_length == 3 < made.members[1].max_length
+    split = ScoredModel.open(run).rows()
+    texts = list(split.rows["sentence"])
+    right = logits_by_hugging_face(teacher, texts).argmax(1) == np.array(split.rows["label"])
+    assert made.members[1].score == pytest.approx(100 * right.mean())
 
 
 def texts_of(model: ScoredModel) -> list[str]:
@@ -294,7 +312,16 @@ def clock(monkeypatch):
     )
     clock = SimpleNamespace(perf_counter=lambda: now[0])
     monkeypatch.setattr("limbeck.exporting.cascade.time", clock)
-    monkeypatch.setattr("limbeck.latency.cascades.time", clock)
+
+
+def test_a_cascade_slower_than_its_last_model_is_said(models, tmp_path):
+    fast, slow, data = models
+    made = cascade([fast, slow], tmp_path / "made", asked(data), wanted={"agreement": 80.0})
+    members = [one.model_copy(update={"seconds": 0.01}) for one in made.members]
+    for seconds, said in ((0.011, True), (0.009, False)):
+        chosen = made.chosen.model_copy(update={"seconds": seconds})
+        lines = lines_of(made.model_copy(update={"members": members, "chosen": chosen}))
+        assert any("slow alone is faster" in line for line in lines) is said
 
 
 @pytest.mark.slow
@@ -312,12 +339,12 @@ def test_bench_says_what_a_row_of_the_whole_cascade_takes(models, tmp_path, cloc
     report = bench([tmp_path / "made"], settings, out=tmp_path / "bench")
     first, last = (one.p50 / 2 for one in report.measurements[:2])
     assert [one.model for one in report.measurements[:2]] == ["1-fast", "2-slow"]
-    share = made.shown.sent[0]
+    share = made.chosen.sent[0]
     line = next(one for one in report.notes if one.startswith("made: "))
     assert line in (tmp_path / "bench" / "bench.md").read_text()
     expected, terms, measured = re.fullmatch(
         r"made: (\S+) ms a row expected \((.*); batch 2, 4 tokens, 1 thread\); "
-        r"(\S+) ms measured on 60 of its rows, with tokenization\.",
+        r"(\S+) ms measured on its rows, with tokenization\.",
         line,
     ).groups()
     assert float(expected) == pytest.approx(first + share * last, rel=5e-3)
@@ -334,7 +361,7 @@ def test_bench_reads_the_text_that_chose_the_thresholds_or_says_why_not(models, 
     cascade([fast, slow], tmp_path / "made", unlabelled=text, wanted={"agreement": 90.0})
     place, settings = str(tmp_path / "made"), BenchSettings(lengths=(4,), passes=5, warm_up=1)
     (line,) = cascade_lines([place], [], bench([place], settings).measurements)
-    assert "no expected time" in line and "measured on 60 of its rows" in line
+    assert "no expected time" in line and "measured on its rows" in line
     text.unlink()
     (line,) = cascade_lines([place], [], bench([place], settings).measurements)
     assert "its rows cannot be read" in line and "plain.csv" in line

@@ -129,6 +129,32 @@ def test_a_dev_file_of_graded_pairs_across_languages_is_scored_by_their_similari
     assert {*scores} == {"dev"} and scores["dev"]["primary"] == scores["dev"]["spearman"]
 
 
+def test_grades_are_never_scored_as_translations(place, tmp_path):
+    rows = [f"{source}\t{other}" for source, other in pairs()[:20]]
+    plain = "\n".join(["source\ttranslation", *rows])
+    graded = "\n".join(["source\ttranslation\tscore", *(f"{row}\t{len(row) % 5}" for row in rows)])
+    (tmp_path / "plain.tsv").write_text(plain)
+    (tmp_path / "graded.tsv").write_text(graded)
+    dev, test = str(tmp_path / "plain.tsv"), str(tmp_path / "graded.tsv")
+    with pytest.raises(LimbeckError, match="dev holds translations, and test pairs with simil"):
+        limbeck.distill(recipe(place, "bare.tsv", dev=dev, test=test), tmp_path / "both")
+    asked = recipe(place, "bare.tsv", dev=test, max_steps=1)
+    run = limbeck.distill(asked, tmp_path / "run", report=False)
+    assert run.record.scores["dev"]["primary"] == run.record.scores["dev"]["spearman"]
+    assert {*limbeck.evaluate(run.path, data=test)} >= {"spearman"}
+
+
+def test_a_list_of_translations_is_several_translations(place, tmp_path):
+    rows = [{"en": source, "xx": [other, f"{other} {other}"]} for source, other in pairs()]
+    (tmp_path / "lists.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    found = [
+        plan_run(recipe(place, file), tmp_path / str(number)).recipe
+        for number, file in enumerate((str(tmp_path / "lists.jsonl"), "three.tsv"))
+    ]
+    one, other = (Dataset.from_parquet(planned.data)["sentence"] for planned in found)
+    assert [*one] == [*other]
+
+
 def test_a_static_student_with_a_tokenizer_of_its_own(place, tmp_path):
     own = {
         "student.layers": None,

@@ -75,7 +75,9 @@ def evaluation_results(student: StudentFacts, source: HubSource | None) -> list[
     return [
         EvalResult(
             task_type=student.pipeline,
-            dataset_type=source.repository if source is not None else public_name(record.data),
+            dataset_type=source.repository
+            if source is not None
+            else public_name(record.recipe.get(split) or record.data),
             dataset_name=task_title(record.task),
             dataset_config=source.config if source is not None else None,
             dataset_split=_SPLITS.get(split, split),

@@ -35,7 +35,8 @@ _USUAL_TEXTS = (
     ("query", "positive"),
     ("sentence_A", "sentence_B"),
 )
-_USUAL_SCORES = (SCORE, "similarity_score", "similarity", "relatedness_score", "label")
+_SIMILARITIES = (SCORE, "similarity_score", "similarity", "relatedness_score")
+_USUAL_SCORES = (*_SIMILARITIES, "label")
 _SEARCHED = ("dev", "test")
 
 
@@ -74,7 +75,14 @@ class Sentences(OnDisk):
             task = replace(
                 task, metrics=retrieval.RETRIEVAL_METRICS, primary=retrieval.RETRIEVAL_METRICS[0]
             )
-        elif any(found.translated for found in read.values()):
+        elif translated := [one for one, found in read.items() if found.translated]:
+            if graded := [one for one in read if one not in ("train", *translated)]:
+                raise LimbeckError(
+                    f"{translated[0]} holds translations, and {graded[0]} pairs with similarities: one score "
+                    "cannot judge both",
+                    f"give both the columns {' and '.join(retrieval.TRANSLATED)}, or score one of the files "
+                    "afterwards: limbeck evaluate RUN --data FILE",
+                )
             names = retrieval.TRANSLATION_METRICS
             task = replace(task, metrics=names, primary=names[0])
         splits = DatasetDict({split: _split(task, found) for split, found in read.items()})
@@ -200,7 +208,8 @@ def _scored(path: Path, request: DataRequest) -> candidates.Texted:
             "give a table with the columns sentence1, sentence2 and score; one with tabs ends in .tsv",
         )
     table = read_table(path)
-    if request.label_column is None and {*retrieval.TRANSLATED} <= {*table.columns}:
+    graded = request.label_column or any(name in table.columns for name in _SIMILARITIES)
+    if not graded and {*retrieval.TRANSLATED} <= {*table.columns}:
         sides = [candidates.tuple_texts(table, name) for name in retrieval.TRANSLATED]
         return candidates.Texted(sides, [1.0] * len(table), translated=True)
     texts = [
@@ -215,7 +224,8 @@ def _pair_columns(table: FileTable, named: Sequence[str]) -> Sequence[str]:
     """The two text columns of scored pairs, the first two of the given columns if they exist."""
     if len(named) > 1 and {*named} <= {*table.columns}:
         return named[:2]
-    usual = (names for names in _USUAL_TEXTS if len(names) == 2 and {*names} <= {*table.columns})
+    known = (*_USUAL_TEXTS, retrieval.TRANSLATED)
+    usual = (names for names in known if len(names) == 2 and {*names} <= {*table.columns})
     if (found := next(usual, None)) is None:
         what = " and ".join(map(repr, named)) or "two text columns of a usual name"
         raise LimbeckError(

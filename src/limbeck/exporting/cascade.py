@@ -52,6 +52,8 @@ from limbeck.teachers.labeller import RowsMissingError
 USUAL_DROP = 0.3
 # Seconds per row if unknown: high enough that no row is sent on without need.
 _UNTIMED = 1e3
+_TIMED_ROWS = 256
+_TIMED_SECONDS = 5.0
 _OTHER_ROWS = ("task", "data", "split", "label_column")
 TEXT_SPLIT = "text"
 """The split of rows that came as text alone."""
@@ -150,8 +152,10 @@ def _made(
             begin(f"{member.name}: {len(loaded.rows):,} rows", None)
             known_by = member.manifest or member.recipe
             own = None if known_by is None else known_by.max_length
+            length = asked.max_length or own
+            # A checkpoint reads as far as it can, whatever the run was limited to that names the rows.
             read, outputs, spent = _timed(
-                member, replace(loaded, max_length=asked.max_length or own)
+                member, replace(loaded, max_length=length, usual_length=None)
             )
             reads.append(read)
             logits.append(centred(outputs, read.task.thresholds))
@@ -233,6 +237,10 @@ def _problems(
     for name, value in wanted.items():
         if not 0 <= value <= 100:
             yield Problem(f"{name} {value:g}: out of range", "give a number from 0 to 100")
+    names = [*map(str, models)]
+    for name in dict.fromkeys(one for one in names if names.count(one) > 1):
+        fix = "name different models, the fastest first"
+        yield Problem(f"cascade: {name} is named twice", fix)
     for one in models[:-1]:
         if is_store(one):
             yield Problem(f"cascade: {one} is a store of teacher outputs", "name it last, as SLOW")
@@ -263,17 +271,32 @@ def _timed(member: ScoredModel, loaded: LoadedSplit) -> tuple[EncodedSplit, np.n
         LimbeckError: outputs that are NaN or infinite.
     """
     member = member.in_memory(loaded.task.kind)
-    # The extra cost of a first pass.
-    member.outputs(replace(loaded, rows=loaded.rows.select([0])), side=f"model {member.name}")
     start = time.perf_counter()
     read, outputs = member.outputs(loaded, side=f"model {member.name}")
     seconds = (time.perf_counter() - start) / len(loaded.rows)
+    seconds = min(seconds, seconds_per_row(member, loaded, seconds))
     if broken := int((~np.isfinite(outputs)).any(axis=1).sum()):
         raise LimbeckError(
             f"cascade: {member.name} gives NaN or infinite outputs for {broken:,} of {len(loaded.rows):,} rows",
             "its weights are damaged or have diverged: train it again, or name another model",
         )
     return read, outputs, seconds
+
+
+def seconds_per_row(member: ScoredModel, loaded: LoadedSplit, guess: float) -> float:
+    """The seconds that a row costs a warm model, on 256 rows or as many as some seconds allow by a guess of its cost.
+
+    Few rows are repeated: a call costs more than a row of a fast model.
+    """
+    rows = len(loaded.rows)
+    count = min(_TIMED_ROWS, max(1, int(_TIMED_SECONDS / guess)))
+    if count > rows:
+        count -= count % rows
+    places = np.arange(count) * rows // count
+    some = replace(loaded, rows=loaded.rows.select(places))
+    start = time.perf_counter()
+    member.outputs(some, side=f"model {member.name}")
+    return (time.perf_counter() - start) / count
 
 
 def _seconds_stored(place: str) -> float | None:
@@ -577,6 +600,8 @@ def lines_of(manifest: CascadeManifest) -> list[str]:
     )
     if last.timed and manifest.members[0].seconds > last.seconds:
         found.append(f"{names[0]} is slower than {slow}, and saves no time: name the fastest first")
+    elif last.timed and seconds > last.seconds:
+        found.append(f"{slow} alone is faster: leave out a model, or allow a lower score")
     if last.stored:
         found.append(
             f"{slow} holds stored outputs of {last.teacher}: other rows that are sent on need {last.teacher}; "
@@ -595,11 +620,12 @@ def readme(manifest: CascadeManifest) -> str:
         f"| {name} | {one.score:.1f} | {f'{1e3 * one.seconds:.2f}' if one.timed else '–'} |"
         for name, one in zip(_names(manifest), manifest.members, strict=True)
     )
+    evaluated = "limbeck evaluate FOLDER\n" * (manifest.judged_by == "labels")
     return (
         f"# A cascade of {len(manifest.members)} models\n\nA fast model answers the rows that it is sure of and sends "
         f"the others on.\n\n{measured}\n\n| model | {manifest.metric} | ms a row |\n| :--- | ---: | ---: |\n{rows}\n\n"
         f"![score against rows sent on]({CURVE_NAME})\n\n"
         f"{curve_table(manifest).markdown()}\n\nMeasured on {gate.rows:,} rows of "
         f"{gate.task}{named}, split {gate.split}; processor: {manifest.machine}.\n\n"
-        "```\nlimbeck evaluate FOLDER\nlimbeck predict FOLDER rows.csv --to predictions.csv\n```\n"
+        f"```\n{evaluated}limbeck predict FOLDER rows.csv --to predictions.csv\n```\n"
     )

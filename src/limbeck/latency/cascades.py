@@ -1,6 +1,5 @@
 """The time per row of a cascade: expected from its members' times, and measured. Part of `limbeck.latency`."""
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,15 +7,12 @@ from pathlib import Path
 import numpy as np
 
 from limbeck.data import RowsAsked
-from limbeck.exporting.cascade import TEXT_SPLIT, text_split
+from limbeck.exporting.cascade import TEXT_SPLIT, seconds_per_row, text_split
 from limbeck.latency.contenders import Contender, contenders
 from limbeck.latency.report import Measurement
 from limbeck.runtimes.cascade import CascadeManifest, CascadeMember, is_cascade, read_cascade
 from limbeck.scoring.scored_model import LoadedSplit, ScoredModel
 from limbeck.support.errors import LimbeckError
-
-# Rows that are measured end to end: enough for a mean, and soon answered.
-_ROWS = 512
 
 
 def cascade_lines(
@@ -74,14 +70,11 @@ def _end_to_end(name: str) -> str:
         loaded = _rows(model)
     except LimbeckError as error:
         return f"its rows cannot be read, so it was not run: {error.problems[0].message}"
-    count = min(len(loaded.rows), _ROWS)
-    places = np.linspace(0, len(loaded.rows) - 1, count).astype(int)
     model = model.in_memory(loaded.task.kind)
-    model.outputs(replace(loaded, rows=loaded.rows.select(places[:32])))
-    start = time.perf_counter()
-    model.outputs(replace(loaded, rows=loaded.rows.select(places)))
-    spent = 1e3 * (time.perf_counter() - start) / count
-    return f"{spent:.3g} ms measured on {count:,} of its rows, with tokenization"
+    spent = model.cascade.chosen.seconds if model.cascade else 0.0
+    for _ in range(2):  # the first warms it
+        spent = seconds_per_row(model, loaded, spent)
+    return f"{1e3 * spent:.3g} ms measured on its rows, with tokenization"
 
 
 def _rows(model: ScoredModel) -> LoadedSplit:

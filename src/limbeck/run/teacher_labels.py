@@ -440,7 +440,13 @@ def _translations(place: str) -> Iterator[tuple[str, str]]:
             f"parallel: {place}: its first column, {names[0]!r:.60}, holds no text",
             "write the columns in this order: a text, then its translations",
         )
-    bare = form_of(Path(place)) in ("csv", "tsv") and not all(map(_NAME.fullmatch, names))
+    table_form = form_of(Path(place)) in ("csv", "tsv")
+    bare = table_form and not all(map(_NAME.fullmatch, names))
+    if table_form and not bare:
+        logger.info("%s: its first line names the columns: %s", place, ", ".join(names))
     for row in chain([names] if bare else [], zip(*table.columns.values(), strict=True)):
-        source, *others = (value if isinstance(value, str) else "" for value in row)
-        yield from ((source, other) for other in others if source.strip() and other.strip())
+        source, *others = row
+        every = chain.from_iterable(one if isinstance(one, list) else [one] for one in others)
+        for other in every if isinstance(source, str) and source.strip() else ():
+            if isinstance(other, str) and other.strip():
+                yield source, other

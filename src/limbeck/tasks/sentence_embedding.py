@@ -180,8 +180,11 @@ class Embedding(TaskType):
         """Pairs with a similarity and one text."""
         scored = ~np.isnan(np.asarray(rows.with_format("numpy")[task.label_column][:]))
         alone = np.array([not text.strip() for text in rows[task.text_columns[1]][:]])
-        wrong = int((scored & alone).sum())
-        return [f"{wrong} of {len(rows)} rows have a similarity and one text"] if wrong else []
+        wrong = np.flatnonzero(scored & alone)
+        if not len(wrong):
+            return []
+        first = f"first row {wrong[0] + 1}"
+        return [f"{len(wrong)} of {len(rows)} rows of pairs have one text ({first})"]
 
     def encode(
         self, task: rules.TaskLike, tokenizer: modality.Processor, max_length: int, rows: rules.Rows
