@@ -170,10 +170,10 @@ def test_everything_wrong_is_said_together(models, tmp_path):
     with pytest.raises(LimbeckError) as refused:
         cascade([fast], tmp_path / "made", asked(data), wanted={"score": 101.0, "cost": 5.0})
     assert "name two or three" in str(refused.value)
-    with pytest.raises(LimbeckError, match="fast is named twice"):
-        cascade([fast, fast], tmp_path / "made", asked(data))
     assert "wanted together" in str(refused.value)
     assert "score 101: out of range" in str(refused.value)
+    with pytest.raises(LimbeckError, match="fast is named twice"):
+        cascade([fast, fast], tmp_path / "made", asked(data))
 
 
 def test_rows_beside_a_file_of_text_are_refused(models, tmp_path):

@@ -6,6 +6,7 @@ Thresholds are chosen on rows, with labels or without; the reported scores come 
 import os
 import shutil
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -237,10 +238,10 @@ def _problems(
     for name, value in wanted.items():
         if not 0 <= value <= 100:
             yield Problem(f"{name} {value:g}: out of range", "give a number from 0 to 100")
-    names = [*map(str, models)]
-    for name in dict.fromkeys(one for one in names if names.count(one) > 1):
-        fix = "name different models, the fastest first"
-        yield Problem(f"cascade: {name} is named twice", fix)
+    for named, count in Counter(map(str, models)).items():
+        if count > 1:
+            fix = "name different models, the fastest first"
+            yield Problem(f"cascade: {named} is named twice", fix)
     for one in models[:-1]:
         if is_store(one):
             yield Problem(f"cascade: {one} is a store of teacher outputs", "name it last, as SLOW")
@@ -274,26 +275,29 @@ def _timed(member: ScoredModel, loaded: LoadedSplit) -> tuple[EncodedSplit, np.n
     start = time.perf_counter()
     read, outputs = member.outputs(loaded, side=f"model {member.name}")
     seconds = (time.perf_counter() - start) / len(loaded.rows)
-    seconds = min(seconds, seconds_per_row(member, loaded, seconds))
     if broken := int((~np.isfinite(outputs)).any(axis=1).sum()):
         raise LimbeckError(
             f"cascade: {member.name} gives NaN or infinite outputs for {broken:,} of {len(loaded.rows):,} rows",
             "its weights are damaged or have diverged: train it again, or name another model",
         )
-    return read, outputs, seconds
+    return read, outputs, min(seconds, seconds_per_row(member, loaded, seconds))
 
 
 def seconds_per_row(member: ScoredModel, loaded: LoadedSplit, guess: float) -> float:
     """The seconds that a row costs a warm model, on 256 rows or as many as some seconds allow by a guess of its cost.
 
-    Few rows are repeated: a call costs more than a row of a fast model.
+    Few rows are repeated: a call costs more than a row of a fast model. They go without labels, since repeated ones
+    would prove more of the classes' order than they do.
     """
     rows = len(loaded.rows)
     count = min(_TIMED_ROWS, max(1, int(_TIMED_SECONDS / guess)))
     if count > rows:
         count -= count % rows
     places = np.arange(count) * rows // count
-    some = replace(loaded, rows=loaded.rows.select(places))
+    texts = loaded.rows.select(places)
+    some = replace(
+        loaded, rows=texts.remove_columns(loaded.task.label_column) if loaded.labeled else texts
+    )
     start = time.perf_counter()
     member.outputs(some, side=f"model {member.name}")
     return (time.perf_counter() - start) / count

@@ -70,8 +70,9 @@ def _end_to_end(name: str) -> str:
         loaded = _rows(model)
     except LimbeckError as error:
         return f"its rows cannot be read, so it was not run: {error.problems[0].message}"
+    assert model.cascade is not None
+    spent = model.cascade.chosen.seconds
     model = model.in_memory(loaded.task.kind)
-    spent = model.cascade.chosen.seconds if model.cascade else 0.0
     for _ in range(2):  # the first warms it
         spent = seconds_per_row(model, loaded, spent)
     return f"{1e3 * spent:.3g} ms measured on its rows, with tokenization"

@@ -214,7 +214,9 @@ def _name_in(record: Record, recipe: Recipe, asked: RowsAsked, loaded: LoadedSpl
     # Rows of the run's own that an earlier version scored cannot be distinguished from others.
     if (other or name in record.scores) and known != loaded.fingerprint:
         name = f"{name} of {Path(loaded.data).name} #{loaded.fingerprint[:8]}"
-        log.warning("these are not the run's own rows: its record keeps their scores as %r", name)
+        log.warning(
+            "the record keeps these scores as %r: the rows are not known as the run's own", name
+        )
     return name
 
 
