@@ -253,3 +253,10 @@ def test_translations_that_share_their_texts_are_no_held_out_rows(place, tmp_pat
     (tmp_path / "alike.tsv").write_text(text)
     with pytest.raises(LimbeckError, match=r"200 different translations .* too few to hold 20 out"):
         limbeck.distill(recipe(place, str(tmp_path / "alike.tsv")), tmp_path / "run", report=False)
+
+
+def test_a_file_without_translations_is_named_beside_one_with_some(place, tmp_path):
+    (tmp_path / "empty.tsv").write_text("english\tgerman\nonly a source\t\n\tonly a translation\n")
+    own = recipe(place, "bare.tsv", str(tmp_path / "empty.tsv"))
+    with pytest.raises(LimbeckError, match=r"empty\.tsv: no row has a text and a translation"):
+        limbeck.distill(own, tmp_path / "run", report=False)

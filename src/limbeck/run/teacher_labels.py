@@ -366,10 +366,16 @@ def _with_translations(recipe: Recipe, runs: Path, live_teacher: Teacher | None)
 
 def _write_translations(recipe: Recipe, folder: Path, live_teacher: Teacher | None) -> None:
     """Write held-out pairs where there is no dev file, then the training texts with the teacher's embeddings."""
-    pairs = list(dict.fromkeys(chain.from_iterable(map(_translations, recipe.parallel))))
+    by_file = {place: [*_translations(place)] for place in recipe.parallel}
+    if empty := [place for place, found in by_file.items() if not found]:
+        raise LimbeckError(
+            f"parallel: {', '.join(empty)}: no row has a text and a translation",
+            "give each row a text in its first column and translations in the others, or leave the file out",
+        )
+    pairs = list(dict.fromkeys(chain.from_iterable(by_file.values())))
     rows = [] if recipe.dev else _held_out_pairs(pairs)
     held = {*chain.from_iterable(rows)}
-    if not pairs or (recipe.dev is None and len(rows) < 2 * _FEWEST):
+    if recipe.dev is None and len(rows) < 2 * _FEWEST:
         raise LimbeckError(
             f"parallel: {len(pairs)} different translations in {', '.join(recipe.parallel)}, too few to hold "
             f"{2 * _FEWEST} out whose texts are in no other pair",
