@@ -30,7 +30,7 @@ def rounded(rows: Tensor) -> Tensor:
     scale = (scale.view(torch.int32) & _HALF).view(torch.float)
     zero = (-low / scale).round()
     steps = (blocks / scale + zero).round().clamp(0, _STEPS)
-    found = ((steps - zero) * scale).flatten(-2)[..., :width].to(rows.dtype)
+    found: Tensor = ((steps - zero) * scale).flatten(-2)[..., :width].to(rows.dtype)
     return found + (rows - rows.detach())
 
 
