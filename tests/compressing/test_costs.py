@@ -70,6 +70,18 @@ def test_smaller_vocabularies_make_texts_longer_and_files_smaller(model, tmp_pat
         assert after.bytes == sum(path.stat().st_size for path in Path(tmp_path).iterdir())
 
 
+@pytest.mark.parametrize("precision", ["int8-embeddings4", "int4"])
+def test_a_token_of_four_bits_costs_its_blocks_of_18_and_a_half_bytes(model, precision):
+    cut = model.shapes.vocabularies[-1]
+    large, small = StudentShape(2), StudentShape(2, vocabulary=cut)
+    files = (model.predicted(one, precision).size for one in (large, small))
+    tokenizers = (model.vocabularies[one.vocabulary].bytes for one in (large, small))
+    (full, less), (before, after) = files, tokenizers
+    tokens = model.shapes.tokens(large) - model.shapes.tokens(small)
+    # 96 features are three blocks: 16 bytes of values, half a byte of the zero point, 2 bytes of the scale.
+    assert full - less - (before - after) == pytest.approx(55.5 * tokens)
+
+
 def test_no_transformer_is_timed_on_more_tokens_than_it_has_positions(model):
     """`--length 120` of 128 positions ended in an error of ONNX Runtime: a smaller vocabulary makes texts longer."""
     settings = CompressSettings.checked({"budget": "size=1MB", "length": 120})

@@ -80,6 +80,10 @@ def half_steps(values: np.ndarray, block: int) -> np.ndarray:
 def test_embedding_rows_stand_within_half_a_step_of_their_block(graph, settings):
     rows, _, operators = written(graph, **settings)
     assert "GatherBlockQuantized" in operators
+    # Two blocks a row: 16 bytes of values and 2 of the scale each, and a byte of both zero points.
+    parts = onnx.load(graph.with_name("small.onnx")).graph.initializer
+    held = [len(one.raw_data) for one in parts if one.name.startswith("table")]
+    assert sum(held) == 37 * ROWS
     # A zero point is a whole step as well, so a value may be rounded twice.
     assert (np.abs(rows - TABLE) <= 2.01 * half_steps(TABLE, 32)).all()
     assert not np.array_equal(rows, TABLE)

@@ -37,11 +37,16 @@ FORMATS: dict[str, dict[str, Any]] = {
     "float": {"format": "onnx"},
 }
 """Precision → settings of an export."""
-# Four bits in blocks of 32 with a scale (4 bytes) and a zero point (half a byte).
-_FOUR = 0.5 + 4.5 / 32
+# Four bits in blocks of 32 with a zero point (half a byte) and a scale: 2 bytes in tables, 4 in matrices.
+_TABLE, _MATRIX = 0.5 + 2.5 / 32, 0.5 + 4.5 / 32
 # Bytes of a number in tables and of one in matrices; others are in float.
-_BYTES = {"int8": (1, 1), "int8-embeddings4": (_FOUR, 1), "int4": (_FOUR, _FOUR), "float": (4, 4)}
-FOUR_BITS = {one for one, (table, _) in _BYTES.items() if table == _FOUR}
+_BYTES = {
+    "int8": (1, 1),
+    "int8-embeddings4": (_TABLE, 1),
+    "int4": (_TABLE, _MATRIX),
+    "float": (4, 4),
+}
+FOUR_BITS = {one for one, (table, _) in _BYTES.items() if table < 1}
 """Precisions with tables of 4 bits, in which students are trained for them."""
 _CONFIG_BYTES = 3_000
 """Facts from a model's configuration."""
