@@ -6,12 +6,16 @@ import json
 import math
 import subprocess
 import sys
+from string import ascii_lowercase
 
 import numpy as np
 import pytest
 import torch
 from static_models import batch, outputs, student
-from transformers import AutoModelForSequenceClassification
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from transformers import AutoModelForSequenceClassification, PreTrainedTokenizerFast
 from typer.testing import CliRunner
 
 import limbeck
@@ -26,7 +30,7 @@ from limbeck.recipe.quick import training_for
 from limbeck.run import prepare
 from limbeck.runtimes.manifest import Attempt, Conversion
 from limbeck.scoring.evaluation import evaluation_of
-from limbeck.static import RowAdam, StaticReader, StaticStudent, token_vectors
+from limbeck.static import RowAdam, StaticReader, StaticStudent, static_student, token_vectors
 from limbeck.support.errors import LimbeckError
 from quick_cases import quick
 
@@ -176,6 +180,59 @@ def test_word_pairs_are_left_out_of_model2vec_at_a_measured_price(run, place) ->
     np.testing.assert_allclose(pipeline.predict_proba(texts), expected, atol=1e-5)
     done = CliRunner().invoke(app, ["evaluate", str(folder)])
     assert "is for model2vec and sentence-transformers; limbeck does not run it" in done.output
+
+
+@pytest.mark.parametrize(("words", "dropout"), [(8, 0.3), (60, 0.5)])
+def test_a_fresh_students_settings_follow_the_length_of_the_texts(
+    settings, tmp_path, words, dropout
+) -> None:
+    lines = [f"{' '.join(['good bad film plot'] * (words // 4))},{n % 2}" for n in range(120)]
+    (tmp_path / "rows.csv").write_text("review,verdict\n" + "\n".join(lines) + "\n")
+    given = {
+        "teacher": None,
+        "student.init": "fresh",
+        "student.tokenizer": str(settings["teacher"]),
+    }
+    given |= {"data": str(tmp_path / "rows.csv"), "max_length": 64, "epochs": 1}
+    run = limbeck.distill(Recipe.load("finetune", **settings | given), out=tmp_path / "run")
+    assert run.student.config.token_dropout == dropout
+
+
+def test_model2vecs_cut_after_some_characters_is_measured(tmp_path) -> None:
+    """It reads as many characters as its limit has tokens of median length: here 8, of texts of 30."""
+    inference = pytest.importorskip("model2vec.inference")
+    words = ["[PAD]", "[UNK]", *ascii_lowercase, "film", "excellent", "dreadful"]
+    core = Tokenizer(WordLevel({word: place for place, word in enumerate(words)}, "[UNK]"))
+    core.pre_tokenizer = Whitespace()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, unk_token="[UNK]", pad_token="[PAD]")
+    made = static_student(tokenizer, 2, pairs=0, num_labels=2, head_width=0)
+    with torch.no_grad():
+        for weight in made.parameters():
+            weight.zero_()
+        made.weights.weight[:] = 1.0
+        made.vectors.weight[-2:] = 9 * torch.eye(2)
+        made.head[-1].weight.copy_(torch.eye(2))
+    for part in (made, tokenizer):
+        part.save_pretrained(tmp_path / "student")
+    rows = [("film film film film " + words[-2 + n % 2], n % 2) for n in range(40)]
+    lines = "\n".join(f"{text},{label}" for text, label in rows)
+    (tmp_path / "rows.csv").write_text(f"text,label\n{lines}\n")
+    asked = {"text_columns": ["text"], "label_column": "label", "max_length": 8}
+    given = (tmp_path / "student", "mine", str(tmp_path / "rows.csv"))
+    found = export(*given, **asked, out=tmp_path / "out", format="model2vec", max_drop=100)
+    measured = found.manifest.measured
+    assert measured.torch_scores["accuracy"] == 100
+    pipeline = inference.StaticModelPipeline.from_pretrained(found.path)
+    predicted = pipeline.predict([text for text, _ in rows])
+    hits = np.mean(
+        [
+            int(str(one).rsplit("_")[-1]) == label
+            for one, (_, label) in zip(predicted, rows, strict=True)
+        ]
+    )
+    assert measured.scores["accuracy"] == 100 * hits < 60
+    with pytest.raises(LimbeckError, match=r"model2vec .*loses 50\.00 points"):
+        export(*given, **asked, out=tmp_path / "gated", format="model2vec")
 
 
 def test_a_loss_by_word_pairs_is_refused_with_what_keeps_them() -> None:

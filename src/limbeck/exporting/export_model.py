@@ -162,7 +162,7 @@ def _tested(source: scored_model.ScoredModel, workshop: Workshop) -> HeldOutScor
     known = None if source.record is None else source.record.scores.get("test")
     if known is None:
         return None
-    rows = source.read(source.rows(RowsAsked(split="test")), workshop.model)
+    rows = workshop.as_read(source.read(source.rows(RowsAsked(split="test")), workshop.model))
     step, outputs = workshop.begin("score on test rows", len(rows.encoded)), []
     session, batches = workshop.open(workshop.shipped), rows.batches(workshop.settings.batch_size)
     for one in outputs_by_batch(session, batches, rows.task.kind):
@@ -187,7 +187,10 @@ def refused(
     if settings.format in STATIC_FORMATS:
         fix = "raise --max-drop, or choose --format numpy"
         if settings.format.startswith("model2vec"):
-            fix += "; model2vec holds no word pairs: train with student.pairs=0"
+            fix += (
+                "; model2vec holds no word pairs and reads fewer characters of a text: train with student.pairs=0 "
+                "and a larger max_length"
+            )
     if not measured:
         return LimbeckError(f"{model} cannot be exported as {settings.format}: {lines}", fix)
     best = min(measured, key=lambda one: one.drop)

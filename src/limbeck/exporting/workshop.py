@@ -3,7 +3,7 @@
 import copy
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import cast
@@ -11,6 +11,7 @@ from typing import cast
 import numpy as np
 from transformers import PreTrainedModel
 
+from limbeck.data import encode
 from limbeck.exporting import onnx_graph
 from limbeck.exporting.gate import TorchReference
 from limbeck.exporting.settings import ExportSettings
@@ -18,6 +19,7 @@ from limbeck.runtimes.manifest import Attempt, Conversion
 from limbeck.runtimes.sessions import GraphSession, open_file
 from limbeck.scoring.scored_model import EncodedSplit
 from limbeck.static import StaticStudent, write_model2vec, write_plain
+from limbeck.static.formats import bare_tokenizer
 
 _TRACED_ROWS = 2
 Phase = Callable[[str, int | None], Callable[[int], None]]
@@ -74,6 +76,10 @@ class Workshop:
         onnx_graph.without_stale_shapes(path)
         return path
 
+    def as_read(self, rows: EncodedSplit) -> EncodedSplit:
+        """Rows as the users of this export read them."""
+        return rows
+
     def open(self, path: Path) -> GraphSession:
         """Open a file of this export by the runtime it is for; ONNX's by ONNX Runtime."""
         runtime = "onnxruntime" if path.suffix == ".onnx" else "openvino"
@@ -110,7 +116,7 @@ def _copy(source: Path, target: Path) -> None:
 class StaticWorkshop(Workshop):
     """A workshop of a static student's folders, which hold no graph.
 
-    model2vec has no place for word pairs: the gate measures the student without them.
+    model2vec has no place for word pairs, and also cuts texts after a number of characters: the gate measures both.
     """
 
     def __post_init__(self) -> None:
@@ -124,6 +130,25 @@ class StaticWorkshop(Workshop):
         if not self.numpy and self.student.pairs is not None:
             self.bare = copy.deepcopy(self.student)
             self.bare.config.pairs, self.bare.pairs = 0, None
+        self.rows = self.as_read(self.rows)
+
+    def as_read(self, rows: EncodedSplit) -> EncodedSplit:
+        """For model2vec texts of at most its limit of tokens, times the median of its tokens' lengths, in characters.
+
+        Tokens of one character each make that short: Chinese ones are most of some vocabularies.
+        """
+        truncation = bare_tokenizer(self.tokenizer).truncation
+        if self.numpy or truncation is None:
+            return rows
+        usual = int(np.median([len(token) for token in self.tokenizer.get_vocab()]))
+        most = truncation["max_length"] * usual
+        texts = rows.loaded.rows.select_columns(list(rows.task.text_columns))
+        columns = {name: [text[:most] for text in texts[name]] for name in texts.column_names}
+        cut = rows.loaded.rows.remove_columns(texts.column_names)
+        for name, values in columns.items():
+            cut = cut.add_column(name, values)
+        encoded, _ = encode(cut, rows.task, rows.processor, rows.max_length)
+        return replace(rows, encoded=encoded)
 
     def open(self, path: Path) -> GraphSession:
         """Open the student as NumPy reads it."""

@@ -356,7 +356,7 @@ def _static(
             "an encoder or to fresh",
         )
     texts = []
-    if rows is not None and source is not None:
+    if rows is not None:
         some = rows.select(range(0, len(rows), max(1, len(rows) // _COUNTED)))
         texts = [text for column in task.kind.texts(task, some[:]) for text in column]
     other = students.read_tokenizer(str(own)) if source and spec.tokenizer else None
