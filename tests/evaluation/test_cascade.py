@@ -151,17 +151,10 @@ def test_the_temperature_has_the_least_loss_by_scikit_learn():
     truth = rng.integers(3, size=400)
     logits = 4 * np.eye(3)[truth] + 6 * rng.normal(size=(400, 3))
 
-    found = temperature_of(logits, truth, several=False)
+    found = temperature_of(logits, truth)
     tried = np.linspace(0.5 * found, 2 * found, 400)
     losses = [log_loss(truth, softmax(logits / one, axis=1)) for one in tried]
     assert tried[int(np.argmin(losses))] == pytest.approx(found, rel=0.01)
-
-
-def test_the_temperature_of_several_labels_is_that_of_their_sigmoids():
-    rng = np.random.default_rng(1)
-    logits = rng.normal(size=(2000, 4))
-    labels = (rng.random((2000, 4)) < 1 / (1 + np.exp(-logits / 2.5))).astype(int)
-    assert temperature_of(logits, labels, several=True) == pytest.approx(2.5, rel=0.2)
 
 
 def test_how_sure_a_model_is_of_several_labels_is_the_least_sure_one():

@@ -28,13 +28,18 @@ from limbeck.labelling.language_models.prompt import Prompt, bind_prompt
 from limbeck.latency.benching import bench
 from limbeck.latency.settings import BenchSettings
 from limbeck.outputs.store import open_store
+from limbeck.outputs.stored_teacher import StoredTeacher
 from limbeck.predicting.predict_rows import predict
+from limbeck.recipe import Recipe
+from limbeck.run.in_place import outputs_of_store
 from limbeck.runtimes.cascade import read_cascade
 from limbeck.scoring.scored_model import ScoredModel
 from limbeck.support.errors import LimbeckError
+from limbeck.tasks import TASK_TYPES, Task
 
 OWN = {"task": "reviews", "text_columns": ["review"], "label_column": "verdict"}
 NAMES = ("negative", "positive")
+SLOW_THRESHOLDS = [0.5, 0.4, 0.6]
 
 
 @pytest.fixture(scope="module")
@@ -162,21 +167,21 @@ def test_rows_without_labels_are_judged_by_a_store(models, tmp_path):
 
 @pytest.mark.slow
 def test_several_labels_a_row_by_three_members_each_with_thresholds_of_its_own(tmp_path):
-    """The store decides at ½, whatever thresholds the models have."""
+    """The store has the thresholds of the model whose outputs it holds."""
     texts = sorted({*tiny.sentences(60)})
     probabilities, places = [], []
     for name, seed, least in (
         ("fast", 3, [0.5, 0.4, 0.1]),
         ("middle", 4, [0.6, 0.5, 0.3]),
-        ("slow", 0, None),
+        ("slow", None, SLOW_THRESHOLDS),
     ):
         model = several.knowing_teacher(2).eval()
-        if least is not None:
+        if seed is not None:
             config = copy.deepcopy(model.config)
             config.update({"num_hidden_layers": 1, "initializer_range": 0.4})
             torch.manual_seed(seed)
             model = type(model)(config).eval()
-            model.config.label_thresholds = least
+        model.config.label_thresholds = least
         places.append(tiny.save(model, tmp_path / name))
         tokenizer = AutoTokenizer.from_pretrained(places[-1])
         with torch.no_grad():
@@ -187,6 +192,7 @@ def test_several_labels_a_row_by_three_members_each_with_thresholds_of_its_own(t
     rows = RowsAsked("own", str(data), None, ["review"], "tags")
     cascade([*places[:2], tmp_path / "store"], tmp_path / "made", rows)
     made = read_cascade(tmp_path / "made")
+    assert made.members[-1].decides == SLOW_THRESHOLDS
 
     def sure(said, likely) -> float:
         """The least sure of three classes, each by its distance from the member's own threshold."""
@@ -218,8 +224,28 @@ def test_several_labels_a_row_by_three_members_each_with_thresholds_of_its_own(t
     opened = ScoredModel.open(tmp_path / "made")
     loaded = opened.rows()
     scored = opened.score(loaded)
-    for text, outputs in zip(loaded.rows["sentence"][:], scored.outputs, strict=True):
-        assert [several.CLASSES[at] for at in np.flatnonzero(outputs >= 0)] == wanted[text]
+    decisions = scored.outputs >= np.log(SLOW_THRESHOLDS) - np.log1p(-np.array(SLOW_THRESHOLDS))
+    for text, decided in zip(loaded.rows["sentence"][:], decisions, strict=True):
+        assert [several.CLASSES[at] for at in np.flatnonzero(decided)] == wanted[text]
+
+
+@pytest.mark.slow
+def test_a_store_decides_by_its_models_thresholds_in_any_order_of_classes(tmp_path):
+    slow = several.knowing_teacher(2)
+    # Of no class at ½.
+    with torch.no_grad():
+        slow.classifier.bias -= 50
+    slow.config.label_thresholds = [1e-12, 1e-13, 1e-14]
+    place = tiny.save(slow, tmp_path / "slow")
+    data = several.write_rows(tmp_path / "rows.jsonl", 60)
+    label(place, data, text_columns=["review"], out=tmp_path / "store")
+    held = open_store(tmp_path / "store").manifest
+    assert held.teacher.thresholds == (1e-12, 1e-13, 1e-14)
+    classes = several.CLASSES[::-1]
+    task = Task("own", str(data), ("review",), classes, (), "", kind=TASK_TYPES.get(held.kind))
+    outputs = outputs_of_store(str(tmp_path / "store"), task, Recipe.recorded({"method": "kd"}, ""))
+    assert outputs.thresholds == (1e-14, 1e-13, 1e-12)
+    assert StoredTeacher(outputs).config.label_thresholds == [1e-14, 1e-13, 1e-12]
 
 
 def test_what_a_store_cannot_do_is_said_first(models, tmp_path):

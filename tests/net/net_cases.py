@@ -193,6 +193,7 @@ def by_command(method: str, given: dict[str, Any], out: str = "run", full: bool 
             "losses": losses,
             "norms": norms(Path(out, "student")),
             "recipe": recipe if full else digest(recipe),
+            "fields of the record": digest(sorted(fields_of(seen))),
         },
         "exact": {
             "student": digest_of_weights(Path(out, "student")),
@@ -217,6 +218,14 @@ def timeless(value: Any) -> Any:
         kept = [timeless(one) for one in value]
         return [one for one in kept if not (isinstance(one, dict) and one.get("rows") == 0)]
     return "\n".join(scrubbed(value)) if isinstance(value, str) else value
+
+
+def fields_of(value: Any, name: str = "") -> set[str]:
+    """The names of a record's fields, each with those it lies in: the same on every processor."""
+    if isinstance(value, dict):
+        inside = [fields_of(one, f"{name}.{key}") for key, one in value.items()]
+        return {name}.union(*inside)
+    return {name}.union(*(fields_of(one, name) for one in value)) if isinstance(value, list) else {name}  # fmt: skip
 
 
 def by_trainer(method: str, given: dict[str, Any], resume: bool = False, **own: Any) -> Entry:

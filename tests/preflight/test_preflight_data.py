@@ -13,6 +13,8 @@ def test_values():
     assert check_values(SST2, "train", rows()) == []
     blank = check_values(SST2, "train", rows(4, sentence=["a film", " ", None, "plot"]))
     assert "2 of 4 rows have no text" in blank[0].message and blank[0].severity == "warning"
+    (nothing,) = check_values(SST2, "train", rows(2, sentence=["", " "], label=[0, 1]))
+    assert "2 of 2 rows have no text" in nothing.message and nothing.severity == "error"
     unlabelled = check_values(SST2, "dev", rows(4, label=[0, -1, 1, 2]))
     assert "2 of 4 labels are not 0..1: -1.0, 2.0" in unlabelled[0].message
     missing = check_values(SST2, "dev", rows(3, label=[0, None, 1]))

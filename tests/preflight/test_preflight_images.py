@@ -69,4 +69,4 @@ def test_rows_without_a_picture_are_counted():
         features=few.features,
     )
     (problem,) = check_values(task, "train", holed)
-    assert "2 of 30 rows have no image in 'image'" in problem.message
+    assert "2 of 30 rows have no image" in problem.message

@@ -137,6 +137,10 @@ def test_a_static_student_may_have_fewer_tokens_too(recipe, teacher, tmp_path):
     assert made.record.vocabulary.before - made.record.vocabulary.after == len(UNUSED)
 
 
+def test_megabytes_are_written_in_any_case():
+    assert Recipe.load("kd", **{"student.vocabulary": "12 mb"}).student.vocabulary == "12MB"
+
+
 @pytest.mark.parametrize(
     ("method", "settings", "said"),
     [

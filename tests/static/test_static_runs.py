@@ -340,7 +340,10 @@ def test_another_start_and_tokenizer(place, settings) -> None:
         ("kd", {"student.width": 99}, r"student\.width 99: the teacher's vectors have 16 numbers"),
     ],
 )  # fmt: skip
-def test_what_it_cannot_do_is_refused_by_name(settings, method, changes, said, place) -> None:
+def test_what_it_cannot_do_is_refused_by_name(
+    settings, method, changes, said, place, monkeypatch
+) -> None:
+    monkeypatch.delattr(prepare, "token_vectors")  # before the teacher reads its vocabulary
     with pytest.raises(LimbeckError, match=said):
         limbeck.distill(Recipe.load(method, **(settings | changes)), out=place / "refused")
 

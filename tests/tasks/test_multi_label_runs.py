@@ -267,7 +267,7 @@ def test_classes_of_a_teacher_in_another_order(place, tmp_path):
     nameless.config.id2label = {number: f"LABEL_{number}" for number in range(3)}
     tiny.save(nameless, tmp_path / "nameless")
     rows = [json.loads(line) for line in (place / "reviews.jsonl").read_text().splitlines()]
-    (tmp_path / "many.jsonl").write_text("\n".join(json.dumps(row) for row in rows * 20))
+    (tmp_path / "many.jsonl").write_text("\n".join(json.dumps(row) for row in rows * 40))
     recipe = several.recipe_of(
         place, teacher=str(tmp_path / "nameless"), data=str(tmp_path / "many.jsonl"),
         classes=list(several.CLASSES),

@@ -245,9 +245,7 @@ def _with_text(
     if count:
         kept = pc.indices_nonzero(pc.invert(blank)).to_numpy()
         if not len(kept):
-            raise LimbeckError(
-                f"unlabelled: {path} holds no text", "check that the right file is named"
-            )
+            raise LimbeckError(f"{path} holds no text", "check that the right file is named")
         columns = {name: taken(column, kept) for name, column in columns.items()}
     return TextRows(columns, (str(path),), tuple(names), count)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import minimize_scalar
-from scipy.special import log_expit, log_softmax
+from scipy.special import log_softmax
 
 from limbeck.evaluation.class_predictions import alike
 from limbeck.runtimes.cascade import confidence_of
@@ -25,19 +25,16 @@ _ERRORS = {1: 0.5, 2: 1.5}
 _BATCH_ANSWERS = 2_000_000
 
 
-def temperature_of(logits: np.ndarray, labels: np.ndarray, *, several: bool) -> float:
+def temperature_of(logits: np.ndarray, labels: np.ndarray) -> float:
     """The temperature T under which softmax(logits / T) is likeliest to give the labels (Guo et al. 2017, §4.2).
 
     Args:
         logits: (n, C).
-        labels: class ids (n,); with `several` 0 or 1 for each class (n, C), which a sigmoid gives.
-        several: the classes do not exclude each other.
+        labels: class ids (n,).
     """
 
     def surprise(log_temperature: float) -> float:
         scaled = logits / np.exp(log_temperature)
-        if several:
-            return -float(log_expit(np.where(labels == 1, scaled, -scaled)).mean())
         return -float(log_softmax(scaled, axis=1)[np.arange(len(labels)), labels].mean())
 
     found = minimize_scalar(surprise, bounds=(-4.0, 4.0), method="bounded")
@@ -86,10 +83,15 @@ class CascadeRows:
     score: SampledScore
 
     def temperatures(self, places: np.ndarray) -> tuple[float, ...]:
-        """The temperature of each member but the last, from the labels of some rows."""
-        first = self.logits[:-1]
-        labels = self.labels[places]
-        return tuple(temperature_of(one[places], labels, several=self.several) for one in first)
+        """The temperature of each member but the last, from the labels of some rows.
+
+        1 of several labels a row: each class is measured from a threshold of its own, and no temperature changes which
+        rows are the least sure.
+        """
+        first, labels = self.logits[:-1], self.labels[places]
+        if self.several:
+            return (1.0,) * len(first)
+        return tuple(temperature_of(one[places], labels) for one in first)
 
     def answering(
         self, places: np.ndarray, temperatures: Sequence[float], thresholds: np.ndarray

@@ -144,7 +144,10 @@ def _made(
     task = replace(loaded.task, thresholds=rules.USUAL)
     stored = [StoredMember.open(name, one, task.kind, task.labels) for name, one in stores.items()]
     # Looked up first: rows that a store does not know end the work before a model runs.
-    looked_up = [one.logits_of(task, loaded.rows) for one in stored]
+    looked_up = [
+        centred(one.logits_of(task, loaded.rows), one.outputs.thresholds or rules.USUAL)
+        for one in stored
+    ]
     reads: list[EncodedSplit] = []
     logits: list[np.ndarray] = []
     seconds: list[float] = []
@@ -163,7 +166,10 @@ def _made(
             seconds.append(spent)
         logits += looked_up
         seconds += [_seconds_stored(one.place) or _UNTIMED for one in stored]
-        reads += [replace(reads[0], task=task) for _ in stored]
+        reads += [
+            replace(reads[0], task=replace(task, thresholds=one.outputs.thresholds or rules.USUAL))
+            for one in stored
+        ]
         begin("thresholds", None)
         answers = MembersAnswers([*members, *stored], reads, logits, seconds)
         # By default a run's own dev rows are meant.
@@ -570,9 +576,11 @@ def lines_of(manifest: CascadeManifest) -> list[str]:
     slow = names[-1]
     wish, value = next(iter(manifest.wanted.items()))
     found = [
-        f"{name} sends on rows where it is less than {100 * one.threshold:.1f} % sure"
-        if one.threshold
-        else f"{name} sends nothing on: it meets the goal alone"
+        f"{name} sends nothing on: it meets the goal alone"
+        if not one.threshold
+        else f"{name} sends everything on"
+        if one.threshold > 1
+        else f"{name} sends on rows where it is less than {100 * one.threshold:.1f} % sure"
         for name, one in zip(names[:-1], manifest.members, strict=False)
     ]
     alone = ", ".join(

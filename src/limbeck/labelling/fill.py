@@ -87,6 +87,7 @@ class LabelWork:
                 name=labeller.name,
                 fingerprint=labeller.fingerprint(),
                 shape=getattr(labeller, "shape", None),
+                thresholds=getattr(labeller, "thresholds", ()),
             ),
             rows=manifest.RowsIdentity(
                 count=len(self),

@@ -35,7 +35,7 @@ from limbeck.students import class_places, generic_labels, labels_of
 from limbeck.support.errors import LimbeckError, Problem, raise_problems
 from limbeck.support.positions import positions_of
 from limbeck.tasks import SENTENCE, TEXT, TEXT_READING, Processor, Task, TaskType, task_type_of
-from limbeck.tasks.rules import CUT
+from limbeck.tasks.rules import CUT, thresholds_of
 from limbeck.teachers.labeller import Row, Scores
 from limbeck.teachers.teacher import Teacher
 
@@ -178,6 +178,11 @@ class ModelLabeller(_TextModel):
     def shape(self) -> dict[str, Any]:
         """The shape of the model's layers."""
         return ModelShape.of(self._teacher.model).written()
+
+    @property
+    def thresholds(self) -> tuple[float, ...]:
+        """The model's own, of several labels a row; otherwise none."""
+        return thresholds_of(self._teacher.config) or ()
 
     def score(self, rows: Sequence[Row]) -> Scores:
         """One pass: logits and probabilities in float32 (B, C), layers in float16 unless float32 is requested."""

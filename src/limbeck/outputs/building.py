@@ -32,6 +32,7 @@ from limbeck.students import generic_labels, labels_of
 from limbeck.support import files, machine, words
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import task_type_of
+from limbeck.tasks.rules import thresholds_of
 from limbeck.teachers.teacher import Teacher
 
 logger = logging.getLogger(__name__)
@@ -137,6 +138,7 @@ def _manifest(
             name=whose.name,
             fingerprint=model | {**rows.read_by, "precision": precision},
             shape=ModelShape.of(teacher.model).written(),
+            thresholds=thresholds_of(config) or (),
         )
         which = rows.identity
     return StoreManifest(

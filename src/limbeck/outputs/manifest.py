@@ -58,12 +58,14 @@ class ShardRecord(_Written):
 class TeacherIdentity(_Written):
     """The model of the outputs: `name` for people, `fingerprint` for everything that the outputs follow from.
 
-    `shape` describes its layers (`limbeck.objectives.ModelShape`), if it has some.
+    `shape` describes its layers (`limbeck.objectives.ModelShape`), if it has some. `thresholds`: of several labels a
+    row how likely each class has to be, in the order of the store's classes; () for ½, and where a row has one label.
     """
 
     name: str
     fingerprint: dict[str, Any]
     shape: dict[str, Any] | None = None
+    thresholds: tuple[float, ...] = ()
 
 
 class RowsIdentity(_Written):

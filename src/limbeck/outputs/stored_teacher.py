@@ -28,6 +28,7 @@ from limbeck.outputs.mapped import MappedOutputs, training_entry
 from limbeck.outputs.store import OutputStore
 from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import on_host, send
+from limbeck.tasks.rules import THRESHOLDS
 from limbeck.teachers.teacher import Teacher
 
 STACKS = ("main", "decoder")
@@ -113,6 +114,7 @@ class GivenOutputs:
         lists: of each of `ids` (n,) the list in which its score is known, up to a constant for all of the list
             (`limbeck.data.outputs_file`); None if scores are known absolutely.
         embedding: the size of an embedding, if outputs are embeddings of single texts; otherwise 0.
+        thresholds: how likely each of several classes has to be (C,); () for ½.
     """
 
     place: str
@@ -125,6 +127,7 @@ class GivenOutputs:
     several: bool = False
     lists: np.ndarray | None = None
     embedding: int = 0
+    thresholds: tuple[float, ...] = ()
 
     @property
     def layers(self) -> StoredParts | None:
@@ -328,6 +331,8 @@ class StoredTeacher(AnsweringFromStore):
         )
         head = "" if outputs.embedding else "ForSequenceClassification"
         config.architectures = [f"Absent{head}"]
+        if outputs.thresholds:
+            setattr(config, THRESHOLDS, [*outputs.thresholds])
         super().__init__(AbsentModel(config))
         self.outputs = outputs
         self._logits = torch.empty(0, len(classes))

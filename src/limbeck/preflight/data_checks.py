@@ -31,13 +31,15 @@ _LENGTH_SAMPLE = 5_000
 @problem_list
 def check_values(task: Task, split: str, dataset: Dataset) -> Iterator[Problem]:
     """Rows without text (or image) or without a label the task knows."""
-    for column in task.text_columns[: task.kind.needed_texts]:
+    columns = task.text_columns[: task.kind.needed_texts]
+    for column in columns:
         blank = _blank(task, dataset, column)
         if blank:
+            which = f" in {column!r}" if len(columns) > 1 else ""
             yield Problem(
-                f"{split}: {blank} of {len(dataset)} rows have no {task.kind.reads.noun} in {column!r}",
+                f"{split}: {blank} of {len(dataset)} rows have no {task.kind.reads.noun}{which}",
                 "remove those rows, or check text_columns",
-                "warning",
+                "error" if blank == len(dataset) else "warning",
             )
     wrong = task.kind.check_rows(task, dataset)
     yield from [Problem(f"{split}: {what}", "fix or remove those rows") for what in wrong]

@@ -214,7 +214,7 @@ def check_static(side: str, model: PreTrainedModel, task: Task) -> Iterator[Prob
     if isinstance(model, StaticStudent) and not may_be_static(task.kind, len(task.text_columns)):
         yield Problem(
             f"{side}: a static model reads {' and '.join(task.text_columns)} as one text and cannot compare them",
-            "leave student.static out, or expect about the score of the commonest class",
+            "leave student.static out, or expect about the score of a constant prediction",
             "warning",
         )
 

@@ -428,6 +428,7 @@ def outputs_of_store(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
     held = "score" if task.regression else what
     columns = columns_of(place, held, store.classes, column.sizes()[-1], task, recipe)
     classes = store.classes or tuple(recipe.output_classes or ())
+    own = store.manifest.teacher.thresholds
     return GivenOutputs(
         place,
         what,
@@ -436,7 +437,8 @@ def outputs_of_store(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
         lambda ids: store.take(ids, [name])[name][:, columns],
         about_store(store) | {"classes": [*classes]} | ({"member": member} if member else {}),
         None if member else StoredParts.layers_of(store, limit),
-        several=_several(task),
+        several=several,
+        thresholds=tuple(own[column] for column in columns) if own and not member else (),
     )
 
 

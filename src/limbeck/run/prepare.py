@@ -367,7 +367,8 @@ def _static(
         task=names,
         kind=task.kind,
         settings=spec.static_settings,
-        vectors=None if source is None else _token_vectors(source, start.tokenizer, other),
+        teacher_tokenizer=other,
+        read=_token_vectors,
         seed=recipe.seed,
     )
 
@@ -377,7 +378,7 @@ _READ: dict[str, np.ndarray] = {}
 
 
 def _token_vectors(
-    source: PreTrainedModel, tokenizer: Processor, other: Processor | None
+    source: PreTrainedModel, tokenizer: Processor, other: Processor | None, pooling: None
 ) -> np.ndarray:
     """`token_vectors`; the same model reads the same vocabulary once."""
     known = [digest_of_tokenizer(one) for one in (tokenizer, other) if one is not None]

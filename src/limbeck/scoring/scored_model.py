@@ -224,10 +224,12 @@ class ScoredModel:
         )
         place, config, recipe = members[-1].place, members[-1].config, None
         # Stored outputs have the head of no model, whose thresholds are others.
-        if classes := manifest.members[-1].classes:
+        if classes := (last := manifest.members[-1]).classes:
             kind: Any = tasks.get_task_type(manifest.kind).problem_type
             config = AbsentConfig(id2label=dict(enumerate(classes)), problem_type=kind)
             config.architectures = ["AbsentForSequenceClassification"]
+            if len(last.decides) == len(classes):
+                setattr(config, tasks.rules.THRESHOLDS, last.decides)
         if manifest.gate.recipe:
             recipe = Recipe.recorded({"method": "cascade", **manifest.gate.recipe}, name)
         return cls(name, place, TORCH, config, None, recipe, cascade=manifest, members=members)

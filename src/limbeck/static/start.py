@@ -6,7 +6,7 @@ training this keeps most of an embedding teacher's similarities. At the teacher'
 compare such embeddings with the teacher's number by number.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from limbeck.embedding import EmbeddingModules, SentenceEmbedder
+from limbeck.embedding import EmbeddingModules, SentenceEmbedder, embedding_width
 from limbeck.embedding.folder import set_modules
 from limbeck.functional.hidden import pool
 from limbeck.static.model import StaticConfig, StaticStudent
@@ -77,7 +77,7 @@ def from_teacher(
     *,
     teacher_tokenizer: Any = None,
     pooling: str | None = None,
-    vectors: np.ndarray | None = None,
+    read: Callable[..., np.ndarray] | None = None,
     **settings: Any,
 ) -> StaticStudent:
     """Make a student whose token vectors and weights are the teacher's (see the module).
@@ -90,21 +90,20 @@ def from_teacher(
         teacher_tokenizer: the teacher's, where the student has another one.
         pooling: `mean`, `cls` or `last`: how the teacher's token states become one vector. If left out, `cls` where
             the tokenizer begins texts with such a token; otherwise an embedding model's own, and `mean` for others.
-        vectors: what `token_vectors` has found, where that is known.
+        read: instead of `token_vectors`, for callers that know what it finds.
         settings: as in `static_student`; labels and normalization are the teacher's unless given.
 
     Raises:
         LimbeckError: the student is wider than the teacher.
     """
-    student = static_student(tokenizer, width, texts, **_as_taught(teacher, settings))
-    found = vectors
-    if found is None:
-        found = token_vectors(teacher, tokenizer, teacher_tokenizer, pooling)
-    if width > found.shape[1]:
+    most = embedding_width(teacher) or teacher.config.hidden_size
+    if width > most:
         raise LimbeckError(
-            f"student.width {width}: the teacher's vectors have {found.shape[1]} numbers",
-            f"set width to at most {found.shape[1]}",
+            f"student.width {width}: the teacher's vectors have {most} numbers",
+            f"set width to at most {most}",
         )
+    student = static_student(tokenizer, width, texts, **_as_taught(teacher, settings))
+    found = (read or token_vectors)(teacher, tokenizer, teacher_tokenizer, pooling)
     counts = token_counts(tokenizer, texts, len(found))
     shares = counts / max(1.0, counts.sum())
     with torch.no_grad():

@@ -1,6 +1,6 @@
 """A run's static student: its start, and its labels. Part of `limbeck.students`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,8 @@ def build_static(
     task: Labelled,
     kind: TaskType,
     settings: Mapping[str, Any],
-    vectors: np.ndarray | None = None,
+    teacher_tokenizer: Any = None,
+    read: Callable[..., np.ndarray] | None = None,
     seed: int = 0,
 ) -> StaticStudent:
     """Build a static student with a task's head, in eval mode, on the CPU.
@@ -38,7 +39,8 @@ def build_static(
         task: names the head's outputs.
         kind: its task type.
         settings: fields of its `StaticConfig`, and `width`.
-        vectors: the source's of the tokens, where they are known.
+        teacher_tokenizer: the source's, where the student has another one.
+        read: as in `from_teacher`.
         seed: of its random numbers.
 
     Raises:
@@ -63,7 +65,12 @@ def build_static(
         else:
             usual = {"width": min(256, getattr(source.config, "hidden_size", 256))}
             student = from_teacher(
-                source, tokenizer, texts, vectors=vectors, **{**usual, **own, **settings}
+                source,
+                tokenizer,
+                texts,
+                teacher_tokenizer=teacher_tokenizer,
+                read=read,
+                **{**usual, **own, **settings},
             )
     kind.student_config(student.config)
     student.train(False)

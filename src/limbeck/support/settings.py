@@ -40,7 +40,7 @@ _SIZE = re.compile(r"corpus|\d+|\d+(\.\d+)?MB|(?!0+(\.0+)?%)(100|\d{1,2}(\.\d+)?
 
 
 def _vocabulary_size(value: object) -> str:
-    text = str(value).replace(" ", "")
+    text = re.sub("mb$", "MB", str(value).replace(" ", ""), flags=re.IGNORECASE)
     if not _SIZE.fullmatch(text):
         raise ValueError(
             "write a number of tokens (8000), megabytes of embeddings (12MB), a share of the text's tokens (95%) or "

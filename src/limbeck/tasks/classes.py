@@ -322,7 +322,7 @@ class MultiLabel(TaskType):
         return ", ".join(names) or NO_CLASS
 
     def agreement_metrics(self, task: rules.TaskLike) -> tuple[str, ...]:
-        """The share of equal decisions, one for each class of each row, and micro F1."""
+        """The share of rows with equal classes, and micro F1."""
         return ("agreement", "overlap")
 
     # ---- losses ----
@@ -398,7 +398,7 @@ class MultiLabel(TaskType):
     def sampled_score(
         self, task: rules.TaskLike, metric: str, kept: rules.Kept
     ) -> metrics.SampledScore | None:
-        """Micro F1, equal rows and decisions, means over classes; average precision where probabilities are kept."""
+        """Micro F1, equal rows, means over classes; average precision where probabilities are kept."""
         given, right = np.asarray(kept["prediction"]), np.asarray(kept["label"])
         if metric == "macro_f1":
             return metrics.mean_f1(given, right)
@@ -407,11 +407,9 @@ class MultiLabel(TaskType):
         if metric == "micro_f1":
             both = given.sum(axis=1) + right.sum(axis=1)
             return metrics.ratio_of_sums(2 * (given * right).sum(axis=1), both)
-        hits = given == right
-        if metric == "accuracy":
-            return metrics.ratio_of_sums(hits.sum(axis=1), np.full(len(hits), hits.shape[1]))
-        whole = metric == "subset_accuracy"
-        return metrics.ratio_of_sums(hits.all(axis=1), np.ones(len(hits))) if whole else None
+        if metric in ("subset_accuracy", "accuracy"):
+            return metrics.ratio_of_sums((given == right).all(axis=1), np.ones(len(given)))
+        return None
 
     def baseline(self, task: rules.TaskLike, labels: rules.Labels) -> tuple[float, str]:
         """The best set of classes to give every row: the commonest ones, as many as score best."""
@@ -437,8 +435,8 @@ def _scores(
     scores = several_scores(labels, given, probabilities)
     if not metrics.is_agreement(task.primary):
         return scores
-    equal = 100 * float((labels == given).mean())
-    return metrics.as_agreement({"accuracy": equal, "f1": scores["micro_f1"]}, task.metrics)
+    plain = {"accuracy": scores["subset_accuracy"], "f1": scores["micro_f1"]}
+    return metrics.as_agreement(plain, task.metrics)
 
 
 def several_scores(
