@@ -188,15 +188,19 @@ def ratio_of_sums(
 
 def correlation(given: Any, right: Any, *, ranks: bool) -> SampledScore:
     """Pearson's of numbers (n,), or of their ranks within the sample; 0 where a side is constant."""
-    x, y = (np.asarray(side, dtype=np.float64) for side in (given, right))
+    sides = [np.asarray(side, dtype=np.float64) for side in (given, right)]
 
     def score(units: np.ndarray) -> np.ndarray:
-        sides = [x[units], y[units]]
         if ranks:
-            sides = [stats.rankdata(side, axis=-1) for side in sides]
-        one, other = (side - side.mean(axis=-1, keepdims=True) for side in sides)
-        spread = np.sqrt((one**2).sum(axis=-1) * (other**2).sum(axis=-1))
-        return 100 * _over((one * other).sum(axis=-1), spread)
+            times = _times(units, len(sides[0]))
+            numbers = [_ranks(one, times) for one in sides]
+        else:
+            times = np.ones(units.shape)
+            numbers = [one[units] for one in sides]
+        size = times.sum(axis=-1, keepdims=True)
+        one, other = (side - (times * side).sum(axis=-1, keepdims=True) / size for side in numbers)
+        spread = np.sqrt((times * one**2).sum(axis=-1) * (times * other**2).sum(axis=-1))
+        return 100 * _over((times * one * other).sum(axis=-1), spread)
 
     return score
 
@@ -275,6 +279,18 @@ def _times(units: np.ndarray, count: int) -> np.ndarray:
     places = units + count * np.arange(len(units))[:, None]
     times = np.bincount(places.ravel(), minlength=count * len(units))
     return times.reshape(len(units), count).astype(np.float64)
+
+
+def _ranks(numbers: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """The rank of each number (n,) in samples that hold it so many times (B, n); equal ones share their mean rank.
+
+    No sample is sorted.
+    """
+    order = np.argsort(numbers)
+    before = np.pad(times[:, order].cumsum(axis=-1), ((0, 0), (1, 0)))
+    less, not_greater = (np.searchsorted(numbers[order], numbers, end) for end in ("left", "right"))
+    found: np.ndarray = (before[:, less] + before[:, not_greater] + 1) / 2
+    return found
 
 
 def _mean_of_present(each: np.ndarray, present: np.ndarray) -> np.ndarray:
