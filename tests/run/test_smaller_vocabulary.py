@@ -17,6 +17,7 @@ from transformers import (
 import tiny_runs as tiny
 from limbeck.cards.card import write_card
 from limbeck.cli.finished import last_lines
+from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.support.errors import LimbeckError
 
