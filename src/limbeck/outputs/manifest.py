@@ -58,8 +58,8 @@ class ShardRecord(_Written):
 class TeacherIdentity(_Written):
     """The model of the outputs: `name` for people, `fingerprint` for everything that the outputs follow from.
 
-    `shape` describes its layers (`limbeck.objectives.ModelShape`), if it has some. `thresholds`: of several labels a
-    row how likely each class has to be, in the order of the store's classes; () for ½, and where a row has one label.
+    `shape` describes its layers (`limbeck.objectives.ModelShape`), if it has some. `thresholds`: with several
+    labels per row the probability from which each class is predicted, in the order of the store's classes; () for ½.
     """
 
     name: str

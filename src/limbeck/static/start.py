@@ -90,7 +90,7 @@ def from_teacher(
         teacher_tokenizer: the teacher's, where the student has another one.
         pooling: `mean`, `cls` or `last`: how the teacher's token states become one vector. If left out, `cls` where
             the tokenizer begins texts with such a token; otherwise an embedding model's own, and `mean` for others.
-        read: instead of `token_vectors`, for callers that know what it finds.
+        read: replaces `token_vectors`, for callers that keep its results.
         settings: as in `static_student`; labels and normalization are the teacher's unless given.
 
     Raises:

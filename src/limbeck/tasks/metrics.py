@@ -282,7 +282,7 @@ def _times(units: np.ndarray, count: int) -> np.ndarray:
 
 
 def _ranks(numbers: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """The rank of each number (n,) in samples that hold it so many times (B, n); equal ones share their mean rank.
+    """The rank of each number (n,) in samples with these numbers of copies (B, n); equal ones share their mean rank.
 
     No sample is sorted.
     """
