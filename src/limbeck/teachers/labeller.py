@@ -38,7 +38,8 @@ class Labeller(Protocol):
     - `truncated: Set[int]`: of the rows that `score` was given last, the places of those whose longest text lost its
       end; counted in the store.
     - `shape: dict`: of its layers, as `limbeck.objectives.ModelShape.written` has it, if it can give layers.
-    - `thresholds: tuple[float, ...]`: with several labels per row, the probability from which each class is predicted; by default ½.
+    - `thresholds: tuple[float, ...]`: with several labels per row, the probability from which each class is
+      predicted; by default ½.
     - `kept_tokens: tuple[str, int]`: for a text-to-text labeller the rule for a vocabulary's logits at every token of
       a row's target, its last column, as `top64@2` (`limbeck.functional.partial_logits`), and the vocabulary's size.
     """
