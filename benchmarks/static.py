@@ -16,7 +16,7 @@ scored on STS-B's dev and test pairs.
 Resumable: models with a record in `benchmarks/records/static.json` are not made again. Records keep of each dev row
 whether it was right, and of a test pair its cosine. model2vec's rows need `pip install --no-deps skeletoken
 tokenlearn`, which with their bounds would lower transformers; without them they are left out. The similarities of
-STS-B's test pairs come from `embedding_test.py`'s record.
+STS-B's test pairs come from `embedding_test.py`'s record. Its times are of one seed: a shape of model has one.
 """
 
 import argparse
@@ -49,6 +49,7 @@ from limbeck.exporting.cascade import cascade
 from limbeck.recipe import Recipe
 from limbeck.records.record import read_raw
 from limbeck.runtimes.manifest import is_export
+from limbeck.static import StaticReader
 from limbeck.students import load_model, read_tokenizer
 from limbeck.tasks.metrics import correlation
 from study import JsonRecord, records_of
@@ -454,7 +455,9 @@ class Bench:
             if name.startswith("model2vec"):
                 read, size = self._model2vec(tokenlearn="Tokenlearn" in name)
             else:
-                read, size = torch_reader(folder), megabytes(folder)
+                # A static one by the reader that ships with it.
+                reader = StaticReader if name.startswith("static") else torch_reader
+                read, size = reader(folder), megabytes(folder)
             cosines = {split: cosines_of(read, rows) for split, rows in pairs.items()}
             dev, test = (
                 100 * float(spearmanr(cosines[split], rows["score"]).statistic)
@@ -517,7 +520,8 @@ def table() -> None:
             scores = [run["score"] for run in runs]
             spread = f" ± {statistics.stdev(scores):.1f}" if len(scores) > 1 else ""
             micro, size = (
-                statistics.median(run[key] for run in runs) for key in ("microseconds", "mb")
+                statistics.median(run[key] for run in runs if key in run)
+                for key in ("microseconds", "mb")
             )
             own = f" {statistics.mean(run['macro_f1'] for run in runs):.1f} |" if macro else ""
             if task == "STS-B":
