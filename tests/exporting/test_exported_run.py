@@ -105,6 +105,8 @@ def test_an_exported_folder_predicts_a_split_of_its_own_rows(finished, tmp_path)
     lines = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
     assert labeled and written.count == len(lines)
     assert [line["prediction"] for line in lines] == [names[one] for one in kept["prediction"]]
+    # The columns are called as in the user's file.
+    assert [*lines[0]][:2] == ["review", "verdict"]
 
 
 def _file_and_dev(place: Path) -> dict:

@@ -183,7 +183,7 @@ def test_predictions_of_a_runs_own_split(run, tmp_path):
     rows = [json.loads(line) for line in (tmp_path / "dev.jsonl").read_text().splitlines()]
     assert len(rows) == 20
     for row in rows:
-        assert row["label"] == several.labels_of(row["sentence"])
+        assert row["tags"] == several.labels_of(row["review"])
         assert set(row["prediction"]) <= set(several.CLASSES)
 
 

@@ -19,6 +19,7 @@ from limbeck.scoring.scored_model import ScoredModel
 from limbeck.support import files, terminal
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import Task
+from limbeck.tasks.metrics import TEACHER_LABEL
 
 
 def predict(
@@ -129,8 +130,14 @@ def write_predictions(
     loaded = ScoredModel.open(model, how.get("backend")).rows(asked, labeled=False)
     task = loaded.task
     by_class = bool(task.kind.row_classes(task)) and not task.kind.generates
-    columns = task.text_columns[: 1 if task.kind.continues_texts else None]
     rows = _named(task, loaded.rows) if task.labels else loaded.rows.remove_columns("index")
+    # A file of the user's own is written with the names that it has.
+    own = dict(zip(task.text_columns, loaded.text_columns or (), strict=False))
+    if loaded.labeled and loaded.label_column not in (None, TEACHER_LABEL):
+        own[task.label_column] = loaded.label_column
+    rows = rows.rename_columns({ours: theirs for ours, theirs in own.items() if ours != theirs})
+    columns = [own.get(one, one) for one in task.text_columns]
+    columns = columns[: 1 if task.kind.continues_texts else None]
     if not task.kind.reads.in_columns:
         rows, how["keep"] = _by_path(rows, columns[0])
     found = predict(
