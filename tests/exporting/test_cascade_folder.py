@@ -258,11 +258,21 @@ def test_nan_is_said_of_the_member_that_gives_it(models, tmp_path):
             cascade(members, tmp_path / "made", asked(data))
 
 
-def test_a_member_with_other_classes_is_named(models, tmp_path):
+def test_a_member_with_other_classes_is_named(models, tmp_path, monkeypatch):
     fast, slow, data = models
+    monkeypatch.delattr(ScoredModel, "outputs")  # before any of them runs
     three = tiny.save(tiny.bert(1, seed=3, num_labels=3), tmp_path / "three")
     with pytest.raises(LimbeckError, match=r"model .*three: it has 3 outputs"):
         cascade([fast, three, slow], tmp_path / "made", asked(data))
+
+
+def test_text_without_labels_is_named_as_such(models, tmp_path):
+    fast, slow, data = models
+    plain = tmp_path / "plain.csv"
+    plain.write_text("\n".join(row.split(",")[0] for row in data.read_text().splitlines()))
+    for rows in (RowsAsked(data=str(plain), text_columns=["review"]), asked(plain)):
+        with pytest.raises(LimbeckError, match=r"label column(.|\n)*--unlabelled .*plain.csv"):
+            cascade([fast, slow], tmp_path / "made", rows)
 
 
 def test_rows_to_score_of_which_some_have_no_label_are_refused(models, tmp_path):

@@ -39,7 +39,13 @@ from limbeck.runtimes.cascade import (
     confidence_problems,
 )
 from limbeck.scoring.evaluation import known_rows
-from limbeck.scoring.scored_model import EncodedSplit, LoadedSplit, ScoredModel, refuse_gaps
+from limbeck.scoring.scored_model import (
+    EncodedSplit,
+    LoadedSplit,
+    ScoredModel,
+    class_names,
+    refuse_gaps,
+)
 from limbeck.scoring.stored_member import SENT_ON, StoredMember, is_store
 from limbeck.students import labels_of
 from limbeck.support import files, terminal
@@ -113,11 +119,11 @@ def cascade(
     _refuse_unsure(members, [*stores], asked)
     known = next((one for one in members if one.recipe is not None), members[-1])
     if unlabelled is None:
-        loaded = replace(known.rows(asked, labeled=False), own_classes=False, translated_from=None)
-        if loaded.labeled:
-            refuse_gaps(loaded)
+        loaded = _rows_of(known, asked)
     else:
         loaded = text_split(members[-1], str(unlabelled), asked)
+    for one in members:  # before the first of them runs
+        class_names(loaded.task, one.config, side=f"model {one.name}")
     asks: dict[str, Any] = {}
     with folder_in_work(place) as part:
         if endpoint is not None:
@@ -127,6 +133,25 @@ def cascade(
         files.put_in_place(part, place)
     manifest.folder = place
     return manifest
+
+
+def _rows_of(known: ScoredModel, asked: RowsAsked) -> LoadedSplit:
+    """The rows to measure on, by a member that knows theirs."""
+    try:
+        loaded = known.rows(asked, labeled=False)
+    except LimbeckError as error:
+        # A file of text has no label column to name.
+        fix = f"; or, for text without labels, --unlabelled {asked.data or 'FILE'}"
+        raise LimbeckError(
+            [
+                replace(one, fix=one.fix + fix) if "label column" in one.message else one
+                for one in error.problems
+            ]
+        ) from None
+    loaded = replace(loaded, own_classes=False, translated_from=None)
+    if loaded.labeled:
+        refuse_gaps(loaded)
+    return loaded
 
 
 def _made(
