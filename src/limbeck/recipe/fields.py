@@ -12,23 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from limbeck.recipe import groups
-from limbeck.support.settings import (
-    Batch,
-    Between,
-    ClassNames,
-    Count,
-    DeviceMap,
-    Names,
-    Number,
-    Part,
-    Passes,
-    Rate,
-    Seed,
-    Settings,
-    Share,
-    ThresholdSetting,
-    Tokens,
-)
+from limbeck.support import settings as types
 
 if TYPE_CHECKING:
     from limbeck.input_transforms import MixupSpec, TransformSpec
@@ -38,7 +22,7 @@ if TYPE_CHECKING:
     from limbeck.teachers.team import TeamSpec
 
 
-class RecipeFields(Settings):
+class RecipeFields(types.Settings):
     """All top-level keys of a recipe."""
 
     method: str = Field(description="name of the method; a shipped one is inherited")
@@ -71,7 +55,7 @@ class RecipeFields(Settings):
         "the data's text columns and logits, votes, probabilities, a score, margins or embeddings (CSV, "
         "TSV, JSON lines, Parquet)",
     )
-    output_classes: ClassNames | None = Field(
+    output_classes: types.ClassNames | None = Field(
         None,
         min_length=2,
         description="the data's class names in the order of the outputs, if the outputs have no names or different "
@@ -87,7 +71,7 @@ class RecipeFields(Settings):
         "hub",
         description="hub, a GLUE folder, pocket, digits, or your own file or folder of images",
     )
-    parallel: Names = Field(
+    parallel: types.Names = Field(
         default_factory=list,
         description="files of translations, used instead of `data`: each row has a text for the teacher, then its "
         "translations; the student learns the teacher's embedding for all of them",
@@ -103,11 +87,11 @@ class RecipeFields(Settings):
         description="your own data in one file: another file whose rows are scored once, at the end, and select "
         "nothing; default: a part of `data` (`test_share`)",
     )
-    dev_share: Between | None = Field(
+    dev_share: types.Between | None = Field(
         None,
         description="share of the labeled rows that selects the best epoch, if no dev rows are given; default: a tenth",
     )
-    test_share: Part | None = Field(
+    test_share: types.Part | None = Field(
         None,
         description="share of the labeled rows that is scored once, at the end, and selects nothing; default: a "
         "tenth if the dev rows are also a part of `data` and 100 or more rows are labeled, otherwise no rows",
@@ -117,11 +101,11 @@ class RecipeFields(Settings):
         description="your own data: rows with the same value in this column (an author, a document) stay together in "
         "train, dev or test",
     )
-    text_columns: Names | None = Field(
+    text_columns: types.Names | None = Field(
         None, description="your own data: one or two text columns (for triplets three or more)"
     )
     label_column: str | None = Field(None, description="your own data: the column of labels")
-    classes: ClassNames | None = Field(
+    classes: types.ClassNames | None = Field(
         None,
         min_length=2,
         description="your own data: the class names in the order of their ids; default: the teacher's order, or "
@@ -139,12 +123,12 @@ class RecipeFields(Settings):
         description="several labels per row, as text: the separator between them; default: a comma, semicolon or "
         "bar, whichever the column contains",
     )
-    thresholds: ThresholdSetting | None = Field(
+    thresholds: types.ThresholdSetting | None = Field(
         None,
         description="several labels per row: the probability from which a row has a class: one (tuned on dev, the "
         "same for all classes, by micro F1; the default), by_class (tuned for each class, by its F1), or a number",
     )
-    unlabelled: Names = Field(
+    unlabelled: types.Names = Field(
         default_factory=list,
         description="more training rows, without labels: files (CSV, TSV, JSON lines, Parquet, plain text with one "
         "text per line) or patterns of files (more/*.csv), with the task's text columns",
@@ -154,7 +138,7 @@ class RecipeFields(Settings):
         description="unlabeled rows whose texts are also in dev or test: refuse (stop with an error), or drop (skip "
         "them and print how many)",
     )
-    labelled_share: Between | None = Field(
+    labelled_share: types.Between | None = Field(
         None,
         description="share of labeled examples in each batch, if some rows have no label; an epoch is then one pass "
         "over the unlabeled rows; default: no fixed share",
@@ -166,7 +150,7 @@ class RecipeFields(Settings):
         description="weight of an example without a label in the terms that learn from the teacher's logits; an "
         "example with a label has weight 1",
     )
-    candidates: Count | None = Field(
+    candidates: types.Count | None = Field(
         None,
         description="kinds pair-score and embedding: most candidates per query and epoch, one of the best grade and "
         "others that are re-sampled every epoch; default: all. Use a batch_size that is a multiple of it "
@@ -180,11 +164,11 @@ class RecipeFields(Settings):
         "an image), embedding (a vector for a sentence), pair-score (how well a passage answers a query: rerankers), "
         "ordinal (one of several classes in an order: ratings)",
     )
-    max_length: Tokens = Field(
+    max_length: types.Tokens = Field(
         128,
         description="longest input, in tokens; default: 128, or the positions of a model that has fewer",
     )
-    pad_to: Tokens | Literal["max_length"] | None = Field(
+    pad_to: types.Tokens | Literal["max_length"] | None = Field(
         None,
         description="width of every batch in tokens, or max_length; default: the length of its longest example. "
         "Matters in terms that see padding, as some releases do",
@@ -193,11 +177,13 @@ class RecipeFields(Settings):
     embedding: groups.EmbeddingModelSpec | None = Field(
         None, description="kind embedding: pooling, normalization, width and prompts"
     )
-    train_rows: Count | None = Field(None, description="sample N training rows (train_rows_seed)")
-    train_rows_seed: Seed = Field(0, description="seed that samples train_rows")
+    train_rows: types.Count | None = Field(
+        None, description="sample N training rows (train_rows_seed)"
+    )
+    train_rows_seed: types.Seed = Field(0, description="seed that samples train_rows")
     stratified: bool = Field(False, description="sample train_rows with exact class shares")
-    label_noise: Part = Field(0.0, description="share of training labels that are made wrong")
-    label_noise_seed: Seed = Field(0, description="seed that samples the noise")
+    label_noise: types.Part = Field(0.0, description="share of training labels that are made wrong")
+    label_noise_seed: types.Seed = Field(0, description="seed that samples the noise")
     augment: AugmentSpec | None = Field(None, description="augment the training rows (TinyBERT)")
     teacher_rows: Literal["same", "any"] = Field(
         "same",
@@ -208,7 +194,7 @@ class RecipeFields(Settings):
         default_factory=lambda: groups.StudentSpec.model_validate({}),
         description="where the student starts, and its shape",
     )
-    plugins: Names = Field(
+    plugins: types.Names = Field(
         default_factory=list,
         description="Python files that register your own losses, executed before the recipe is read; paths are "
         "relative to the recipe file",
@@ -217,7 +203,7 @@ class RecipeFields(Settings):
     curriculum: CurriculumSpec | None = Field(
         None, description="when each layer learns; default: all layers, all the time"
     )
-    min_confidence: Share | None = Field(
+    min_confidence: types.Share | None = Field(
         None,
         description="lowest teacher probability of an example's class: examples below it do not count in the terms "
         "that learn from the teacher's logits",
@@ -234,7 +220,7 @@ class RecipeFields(Settings):
         description="another input transform by its name (`use`) with its settings: masked-kd, or one "
         "that you have registered",
     )
-    teacher_device_map: DeviceMap | dict[str, int | str] | None = Field(
+    teacher_device_map: types.DeviceMap | dict[str, int | str] | None = Field(
         None,
         description="place a large teacher's parts on several devices: auto (fill the GPUs, then the CPU), balanced, "
         "balanced_low_0, sequential, or a device for each part as in transformers' `device_map`",
@@ -252,7 +238,7 @@ class RecipeFields(Settings):
         "its tokenizer, for analyses or to start other students from",
     )
 
-    epochs: Passes | None = Field(
+    epochs: types.Passes | None = Field(
         None,
         description="passes over the training rows; default: 3, or more for few rows, to reach 200 steps (at most 60 "
         "epochs)",
@@ -261,19 +247,23 @@ class RecipeFields(Settings):
         "usual",
         description="how long to train if epochs is not set; fast: a third of the usual epochs, best: three times",
     )
-    max_steps: Count | None = Field(None, description="most optimization steps; overrides epochs")
+    max_steps: types.Count | None = Field(
+        None, description="most optimization steps; overrides epochs"
+    )
     optimizer: Literal["adamw", "bert_adam", "sgd"] = Field(
         "adamw",
         description="the optimizer; bert_adam: Adam without bias correction, each tensor's gradient clipped to norm "
         "1, as in releases of BERT's time",
     )
-    lr: Rate | None = Field(
+    lr: types.Rate | None = Field(
         None,
         description="peak learning rate; default: 5e-5, or 1e-4 for a student with at most two thirds of its "
         "teacher's layers",
     )
-    batch_size: Batch = Field(32, description="examples in a forward pass, over all processes")
-    accumulation: Batch = Field(
+    batch_size: types.Batch = Field(
+        32, description="examples in a forward pass, over all processes"
+    )
+    accumulation: types.Batch = Field(
         1,
         description="forward passes whose gradients make one optimization step, over all processes",
     )
@@ -284,16 +274,18 @@ class RecipeFields(Settings):
         description="AdamW, bert_adam: decoupled, for all weights except biases and normalization; sgd: for all "
         "weights",
     )
-    adam_epsilon: Number | None = Field(
+    adam_epsilon: types.Number | None = Field(
         None,
         gt=0,
         le=1,
         description="AdamW, bert_adam: added to the root of the mean squared gradient; default: 1e-8, for bert_adam "
         "1e-6",
     )
-    momentum: Part | None = Field(None, description="sgd's momentum; default: 0.9")
+    momentum: types.Part | None = Field(None, description="sgd's momentum; default: 0.9")
     nesterov: bool = Field(False, description="sgd: Nesterov's momentum")
-    warmup: Part = Field(0.1, description="share of the steps in which the learning rate rises")
+    warmup: types.Part = Field(
+        0.1, description="share of the steps in which the learning rate rises"
+    )
     lr_schedule: groups.LrSchedule = Field(
         "linear",
         description="learning rate after warm-up; step: times 0.1 after 5/8, 3/4 and 7/8 of the steps",
@@ -346,15 +338,17 @@ class RecipeFields(Settings):
         description="batch examples of similar length; default: in every stage that does not mix its inputs or pad "
         "them to a fixed width",
     )
-    seed: Seed = Field(42, description="seed of initialization, order, dropout and sampling")
-    patience: Count | None = Field(None, description="stop after N epochs without a better score")
+    seed: types.Seed = Field(42, description="seed of initialization, order, dropout and sampling")
+    patience: types.Count | None = Field(
+        None, description="stop after N epochs without a better score"
+    )
     select_by: str = Field(
         "primary", description="score that selects the best epoch: primary or a metric"
     )
-    checkpoint_steps: Count | None = Field(
+    checkpoint_steps: types.Count | None = Field(
         None, description="checkpoint every N steps too, in addition to the end of each epoch"
     )
-    log_steps: Count = Field(10, description="steps between two logged values of the terms")
+    log_steps: types.Count = Field(10, description="steps between two logged values of the terms")
     keep_texts: bool = Field(
         True,
         description="keep the texts of the dev examples on which student and teacher disagree most in the run's "
@@ -365,7 +359,7 @@ class RecipeFields(Settings):
         description="also fit a linear model on TF-IDF of the same training rows and labels, and print its scores "
         "next to the student's and the teacher's",
     )
-    report_to: Names = Field(
+    report_to: types.Names = Field(
         default_factory=list,
         description="experiment trackers that get every logged value: tensorboard (in OUT/tensorboard), wandb, "
         "mlflow, or another that transformers supports",
@@ -374,7 +368,7 @@ class RecipeFields(Settings):
 
 
 # The prefix of each group's keys in a recipe.
-_PREFIXES: dict[type[Settings], str] = {RecipeFields: "", groups.StudentSpec: "student."}
+_PREFIXES: dict[type[types.Settings], str] = {RecipeFields: "", groups.StudentSpec: "student."}
 
 
 def descriptions() -> dict[str, str]:

@@ -15,19 +15,8 @@ from limbeck.records import RECORD_NAME, Record, is_collection, read_collection
 from limbeck.records.words import agreement_said, grouped
 from limbeck.support.errors import LimbeckError, Problem, collecting, raise_problems, unknown
 from limbeck.support.words import count_of
-from limbeck.tables import against, model, profiles
+from limbeck.tables import against, model, notes, profiles
 from limbeck.tables.facts import DEFAULT_FACTS, check_facts, facts_of, with_bench
-from limbeck.tables.notes import (
-    comparability_notes,
-    dotted,
-    failure_notes,
-    latency_notes,
-    other_settings,
-    repeat_notes,
-    seen_notes,
-    teacher_notes,
-    teacher_of,
-)
 from limbeck.tables.teachers import TeacherRow, share_kept, split_teachers
 
 FLOOR = "words alone"
@@ -120,21 +109,22 @@ def build_table(
         row = model.Row(group.label, "student", group.layers, cells, average, found, is_baseline)
         rows.append(row)
     follows = any(profiles.knows(run.task) for run in records)
-    notes = [about if follows else "", said, _seed_note(rows), *test_notes]
-    notes += left_out + _agreement_notes(students)
-    notes += seen_notes(students) + comparability_notes(students) + teacher_notes(students)
+    told = [about if follows else "", said, _seed_note(rows), *test_notes]
+    told += left_out + _agreement_notes(students)
+    told += notes.seen_notes(students) + notes.comparability_notes(students)
+    told += notes.teacher_notes(students)
     rows_of = {id(run): index for index, group in enumerate(groups) for run in group.runs}
-    notes += repeat_notes(students, lambda run: rows_of[id(run)])
-    notes += _floor_notes(students) if any(row.role == "floor" for row in rows) else []
-    notes += latency_notes(students, bench) if "latency" in facts else []
-    notes += failure_notes(students)
+    told += notes.repeat_notes(students, lambda run: rows_of[id(run)])
+    told += _floor_notes(students) if any(row.role == "floor" for row in rows) else []
+    told += notes.latency_notes(students, bench) if "latency" in facts else []
+    told += notes.failure_notes(students)
     return model.ResultsTable(
         title="",
         profile=profile,
         columns=tuple(columns),
         rows=tuple(rows),
         facts=tuple(facts),
-        notes=tuple(note for note in notes if note),
+        notes=tuple(note for note in told if note),
         baseline=method,
         follows_profile=follows,
     )
@@ -155,7 +145,7 @@ def _groups(students: Sequence[Record], by: Sequence[str], profile: str) -> list
     rows = grouped(students, lambda run: (run.method, _layers(run), _variant(run, by)))
     for (method, layers, _), runs in rows.items():
         # Runs of one seed with other settings are no repetitions: a mean over them would be of no method.
-        further = (*by, *other_settings(runs))
+        further = (*by, *notes.other_settings(runs))
         for variant, own in grouped(runs, lambda run: _variant(run, further)).items():  # noqa: B023
             label, scores = " ".join([method, *variant]), _scores_by_seed(own, profile)
             groups.append(_RowGroup(label, method, layers, variant, own, scores))
@@ -190,7 +180,7 @@ def _layers(run: Record) -> int | None:
 
 def check_by(records: Sequence[Record], by: Sequence[str]) -> None:
     """Raises LimbeckError, all of them together, for settings that no record's recipe has."""
-    known = sorted({key for record in records for key, _ in dotted(record.recipe)})
+    known = sorted({key for record in records for key, _ in notes.dotted(record.recipe)})
     wrong = [unknown("setting to split rows by", path, known) for path in by if path not in known]
     raise_problems(wrong)
 
@@ -270,7 +260,7 @@ def _floor_rows(
     for run in students:
         if run.floor is None:
             continue
-        by = "" if run.examples.labels is None else f", labels of {teacher_of(run)}"
+        by = "" if run.examples.labels is None else f", labels of {notes.teacher_of(run)}"
         own = found.setdefault((run.floor.given, by), {})
         for key, value in model.values_of(run, profile, run.floor.scores).items():
             own.setdefault(key, {})[run.seed] = value
