@@ -15,7 +15,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from limbeck.embedding import EmbeddingModules, SentenceEmbedder, embedding_width
+from limbeck.embedding import EmbeddingModules, SentenceEmbedder
 from limbeck.embedding.folder import set_modules
 from limbeck.functional.hidden import pool
 from limbeck.static.model import StaticConfig, StaticStudent
@@ -96,7 +96,7 @@ def from_teacher(
     Raises:
         LimbeckError: the student is wider than the teacher.
     """
-    most = embedding_width(teacher) or teacher.config.hidden_size
+    most = token_vectors(teacher, tokenizer, teacher_tokenizer, pooling, size=1).shape[1]
     if width > most:
         raise LimbeckError(
             f"student.width {width}: the teacher's vectors have {most} numbers",
@@ -165,17 +165,19 @@ def token_vectors(
     tokenizer: Any,
     teacher_tokenizer: Any = None,
     pooling: str | None = None,
+    *,
+    size: int | None = None,
 ) -> np.ndarray:
     """The teacher's vectors (V, D) of a tokenizer's tokens, each read as a text of its own.
 
-    A token that the teacher's own tokenizer does not know is read as its text.
+    A token that the teacher's own tokenizer does not know is read as its text. `size` takes the first tokens.
     """
     reading = tokenizer if teacher_tokenizer is None else teacher_tokenizer
     if pooling is None and reading.cls_token_id in _marks(reading)[0]:
         pooling = "cls"
     found = []
     with evaluating(teacher):
-        for batch in _token_batches(tokenizer, teacher_tokenizer):
+        for batch in _token_batches(tokenizer, teacher_tokenizer, size):
             batch = {name: value.to(device_of(teacher)) for name, value in batch.items()}
             found.append(_pooled(teacher, batch, pooling).float().cpu().numpy())
     return np.concatenate(found)
@@ -189,9 +191,11 @@ def _pooled(teacher: Any, batch: dict[str, Tensor], pooling: str | None) -> Tens
     return pool(encoder(**batch).last_hidden_state, batch["attention_mask"], pooling or "mean")
 
 
-def _token_batches(tokenizer: Any, teacher_tokenizer: Any) -> Iterator[dict[str, Tensor]]:
+def _token_batches(
+    tokenizer: Any, teacher_tokenizer: Any, size: int | None
+) -> Iterator[dict[str, Tensor]]:
     """Inputs of the teacher, in the order of the tokens' numbers."""
-    size = max(tokenizer.get_vocab().values()) + 1
+    size = size or max(tokenizer.get_vocab().values()) + 1
     before, after = _marks(tokenizer)
     for start in range(0, size, _BATCH):
         tokens = range(start, min(start + _BATCH, size))
