@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -59,6 +60,8 @@ def test_what_loses_too_much_is_refused_with_all_that_was_tried(outlier, places,
     said = str(refused.value)
     assert "more than max_drop 0.5" in said
     assert "torch 100.00" in said
+    count = int(re.search(r"on (\d+) rows of dev", said).group(1))
+    assert f"one of {count} rows alone is about {100 / count:.1f} points" in said
     for tried in ("dynamic, per channel", "7-bit"):
         assert tried in said
     assert not list(tmp_path.iterdir())

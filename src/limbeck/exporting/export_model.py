@@ -193,11 +193,13 @@ def refused(
             )
     if not measured:
         return LimbeckError(f"{model} cannot be exported as {settings.format}: {lines}", fix)
-    best = min(measured, key=lambda one: one.drop)
+    best, count = min(measured, key=lambda one: one.drop), len(rows.loaded.rows)
+    if 100 / count > settings.max_drop:
+        fix += f"; one of {count} rows alone is about {100 / count:.1f} points: name more rows (--data)"
     return LimbeckError(
         f"{model} as {settings.format} loses {best.drop:.2f} points of "
-        f"{rows.task.primary} on {rows.loaded.name} (torch {best.torch_scores['primary']:.2f}, exported "
-        f"{best.scores['primary']:.2f}), more than max_drop {settings.max_drop:g}: nothing is written. Tried: {lines}",
+        f"{rows.task.primary} on {count:,} rows of {rows.loaded.name} (torch {best.torch_scores['primary']:.2f}, "
+        f"exported {best.scores['primary']:.2f}), more than max_drop {settings.max_drop:g}: nothing is written. Tried: {lines}",
         fix,
     )
 
