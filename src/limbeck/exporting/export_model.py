@@ -199,7 +199,8 @@ def refused(
     return LimbeckError(
         f"{model} as {settings.format} loses {best.drop:.2f} points of "
         f"{rows.task.primary} on {count:,} rows of {rows.loaded.name} (torch {best.torch_scores['primary']:.2f}, "
-        f"exported {best.scores['primary']:.2f}), more than max_drop {settings.max_drop:g}: nothing is written. Tried: {lines}",
+        f"exported {best.scores['primary']:.2f}), more than max_drop {settings.max_drop:g}: "
+        f"nothing is written. Tried: {lines}",
         fix,
     )
 
