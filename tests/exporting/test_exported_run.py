@@ -38,6 +38,8 @@ def test_a_run_is_exported_and_scored_by_its_own_rows(finished):
     with pytest.raises(LimbeckError, match="holds no exported model"):
         evaluate(finished, backend="onnxruntime")
     before = Record.load(finished)
+    weights, config = (finished / "student" / name for name in ("model.safetensors", "config.json"))
+    assert weights.stat().st_mode == config.stat().st_mode
     result = export(finished, max_drop=0.0)
     assert result.path == finished / "exported" / "onnx"
     assert result.manifest.weights == {

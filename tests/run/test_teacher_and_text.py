@@ -11,6 +11,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -548,8 +549,12 @@ def test_a_first_line_that_is_a_text_is_no_row_of_names(place, tmp_path):
 def test_a_run_was_not_trained_on_the_rows_that_it_held_out_of_the_same_text(classes):
     out, record, _ = classes
     task, rows = load_rows(Recipe.recorded(record.recipe, str(out)))
-    assert not beside_teacher._learned_from(str(out / "student"), task, rows["test"])
-    assert beside_teacher._learned_from(str(out / "student"), task, rows["train"])
+    path = str(out / "student")
+    for own in (task, replace(task, name="another-name-of-the-file")):
+        learned = beside_teacher._learned(path, own)
+        assert not beside_teacher._learned_from(learned, path, own, "test", rows["test"])
+        for split in ("dev", "test"):
+            assert beside_teacher._learned_from(learned, path, own, split, rows["train"])
 
 
 @pytest.mark.slow

@@ -186,7 +186,9 @@ def refused(
     fix = "raise --max-drop, or choose --format onnx"
     if settings.format in STATIC_FORMATS:
         fix = "raise --max-drop, or choose --format numpy"
-        if settings.format.startswith("model2vec"):
+        if settings.format == "model2vec-int8":
+            fix = "raise --max-drop, or choose --format model2vec"
+        if settings.format == "model2vec":
             fix += (
                 "; model2vec holds no word pairs and reads fewer characters of a text: train with student.pairs=0 "
                 "and a larger max_length"

@@ -19,7 +19,7 @@ from limbeck.data import Collator, batches_of, row_facts, row_ids
 from limbeck.evaluation import classification
 from limbeck.evaluation.linear_floor import MOST_ROWS, LinearFloor, fit_floor, has_floor
 from limbeck.evaluation.row_tests import is_ahead, kept_share, row_tests
-from limbeck.preflight import TeacherOutputs, ask_teacher, recorded_scores, teacher_record
+from limbeck.preflight import TeacherOutputs, ask_teacher, recorded_scores
 from limbeck.preflight.data_checks import REPEATED
 from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME, Record
@@ -131,8 +131,10 @@ def scores_of(
     found = recorded_scores(path, task, rows)
     scores = {} if found is None else found[0]
     missing = [split for split in splits if split not in scores]
-    if TEST in missing and _learned_from(path, task, scored[TEST].raw):
-        missing.remove(TEST)
+    learned = _learned(path, task) if missing else np.empty(0)
+    for split in [*missing]:
+        if _learned_from(learned, path, task, split, scored[split].raw) and split == TEST:
+            missing.remove(TEST)
     if missing:
         model, tokenizer = load()
         if TEST in splits and task.dev_splits[0] not in missing:
@@ -147,24 +149,29 @@ def scores_of(
     return scores
 
 
-def _learned_from(path: str, task: Task, rows: Dataset) -> bool:
-    """Whether a model was trained on some of these rows, which its run would not have called test; notes it if so."""
-    if teacher_record(path, task) is None:
-        return False
+def _learned(path: str, task: Task) -> np.ndarray:
+    """The ids of the rows that a run's model was trained on, whatever its task is called; none that are not there."""
+    if not Path(path).is_dir():  # a Hub name
+        return np.empty(0)
     try:
         place = Path(path) if (Path(path) / RECORD_NAME).is_file() else Path(path).parent
         recipe = Recipe.recorded(Record.load(place).recipe, str(place))
         # Rows that the teacher's own run scored are among its text, and were left out of training.
-        trained = add_unlabelled(recipe, *load_rows(recipe))[0]["train"]
-        known = np.isin(row_ids.ids_of(task, rows), row_ids.ids_of(task, trained))
-    except (LimbeckError, KeyError):  # its rows are not there any more
-        return False
+        return row_ids.ids_of(task, add_unlabelled(recipe, *load_rows(recipe))[0]["train"])
+    except (LimbeckError, KeyError):
+        return np.empty(0)
+
+
+def _learned_from(learned: np.ndarray, path: str, task: Task, split: str, rows: Dataset) -> bool:
+    """Whether a model was trained on some of these rows, which its run would not have scored; notes it if so."""
+    known = np.isin(row_ids.ids_of(task, rows), learned) if len(learned) else np.zeros(1)
     if known.mean() <= REPEATED:  # as many repetitions as data have of their own
         return False
     log.warning(
-        "the teacher %s was trained on %d of the %d test rows, so that it has no score there: fine-tune it again with "
-        "the same data settings as the student",
-        path, known.sum(), len(rows),
+        "the teacher %s was trained on %d of the %d %s rows, so that %s: fine-tune it again with the same data "
+        "settings as the student",
+        path, known.sum(), len(rows), split,
+        "it has no score there" if split == TEST else "its score there measures memorization",
     )  # fmt: skip
     return True
 

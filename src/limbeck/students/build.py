@@ -239,6 +239,11 @@ def pick_layers(pick: str | Sequence[int], keep: int | None, total: int) -> list
             problem = unknown("student.pick", pick, [*PICKS, BY_ROWS])
             raise LimbeckError(problem.message, f"{problem.fix}; or list layers in student.layers")
         keep = total if keep is None else keep
+        if not total:
+            raise LimbeckError(
+                f"student.layers: {keep} layers requested, but the model has no layers",
+                "leave the layers out",
+            )
         if not 1 <= keep <= total:
             raise LimbeckError(
                 f"student.layers: {keep} layers requested, but the model has {total}",

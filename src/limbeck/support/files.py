@@ -48,10 +48,7 @@ def written_whole(path: Path) -> Iterator[IO[bytes]]:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        # mkstemp makes files only the owner may read; give what open() would have given.
-        mask = os.umask(0)
-        os.umask(mask)
-        Path(temporary).chmod(0o666 & ~mask)
+        _as_open_would(Path(temporary))
         Path(temporary).replace(path)
         sync_folder(path.parent)
     except BaseException as error:
@@ -71,8 +68,23 @@ def is_temporary(path: Path) -> bool:
     return path.name.startswith(".") and path.name.endswith(".tmp")
 
 
+def _as_open_would(path: Path) -> None:
+    """The mode that open() gives: mkstemp makes files that only the owner may read."""
+    mask = os.umask(0)
+    os.umask(mask)
+    path.chmod(0o666 & ~mask)
+
+
+def share_weights(folder: Path) -> None:
+    """Weights in a folder are as readable as its other files: safetensors writes them for their owner alone."""
+    for path in folder.rglob("*.safetensors"):
+        if path.stat().st_nlink == 1:  # not another folder's file
+            _as_open_would(path)
+
+
 def put_in_place(part: Path, target: Path) -> None:
     """Move a complete folder to its final name, replacing any folder there: on disk first, then renamed."""
+    share_weights(part)
     sync_files(part)
     shutil.rmtree(target, ignore_errors=True)
     part.rename(target)

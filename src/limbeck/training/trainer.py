@@ -28,6 +28,7 @@ from transformers.trainer_utils import HubStrategy, TrainOutput, enable_full_det
 from limbeck.students import pad_as
 from limbeck.students.execution import give_attention, warn_of_emulated_bf16
 from limbeck.support.errors import LimbeckError, Problem, raise_problems
+from limbeck.support.files import share_weights
 from limbeck.tasks import task_type_of
 from limbeck.teachers.teacher import Teacher
 from limbeck.teachers.team import LearnedProbabilities, Team, members_of
@@ -474,6 +475,7 @@ class DistillationTrainer(TakesSteps, Optimises, Resumes):
         processor: Any = self.processing_class or getattr(self.data_collator, "tokenizer", None)
         if processor is not None:
             processor.save_pretrained(folder)
+        share_weights(Path(folder))
 
     def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
         # The Trainer would copy a model out of the checkpoint, which holds the wrapper.
