@@ -9,6 +9,7 @@ import torch
 from student_models import FAMILIES, batch_for, hidden_states, logits, random_model
 
 from limbeck.students import build_student, important_layers
+from limbeck.students.build import pick_layers
 from limbeck.students.depth import turns
 from limbeck.support.errors import LimbeckError
 
@@ -73,3 +74,5 @@ def test_wrong_numbers_and_missing_rows_are_refused():
         important_layers(model, 5, [batch_for(model)])
     with pytest.raises(LimbeckError, match="importance needs rows"):
         build_student(model, layers=2, pick="importance")
+    with pytest.raises(LimbeckError, match="2 layers requested, but the model has no layers"):
+        pick_layers("first", 2, 0)
