@@ -16,7 +16,7 @@ scored on STS-B's dev and test pairs.
 Resumable: models with a record in `benchmarks/records/static.json` are not made again. Records keep of each dev row
 whether it was right, and of a test pair its cosine. model2vec's rows need `pip install --no-deps skeletoken
 tokenlearn`, which with their bounds would lower transformers; without them they are left out. The similarities of
-STS-B's test pairs come from `embedding_test.py`'s record. Its times are of one seed: a shape of model has one.
+STS-B's test pairs come from `embedding_test.py`'s record; its models' times are those of seed 1.
 """
 
 import argparse

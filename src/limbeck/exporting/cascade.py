@@ -169,10 +169,7 @@ def _made(
     task = replace(loaded.task, thresholds=rules.USUAL)
     stored = [StoredMember.open(name, one, task.kind, task.labels) for name, one in stores.items()]
     # Looked up first: rows that a store does not know end the work before a model runs.
-    looked_up = [
-        centred(one.logits_of(task, loaded.rows), one.outputs.thresholds or rules.USUAL)
-        for one in stored
-    ]
+    looked_up = [centred(one.logits_of(task, loaded.rows), one.thresholds) for one in stored]
     reads: list[EncodedSplit] = []
     logits: list[np.ndarray] = []
     seconds: list[float] = []
@@ -191,10 +188,8 @@ def _made(
             seconds.append(spent)
         logits += looked_up
         seconds += [_seconds_stored(one.place) or _UNTIMED for one in stored]
-        reads += [
-            replace(reads[0], task=replace(task, thresholds=one.outputs.thresholds or rules.USUAL))
-            for one in stored
-        ]
+        decided = [replace(task, thresholds=one.thresholds) for one in stored]
+        reads += [replace(reads[0], task=one) for one in decided]
         begin("thresholds", None)
         answers = MembersAnswers([*members, *stored], reads, logits, seconds)
         # By default a run's own dev rows are meant.

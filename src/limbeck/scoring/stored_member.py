@@ -22,6 +22,7 @@ from limbeck.run.in_place import outputs_of_store
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home
 from limbeck.tasks import Task, TaskType
+from limbeck.tasks.rules import USUAL, Thresholds
 from limbeck.teachers.labeller import RowsMissingError
 
 if TYPE_CHECKING:
@@ -67,6 +68,11 @@ class StoredMember:
         task = Task("the cascade", place, (), tuple(classes), (), "", kind=kind)
         recipe = Recipe.recorded({"method": "cascade"}, place)
         return cls(name, place, outputs_of_store(place, task, recipe))
+
+    @property
+    def thresholds(self) -> Thresholds:
+        """The probability from which each of several classes is predicted: its teacher's, by default ½."""
+        return self.outputs.thresholds or USUAL
 
     def logits(self, columns: Sequence[Sequence[str]]) -> tuple[np.ndarray, np.ndarray]:
         """Logits (n, C) of rows by their text columns, and which rows have any (n,); 0 for the others."""
