@@ -79,9 +79,9 @@ def distilled_encoder(args: argparse.Namespace) -> Path:
     }
     recipe = Recipe.load(
         "tinybert",
-        task="mrpc",
+        task=args.tasks[0],
         data=args.data,
-        teacher=str(args.work / "mrpc-teacher"),
+        teacher=str(args.work / f"{args.tasks[0]}-teacher"),
         max_steps=1,  # of the second stage, which is not used
         keep_first_stage=True,
         precision="auto",

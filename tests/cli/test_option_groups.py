@@ -13,6 +13,7 @@ from limbeck.cli.options import ManyValues, settings_flags, takes_groups, typed
 from limbeck.exporting.settings import ExportSettings
 from limbeck.labelling.settings import LabelSettings
 from limbeck.predicting.settings import PredictSettings
+from limbeck.recipe import StudentSpec
 from limbeck.support.errors import LimbeckError
 
 
@@ -87,3 +88,18 @@ def test_every_choice_of_a_setting_can_be_typed(group):
 def test_a_wrong_number_is_answered_with_the_choices():
     with pytest.raises(LimbeckError, match=r"unknown embedding_bits '5'\n *fix: choices: 4, 8"):
         ExportSettings.checked({"embedding_bits": 5})
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            {"vocabulary": "150%"},
+            r"vocabulary is '150%': no size .*\n *fix: write a number of tokens",
+        ),
+        ({"tokenizer": 5}, "^tokenizer is 5: input should be greater than or equal to 100"),
+    ],
+)
+def test_a_wrong_size_is_answered_with_the_rule_for_its_type(given, said):
+    with pytest.raises(LimbeckError, match=said):
+        StudentSpec.checked(given)

@@ -207,6 +207,10 @@ def test_columns_that_are_not_there(tmp_path):
     refuses(r"no label column 'label'\n.*there: id, q, y", path, label_column="label")
     refuses(r"no label column is named\n.*columns of d.csv: id, q, y", path, label_column=None)
     refuses(r"no text columns are named\n.*id, q, y", path, text_columns=None)
+    for suffix, mark in (("csv", ","), ("tsv", "\t")):
+        bare = tmp_path / f"bare.{suffix}"
+        bare.write_text("a film,of the year that we were in\nanother,one\n".replace(",", mark))
+        refuses(r"first line of bare.* as the names .* 'of the year", bare, text_columns=None)
     refuses("3 text columns", path, text_columns=["q", "id", "q"])
     refuses("'y' is named as text and as label", path, text_columns=["y"])
 

@@ -11,8 +11,10 @@ from safetensors.torch import load_file
 
 import tiny_runs as tiny
 from limbeck.exporting.export_model import export
+from limbeck.exporting.shrink import shrink
 from limbeck.run import distill
-from limbeck.students.four_bits import rounded
+from limbeck.students import load_model
+from limbeck.students.four_bits import in_four_bits, rounded
 from limbeck.support.errors import LimbeckError
 
 FOUR = {"student.embedding_bits": 4, "student.layers": 2, "lr": 3e-3}
@@ -25,7 +27,8 @@ def tables(run) -> dict[str, torch.Tensor]:
 
 def test_the_file_holds_the_tables_that_were_trained(recipe, tmp_path):
     plain = distill(recipe("kd", **FOUR | {"student.embedding_bits": None}), out=tmp_path / "plain")
-    run = distill(recipe("kd", **FOUR), out=tmp_path / "run")
+    wanted = recipe("kd", **FOUR)
+    run = distill(wanted, out=tmp_path / "run")
     found = tables(run)
     assert len(found) == 3
     for name, table in found.items():
@@ -43,6 +46,15 @@ def test_the_file_holds_the_tables_that_were_trained(recipe, tmp_path):
     words = found["bert.embeddings.word_embeddings.weight"].numpy()
     by_hand = (steps.astype(np.float32) - zero.astype(np.float32)) * scale.astype(np.float32)
     np.testing.assert_array_equal(by_hand, words)
+    # So does a student without its run, and one with fewer layers.
+    shrink(run.path, tmp_path / "small", layers=1)
+    assert in_four_bits(load_model(str(tmp_path / "small")))
+    assert not in_four_bits(load_model(str(plain.path / "student")))
+    rows = {"data": wanted.data, "text_columns": ["review"], "label_column": "verdict"}
+    made = export(
+        tmp_path / "small", out=tmp_path / "out", format="onnx-int8", max_drop=100.0, **rows
+    )
+    assert made.manifest.conversion.name.endswith("embeddings int4")
 
 
 def test_a_killed_run_ends_as_an_unbroken_one(recipe, tmp_path, watch_training):

@@ -235,6 +235,7 @@ def test_the_command_says_what_it_scored(place, tmp_path):
     )
     assert found.exit_code == 0, found.output
     assert "test translation_accuracy" in found.output
+    assert f"reading {', '.join(files)}, loading {teacher}" in " ".join(found.output.split())
 
 
 def test_beside_a_dev_file_every_translation_is_trained_on(place, tmp_path):

@@ -9,6 +9,7 @@ import sys
 from string import ascii_lowercase
 
 import numpy as np
+import onnx
 import pytest
 import torch
 from static_models import batch, outputs, student
@@ -147,16 +148,22 @@ def test_it_is_timed_like_any_other(run, place) -> None:
     assert "torch" in printed("bench", run.path, *words)
 
 
-@pytest.mark.parametrize("form", quick("numpy-int8", of=("onnx", "numpy", "numpy-int8")))
+@pytest.mark.parametrize(
+    "form", quick("numpy-int8", of=("onnx", "onnx-int8", "numpy", "numpy-int8"))
+)
 def test_exports_are_measured_and_run(form, run, place) -> None:
     shown = printed("export", run.path, "--format", form)
     assert "shipped" in shown
-    assert ("StaticReader(" in shown) == (form != "onnx")
+    assert ("StaticReader(" in shown) == form.startswith("numpy")
     assert "class StaticReader" not in shown
     folder, target = run.path / "exported" / form, place / f"{form}.csv"
     manifest = json.loads((folder / "export.json").read_text())
     assert manifest["measured"]["scores"]["primary"] == 100
     assert manifest["measured"]["logits"]["largest_difference"] < (0.5 if "int8" in form else 1e-4)
+    if form == "onnx-int8":  # the head stays in float
+        graph = onnx.load(folder / "model.onnx").graph
+        assert {one.op_type for one in graph.node} & {"DequantizeLinear"}
+        assert not {one.op_type for one in graph.node} & {"MatMulInteger", "DynamicQuantizeLinear"}
     printed("evaluate", folder)
     printed("predict", folder, place / "rows.csv", "--to", target)
     assert len(target.read_text().splitlines()) == 121

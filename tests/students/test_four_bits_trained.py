@@ -8,7 +8,7 @@ import torch
 from onnxruntime.quantization.matmul_nbits_quantizer import DefaultWeightOnlyQuantizer
 from torch import nn
 
-from limbeck.students.four_bits import BLOCK, rounded, trained_in_four_bits
+from limbeck.students.four_bits import BLOCK, in_four_bits, rounded, trained_in_four_bits
 
 
 def by_onnx_runtime(rows: torch.Tensor) -> torch.Tensor:
@@ -60,6 +60,9 @@ def test_values_behind_the_rounded_ones_learn_and_the_rounded_stay():
         assert torch.equal(table.weight.grad[1], torch.full((32,), 3.0))
         assert torch.equal(table.weight, before)
     torch.testing.assert_close(table.weight.detach(), rounded(before))
+    assert in_four_bits(model)
+    table.weight.data[3, 7] *= 1.001
+    assert not in_four_bits(model)
     assert torch.equal(table(ids), table.weight[ids])
 
 

@@ -33,6 +33,7 @@ from limbeck.runtimes.sessions import need_extra
 from limbeck.scoring import scored_model
 from limbeck.static import StaticConfig
 from limbeck.students import resolve_checkpoint
+from limbeck.students.four_bits import in_four_bits
 from limbeck.support import files, terminal
 from limbeck.support.cores import check_threads
 from limbeck.support.errors import LimbeckError, first_line
@@ -109,10 +110,6 @@ def export(
     # Before they are read, so that a run that is trained again at the same time is seen to have another student.
     weights = weights_of(Path(resolve_checkpoint(str(model))))
     source = scored_model.ScoredModel.open(model, scored_model.TORCH)
-    # A run ships the tables that it trained.
-    if source.recipe is not None and chosen.format == "onnx-int8" and not chosen.embedding_bits:
-        trained = source.recipe.student.embedding_bits
-        chosen = chosen.model_copy(update={"embedding_bits": trained})
     if source.kind.generates:
         raise LimbeckError(
             f"{model} writes its answers token by token, and an export holds one graph",
@@ -125,6 +122,9 @@ def export(
         )
     split = source.rows(asked)
     loaded = source.load(source.kind)
+    # The tables of a student that was trained in 4 bits lose nothing in them.
+    if chosen.format == "onnx-int8" and not chosen.embedding_bits and in_four_bits(loaded):
+        chosen = chosen.model_copy(update={"embedding_bits": 4})
     refuse_beyond(loaded, asked.max_length)
     rows = source.read(split, loaded)
     with terminal.phases(shown=show) as begin, folder.folder_in_work(place) as part:

@@ -267,7 +267,7 @@ def write_openvino(source: Path, target: Path) -> None:
         )
 
 
-def quantisable(source: Path) -> dict[str, str]:
+def quantisable(source: Path, operators: Sequence[str] = WEIGHTED) -> dict[str, str]:
     """Names of the nodes with weights that int8 replaces, in the graph's order, and of these weights."""
     import onnx
 
@@ -276,7 +276,7 @@ def quantisable(source: Path) -> dict[str, str]:
     return {
         node.name: next(name for name in node.input if name in weights)
         for node in graph.node
-        if node.op_type in WEIGHTED and not weights.isdisjoint(node.input)
+        if node.op_type in operators and not weights.isdisjoint(node.input)
     }
 
 

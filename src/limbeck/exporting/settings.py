@@ -31,7 +31,7 @@ class ExportSettings(Settings):
     embedding_bits: Literal[4, 8] | None = Field(
         None,
         description="onnx-int8: of a weight of embedding tables, which are most of a small student; onnx-int4 has 4; "
-        "default: 8, or the run's student.embedding_bits",
+        "default: 8, or 4 for a student trained with them",
     )
     fused: bool = Field(
         True, description="with ONNX Runtime's own operators; no other runtime reads them"

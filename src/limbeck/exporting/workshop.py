@@ -76,6 +76,16 @@ class Workshop:
         onnx_graph.without_stale_shapes(path)
         return path
 
+    @cached_property
+    def quantised(self) -> list[str]:
+        """The nodes that lose bits; empty for all with weights.
+
+        Of a static student only the tables: its head is small, and decides between classes.
+        """
+        if not isinstance(self.model, StaticStudent):
+            return []
+        return [*onnx_graph.quantisable(self.source, ["Gather"])]
+
     def as_read(self, rows: EncodedSplit) -> EncodedSplit:
         """Rows as the users of this export read them."""
         return rows
@@ -92,7 +102,7 @@ class Workshop:
         if self.openvino:
             onnx_graph.write_openvino(self.source, self.shipped)
         elif how.precision != "fp32":
-            onnx_graph.quantise(self.source, self.shipped, how)
+            onnx_graph.quantise(self.source, self.shipped, how, self.quantised)
         else:
             _copy(self.source, self.shipped)
 

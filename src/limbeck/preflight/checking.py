@@ -167,7 +167,8 @@ def _check_term(name: str, value: Tensor, parameters: list[nn.Parameter]) -> Ite
     if not any(gradient.count_nonzero() for gradient in gradients):
         yield Problem(
             f"objectives.{name}: its gradient on the first batch is exactly zero",
-            "expected where the student starts as a copy of the layers it is compared with; otherwise map other layers",
+            "expected where the student starts as a copy of the layers it is compared with; otherwise map other "
+            "layers, or check that the student's tokenizer knows the text",
             "warning",
         )
         return

@@ -223,12 +223,16 @@ def _run(plan: Plan) -> Record:
     # Computed before the files are read, so that a later change to a file is noticed.
     files = inputs.checksums_of_inputs(recipe)
     if plan.show and machine.is_first():
-        named = recipe.outputs or recipe.teachers or ([recipe.teacher] if recipe.teacher else [])
+        # Translations are in a file of limbeck's own by now, with the teacher's embeddings.
+        outputs, data = (
+            ([], ", ".join(recipe.parallel)) if recipe.parallel else (recipe.outputs, recipe.data)
+        )
+        named = outputs or recipe.teachers or ([recipe.teacher] if recipe.teacher else [])
         init = recipe.student.init
         if init not in ("teacher", "fresh") and not inputs.start_problems(recipe):
             named = [*named, init]
         loading = f", loading {', '.join(named)}" if named else ""
-        terminal.print_line(terminal.messages(), f"reading {recipe.data}{loading}")
+        terminal.print_line(terminal.messages(), f"reading {data}{loading}")
     warn_of_emulated_bf16(recipe.precision)
     prepared = prepare(recipe, plan.live_teacher, progress=plan.show)
     prepared = resolve(prepared, folder, files, fresh=not goes_on)

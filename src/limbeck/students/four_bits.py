@@ -39,6 +39,12 @@ def tables_of(model: nn.Module) -> list[nn.Embedding]:
     return [one for one in model.modules() if isinstance(one, nn.Embedding)]
 
 
+def in_four_bits(model: nn.Module) -> bool:
+    """Whether all tables of a model are on the steps of 4 bits, as `trained_in_four_bits` leaves them."""
+    weights = [one.weight for one in tables_of(model)]
+    return bool(weights) and all(torch.equal(weight, rounded(weight)) for weight in weights)
+
+
 @contextmanager
 def trained_in_four_bits(model: nn.Module) -> Iterator[None]:
     """Within it the model looks up rounded embeddings and learns the values behind them.

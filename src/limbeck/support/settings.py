@@ -43,8 +43,8 @@ def _vocabulary_size(value: object) -> str:
     text = re.sub("mb$", "MB", str(value).replace(" ", ""), flags=re.IGNORECASE)
     if not _SIZE.fullmatch(text):
         raise ValueError(
-            "write a number of tokens (8000), megabytes of embeddings (12MB), a share of the text's tokens (95%) or "
-            "corpus"
+            "no size of a vocabulary; write a number of tokens (8000), megabytes of embeddings (12MB), a share of the "
+            "text's tokens (95%) or corpus"
         )
     return text
 
@@ -130,11 +130,15 @@ class Settings(BaseModel):
         except ValidationError as error:
             found: dict[str, Any] = {}
             for one in error.errors():
-                # A union's branches (`list[int]`) are reported one by one: the first one is enough.
+                # A union's branches (`list[int]`) are reported one by one. One is enough: of the value's own type.
                 named = (
-                    part for part in one["loc"] if isinstance(part, str) and part.isidentifier()
+                    part
+                    for part in one["loc"]
+                    if isinstance(part, str) and part.isidentifier() and part not in _PLAIN_TYPES
                 )
-                found.setdefault(".".join(named) + where, one)
+                name = ".".join(named) + where
+                if name not in found or found[name]["type"].endswith("_type"):
+                    found[name] = one
             for name, one in found.items():
                 if one["type"] == "missing":
                     problems.append(Problem(f"{name} is missing", "give it"))
@@ -143,10 +147,14 @@ class Settings(BaseModel):
                     choices = [choice.strip("'") for choice in expected]
                     problems.append(unknown(name, str(one["input"]), choices))
                 else:
-                    said = f"{name} is {one['input']!r:.60}: {_plain(one['msg'])}"
-                    problems.append(Problem(said, "change it"))
+                    why, _, fix = _plain(one["msg"]).partition("; ")
+                    said = f"{name} is {one['input']!r:.60}: {why}"
+                    problems.append(Problem(said, fix or "change it"))
         raise_problems(problems)
         return made
+
+
+_PLAIN_TYPES = ("str", "int", "float", "bool")
 
 
 def _plain(message: str) -> str:
