@@ -130,7 +130,7 @@ class Settings(BaseModel):
         except ValidationError as error:
             found: dict[str, Any] = {}
             for one in error.errors():
-                # A union's branches (`list[int]`) are reported one by one. One is enough: of the value's own type.
+                # A union's branches (`list[int]`) are reported one by one. The one of the value's own type is enough.
                 named = (
                     part
                     for part in one["loc"]
