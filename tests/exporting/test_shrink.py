@@ -121,7 +121,9 @@ def test_folders_that_are_not_free_are_refused(place, tmp_path):
         shrink(place / "model", tmp_path / "other", data=str(place / "text.txt"), pick="first")
     with pytest.raises(LimbeckError, match="data is missing"):
         shrink(place / "model", tmp_path / "other", vocabulary="corpus")
-    with pytest.raises(LimbeckError, match=r"12 ?GB(?s:.*)write .*megabytes of embeddings \(12MB\)"):
+    with pytest.raises(
+        LimbeckError, match=r"12 ?GB(?s:.*)write .*megabytes of embeddings \(12MB\)"
+    ):
         shrink(place / "model", tmp_path / "other", **given | {"vocabulary": "12 GB"})
 
 
