@@ -134,7 +134,7 @@ def test_folders_that_are_not_free_are_refused(place, tmp_path):
         ({"layers": [1], "pick": "importance", "data": "text.txt"}, "^pick importance: it chooses"),
         ({"ffn": 8, "pick": "last", "data": "text.txt"}, "^pick last: it chooses layers"),
         ({"vocabulary": "101%"}, "vocabulary is '101%': no size of a vocabulary"),
-        ({"vocabulary": "0.0%"}, "vocabulary is '0.0%': write a number"),
+        ({"vocabulary": "0.0%"}, "vocabulary is '0.0%': no size of a vocabulary"),
         ({"ffn": 8, "task": "ss2", "data": "text.txt"}, "^unknown task 'ss2'[\\s\\S]*sst2"),
         ({"layers": 1, "data": "text.txt"}, "^data: these sizes do not depend on text"),
         ({"heads": 1, "data": "text.txt", "also": "other.txt"}, "^also: these sizes do not"),
