@@ -50,11 +50,6 @@ def test_the_file_holds_the_tables_that_were_trained(recipe, tmp_path):
     shrink(run.path, tmp_path / "small", layers=1)
     assert in_four_bits(load_model(str(tmp_path / "small")))
     assert not in_four_bits(load_model(str(plain.path / "student")))
-    rows = {"data": wanted.data, "text_columns": ["review"], "label_column": "verdict"}
-    made = export(
-        tmp_path / "small", out=tmp_path / "out", format="onnx-int8", max_drop=100.0, **rows
-    )
-    assert made.manifest.conversion.name.endswith("embeddings int4")
 
 
 def test_a_killed_run_ends_as_an_unbroken_one(recipe, tmp_path, watch_training):
