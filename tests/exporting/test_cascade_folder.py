@@ -509,6 +509,12 @@ def test_the_share_sent_on_is_that_of_the_written_thresholds(models, tmp_path):
     slower = [made.members[0].model_copy(update={"seconds": 9.0}), made.members[1]]
     said = lines_of(made.model_copy(update={"members": slower}))
     assert "fast is slower than slow, and saves no time: name the fastest first" in said
+    for threshold, line in (
+        (0.0, "sends nothing on: it meets the goal alone"),
+        (1.5, "sends everything on"),
+    ):
+        members = [one.model_copy(update={"threshold": threshold}) for one in made.members]
+        assert lines_of(made.model_copy(update={"members": members}))[0] == f"fast {line}"
 
 
 def test_rows_that_a_member_was_trained_on_are_said(models, tmp_path):
