@@ -59,7 +59,10 @@ def students(task: str, args: argparse.Namespace, seed: int) -> list[Cell]:
 
 def distilled_encoder(args: argparse.Namespace) -> Path:
     """The general student of 3 layers, made once."""
-    corpus, place = args.work / "corpus.txt", args.work / "distilled"
+    work: Path = args.work
+    corpus, place, made = work / "corpus.txt", work / "distilled", work / "distilled/first_stage"
+    if made.is_dir():
+        return made
     if not corpus.exists():
         files = (args.texts / name / "train.csv" for name in ("newsgroups", "reuters52"))
         texts = [text.split() for file in files for text in pd.read_csv(file)["text"]]
@@ -88,7 +91,8 @@ def distilled_encoder(args: argparse.Namespace) -> Path:
         **{f"first_stage.{key}": value for key, value in general.items()},
         **{"student.init": args.model, "student.layers": 3, "student.pick": "skip"},
     )
-    return distill(recipe, place, report=False).path / "first_stage"
+    distill(recipe, place, report=False)
+    return made
 
 
 def main() -> None:

@@ -58,6 +58,22 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"  # times are of one thread
 RECORD = JsonRecord("static")
 STATIC_NAME, TFIDF = "static, teacher's logits", "TF-IDF, teacher's classes"
 BY_KD = "static by kd, without word pairs"
+# The students before the teacher, and what its thresholds are to reach.
+CASCADES: dict[str, tuple[tuple[str, ...], dict[str, float]]] = {
+    "cascade, static then teacher": (("static",), {"max_drop": 0.3}),
+    "cascade at a fifth of the cost": (("static",), {"cost": 20.0}),
+    "cascade, static, 3 layers, teacher": (("static", "3 layers"), {"max_drop": 0.3}),
+    "cascade, static, 3 layers, teacher, at a fifth of the cost": (
+        ("static", "3 layers"),
+        {"cost": 20.0},
+    ),
+    "cascade, 3 layers then teacher": (("3 layers",), {"max_drop": 0.3}),
+}
+MEMBERS = {
+    ("static",): "",
+    ("static", "3 layers"): ", 3 layers in int8 between",
+    ("3 layers",): ", 3 layers in int8 first",
+}
 LABELED = (
     "teacher, 6 layers",
     "3 layers, labels alone",
@@ -65,11 +81,7 @@ LABELED = (
     TFIDF,
     "TF-IDF, labels alone",
     "model2vec, labels alone",
-    "cascade, static then teacher",
-    "cascade at a fifth of the cost",
-    "cascade, static, 3 layers, teacher",
-    "cascade, static, 3 layers, teacher, at a fifth of the cost",
-    "cascade, 3 layers then teacher",
+    *CASCADES,
 )
 WITHOUT, WIDE = "static without word pairs", "static of the teacher's width"
 # Method, folder and settings of each static student of classes; a cascade's first is the task's better one.
@@ -80,9 +92,6 @@ STATICS: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 FIRST = {"Reuters-52": BY_KD}
 LONG = (*LABELED[:3], BY_KD, *LABELED[3:])  # texts of a hundred words
-WISHES = dict(
-    zip(LABELED[-5:], [*2 * ({"max_drop": 0.3}, {"cost": 20.0}), {"max_drop": 0.3}], strict=True)
-)
 TASKS = {
     "SST-2": (*LABELED[:3], WITHOUT, *LABELED[3:]),
     "20 Newsgroups": LONG,
@@ -323,13 +332,9 @@ class Bench:
             elif name.startswith("model2vec"):
                 yield name, self._model2vec_classes()
             elif name.startswith("cascade"):
-                members = [teacher.parent]
-                if "3 layers" in name:
-                    members.insert(0, self._taught_int8(f"{task}-taught", taught))
-                if name != LABELED[-1]:
-                    fast = self._static(FIRST.get(task, STATIC_NAME), taught)
-                    members.insert(0, fast.parent)
-                yield name, self._cascade(members, WISHES[name])
+                students, wish = CASCADES[name]
+                members = [self._member(one, taught) for one in students]
+                yield name, self._cascade([*members, teacher.parent], wish)
             elif name.startswith("3 layers"):
                 three = {"lr": 1e-4, "epochs": 10, "student.layers": 3, "student.pick": "first"}
                 yield (
@@ -347,6 +352,12 @@ class Bench:
         """A static student of classes, by its name."""
         method, short, own = STATICS[name]
         return self._distilled(method, f"{self.sample.task}-{short}", **taught, **own)
+
+    def _member(self, student: str, taught: dict[str, Any]) -> Path:
+        """A student of a cascade; the static one is the better one of its task."""
+        if student == "3 layers":
+            return self._taught_int8(f"{self.sample.task}-taught", taught)
+        return self._static(FIRST.get(self.sample.task, STATIC_NAME), taught).parent
 
     def _taught_int8(self, name: str, taught: dict[str, Any]) -> Path:
         """An int8 file of 3 of the teacher's layers, thinner, which learned its logits of all rows."""
@@ -548,7 +559,8 @@ def table() -> None:
     )
     print(f"| cascade of static student and teacher | {' | '.join(heads)} |")
     print("|:---|:---|---:|---:|---:|---:|---:|")
-    for (task, models), (name, wish) in itertools.product(record.items(), WISHES.items()):
+    cascades = itertools.product(record.items(), CASCADES.items())
+    for (task, models), (name, (students, wish)) in cascades:
         if runs := [*models.get(name, {}).values()]:
             gaps = [run["difference"]["difference"] for run in runs]
             sent, less, faster = (
@@ -564,12 +576,9 @@ def table() -> None:
                 low, high = ttest_1samp(gaps, 0).confidence_interval()
                 within = f"{low:+.2f} to {high:+.2f}"
             (chosen, value), *_ = wish.items()
-            between = ", 3 layers in int8 between" if "3 layers" in name else ""
-            if name == LABELED[-1]:
-                between = ", 3 layers in int8 first"
             print(
-                f"| {task}{between} | {chosen} {value:g} | {len(runs)} | {sent:.0f} % | {less:+.2f} | {within} |"
-                f" {faster:.1f} × |"
+                f"| {task}{MEMBERS[students]} | {chosen} {value:g} | {len(runs)} | {sent:.0f} % "
+                f"| {less:+.2f} | {within} | {faster:.1f} × |"
             )
     print()
     for name in (STATIC_NAME, LABELED[1]):

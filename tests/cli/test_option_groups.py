@@ -98,6 +98,7 @@ def test_a_wrong_number_is_answered_with_the_choices():
             r"vocabulary is '150%': no size .*\n *fix: write a number of tokens",
         ),
         ({"tokenizer": 5}, "^tokenizer is 5: input should be greater than or equal to 100"),
+        ({"layers": 1.5}, "^layers is 1.5: input should be a valid integer"),
     ],
 )
 def test_a_wrong_size_is_answered_with_the_rule_for_its_type(given, said):

@@ -356,20 +356,18 @@ def miscounted_texts(names: Sequence[str], low: int, high: int, reader: str = ""
     )
 
 
+_LONGEST_NAME = 5  # words
+
+
 def unnamed_texts(table: FileTable) -> Problem:
     """The problem of a table whose text columns are not given, and not clear."""
+    fix = f"--text-columns A [B]; columns of {table.path.name}: {', '.join(table.columns)}"
     if sentences := [name for name in table.columns if len(name.split()) > _LONGEST_NAME]:
         return Problem(
             f"the first line of {table.path.name} is read as the names of its columns: {sentences[0]!r:.60}",
-            "write a line of names above it, such as text",
+            f"if it is a row, write a line of names above it, such as text; otherwise {fix}",
         )
-    return Problem(
-        "no text columns are named",
-        f"--text-columns A [B]; columns of {table.path.name}: {', '.join(table.columns)}",
-    )
-
-
-_LONGEST_NAME = 5  # words
+    return Problem("no text columns are named", fix)
 
 
 # One text among other columns of text (an id, a title) is not guessed.

@@ -343,8 +343,9 @@ def _times_faster(workshop: Workshop) -> float:
 def _sensitive(workshop: Workshop, how: Conversion) -> list[list[str]]:
     """Groups of nodes, the most sensitive first, by the logits of a few rows of the gate."""
     source = workshop.source
-    step = workshop.begin("searching sensitive layers", len(onnx_graph.groups_of_nodes(source)))
+    groups = onnx_graph.groups_of_nodes(source, workshop.operators)
+    step = workshop.begin("searching sensitive layers", len(groups))
     session = workshop.open(source)
     few = islice(workshop.rows.batches(_SEARCH_BATCH), _SEARCH_ROWS // _SEARCH_BATCH)
     feeds = [session.feed(batch) for batch in few]
-    return onnx_graph.ranked(source, workshop.work, how, feeds, workshop.open, step)
+    return onnx_graph.ranked(source, workshop.work, how, groups, feeds, workshop.open, step)

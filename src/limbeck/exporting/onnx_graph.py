@@ -300,13 +300,13 @@ MOST_GROUPS = 40
 """Graphs of more nodes than this are searched by neighbours together."""
 
 
-def groups_of_nodes(source: Path) -> list[list[str]]:
+def groups_of_nodes(source: Path, operators: Sequence[str] = WEIGHTED) -> list[list[str]]:
     """Names of neighbours in the graph that are tried together, and of all nodes that share their weights.
 
     ONNX Runtime gives a node in float the rounded weights if another node has them in int8.
     """
     sharing: dict[str, list[str]] = {}
-    for node, weight in quantisable(source).items():
+    for node, weight in quantisable(source, operators).items():
         sharing.setdefault(weight, []).append(node)
     nodes = [*sharing.values()]
     size = -(-len(nodes) // MOST_GROUPS) or 1
@@ -319,6 +319,7 @@ def ranked(
     source: Path,
     work: Path,
     how: Conversion,
+    groups: list[list[str]],
     feeds: Sequence[Feed],
     open_file: Callable[[Path], GraphSession],
     step: Callable[[int], None],
@@ -329,6 +330,7 @@ def ranked(
         source: the model's graph in float.
         work: a folder for the files that are tried.
         how: the conversion whose nodes are searched.
+        groups: nodes that are quantised together.
         feeds: batches to compare logits on.
         open_file: opens a graph.
         step: called with 1 after each group.
@@ -340,7 +342,6 @@ def ranked(
 
     reference, target = logits(source), work / "one.onnx"
     errors = []
-    groups = groups_of_nodes(source)
     for group in groups:
         quantise(source, target, how, group)
         errors.append(float(np.sqrt(np.mean((logits(target) - reference) ** 2))))

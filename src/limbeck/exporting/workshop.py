@@ -2,7 +2,7 @@
 
 import copy
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -76,15 +76,13 @@ class Workshop:
         onnx_graph.without_stale_shapes(path)
         return path
 
-    @cached_property
-    def quantised(self) -> list[str]:
-        """The nodes that lose bits; empty for all with weights.
+    @property
+    def operators(self) -> Sequence[str]:
+        """The operators whose weights lose bits.
 
-        Of a static student only the tables: its head is small, and decides between classes.
+        In a static student only the tables do: its head is small, and decides between classes.
         """
-        if not isinstance(self.model, StaticStudent):
-            return []
-        return [*onnx_graph.quantisable(self.source, ["Gather"])]
+        return ["Gather"] if isinstance(self.model, StaticStudent) else onnx_graph.WEIGHTED
 
     def as_read(self, rows: EncodedSplit) -> EncodedSplit:
         """Rows as the users of this export read them."""
@@ -102,7 +100,9 @@ class Workshop:
         if self.openvino:
             onnx_graph.write_openvino(self.source, self.shipped)
         elif how.precision != "fp32":
-            onnx_graph.quantise(self.source, self.shipped, how, self.quantised)
+            few = self.operators is not onnx_graph.WEIGHTED
+            only = [*onnx_graph.quantisable(self.source, self.operators)] if few else []
+            onnx_graph.quantise(self.source, self.shipped, how, only)
         else:
             _copy(self.source, self.shipped)
 

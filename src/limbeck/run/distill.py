@@ -224,9 +224,8 @@ def _run(plan: Plan) -> Record:
     files = inputs.checksums_of_inputs(recipe)
     if plan.show and machine.is_first():
         # Translations are in a file of limbeck's own by now, with the teacher's embeddings.
-        outputs, data = (
-            ([], ", ".join(recipe.parallel)) if recipe.parallel else (recipe.outputs, recipe.data)
-        )
+        data = ", ".join(recipe.parallel) or recipe.data
+        outputs = [] if recipe.parallel else recipe.outputs
         named = outputs or recipe.teachers or ([recipe.teacher] if recipe.teacher else [])
         init = recipe.student.init
         if init not in ("teacher", "fresh") and not inputs.start_problems(recipe):

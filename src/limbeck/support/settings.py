@@ -130,14 +130,15 @@ class Settings(BaseModel):
         except ValidationError as error:
             found: dict[str, Any] = {}
             for one in error.errors():
-                # A union's branches (`list[int]`) are reported one by one. The one of the value's own type is enough.
+                # A union's branches (`list[int]`) are reported one by one. The first one of the value's type is enough.
                 named = (
                     part
                     for part in one["loc"]
                     if isinstance(part, str) and part.isidentifier() and part not in _PLAIN_TYPES
                 )
                 name = ".".join(named) + where
-                if name not in found or found[name]["type"].endswith("_type"):
+                first = found.setdefault(name, one)
+                if first["type"].endswith("_type") and not one["type"].endswith("_type"):
                     found[name] = one
             for name, one in found.items():
                 if one["type"] == "missing":

@@ -40,6 +40,8 @@ def weighted_f1(predicted: np.ndarray, labels: np.ndarray) -> float:
 
 def matthews(predicted: np.ndarray, labels: np.ndarray) -> float:
     """Matthews correlation (CoLA), −100 to 100; 0 when either side is constant."""
+    if min(len(np.unique(one)) for one in (predicted, labels)) < 2:
+        return 0.0  # scikit-learn's value, without its warning
     return 100.0 * float(sklearn_metrics.matthews_corrcoef(labels, predicted))
 
 
